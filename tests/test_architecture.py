@@ -34,13 +34,13 @@ LEAVES = "util source"
 # import all of itself, and nothing imports what stands above it.
 ARROWS = {
     "main": "cli",
-    "cli": "engine runs preflight project export training data autograd builder observe compare interpret sources"
+    "cli": "engine runs preflight project export training data autograd builder observe compare sources"
     " diagram graphviz_export views",
     "views": "training_thread engine runs preflight project export training data telemetry autograd builder observe"
-    " compare interpret sources diagram graphviz_export",
+    " compare sources diagram graphviz_export",
     "training_thread": "engine project runs training telemetry",
     # What a process of ours does, and how it is spoken to.
-    "engine": "preflight project export training data telemetry autograd builder observe compare interpret sources",
+    "engine": "preflight project export training data telemetry autograd builder observe compare sources",
     "engine.tasks": "runs",  # weights and checkpoints of kept runs
     "engine.requests": "runs.checkpoint_files runs.named runs.record",  # values
     "runs": "project export.weights training data telemetry",
@@ -55,7 +55,6 @@ ARROWS = {
     "telemetry": "",
     "autograd": "telemetry.histogram telemetry.histogram_of",  # how values are spread is counted in one place
     "autograd.pictures": "diagram",
-    "interpret": "",
     "observe": "",
     "observe.picture": "diagram",
     "compare": "observe.tensors",  # the tensors in whatever a module takes and gives
@@ -762,7 +761,7 @@ def test_texts_and_docstrings_say_what_an_engineer_searches_for() -> None:
     wrong += [
         f"{name} (line {node.lineno}) begins with Whether: say Return whether"
         for name in modules()
-        if not inside(name, "views")
+        if not may_use_qt(name)
         for node in nodes(name)
         if isinstance(node, ast.FunctionDef)
         and (ast.get_docstring(node) or "").startswith("Whether")
@@ -900,7 +899,7 @@ def test_each_failure_is_an_error_with_a_code_of_its_own() -> None:
     classes = [
         (name, node)
         for name in modules()
-        if not inside(name, "views")
+        if not may_use_qt(name)
         for node in nodes(name)
         if isinstance(node, ast.ClassDef) and not node.name.startswith("_")
     ]

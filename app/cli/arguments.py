@@ -16,14 +16,6 @@ MODEL = ("--args", "--input", "--example")
 DATA = ("--on", "--loss", "--against")
 SETTINGS = (*DATA, "--set")
 
-INTERPRETED = """
-SOURCE is a project, or any model: FILE.py:Class, package.module:Class, package.module:factory(), torchvision:resnet18,
-timm:NAME, hf:NAME_OR_FOLDER, diffusers:Class. A project runs on samples of its data with the newest
-weights of its runs, a model on its example inputs (--input) with its initial weights, or with --on DATA on samples of
-data.
-Your own files run once they are trusted, by --trust or in the window, until one of them changes.
-"""
-
 
 def positive(text: str) -> int:
     """Parse an integer of at least 1."""
@@ -250,36 +242,3 @@ def add_weights(parser: argparse.ArgumentParser) -> None:
         default="validation",
         help="part of a project's data in which samples are numbered (validation)",
     )
-
-
-def add_interpreted(parser: argparse.ArgumentParser, several: bool) -> None:
-    """Add the arguments that choose net, weights and samples."""
-
-    add_project(parser)
-    if several:
-        parser.add_argument(
-            "--sample",
-            action="append",
-            type=int,
-            default=[],
-            metavar="N",
-            help="number of a sample, from 0; may be repeated (0)",
-        )
-        parser.add_argument(
-            "--worst",
-            type=positive,
-            metavar="N",
-            help="the N samples with the largest loss, instead of --sample",
-        )
-    else:
-        parser.add_argument(
-            "--sample",
-            type=int,
-            default=0,
-            metavar="N",
-            help="number of a sample, from 0 (0)",
-        )
-    add_weights(parser)
-    add(parser, "--device", "--data", *MODEL, *SETTINGS)
-    add_first_batch(parser)
-    add(parser, "--seed", "--timeout", "--json", "--trust")

@@ -74,6 +74,12 @@ def _class(name: str) -> type:
     raise NotAValueError(f"{name!r} is not a message class")
 
 
+def _is_loaded(name: str) -> bool:
+    """Return whether this process has, or may import, the module of a class: else nobody here can look for it."""
+    module = name.partition(":")[0]
+    return f"{PROGRAM}.{module}" in sys.modules or bool(IMPORTABLE.fullmatch(module))
+
+
 def _value_class(name: str) -> type:
     kind = _class(name)
     if issubclass(kind, Exception):
@@ -330,7 +336,7 @@ class Codec:
             self._plain(each if type(each) in _PLAIN else str(each))
             for each in error.args
         ]
-        return ["error", name, args, state]
+        return ["error", name, args, state, self._plain(str(error))]
 
     def _sequence(self, value: tuple[Any, ...] | list[Any]) -> Any:
         kind: Any = type(value[0]) if value else None
@@ -465,6 +471,8 @@ class Codec:
             return Path(self._value(data[1], table))
         if tag == "enum":
             return _class(data[1])[data[2]]  # type: ignore[index]
+        if tag == "error" and not _is_loaded(data[1]):
+            return RemoteError(data[1].partition(":")[2], self._value(data[4], table))
         if tag == "error":
             args = tuple(self._value(each, table) for each in data[2])
             error: Any = _error_class(data[1]).__new__(_error_class(data[1]), *args)

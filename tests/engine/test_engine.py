@@ -329,6 +329,15 @@ def test_what_is_no_value_of_ours_is_refused(data: list[object]) -> None:
         assert value is not None
 
 
+def test_an_error_whose_class_nobody_here_has_imported_comes_with_its_name_and_text() -> (
+    None
+):
+    data = ["error", "compare.nowhere:OddError", [], {}, "line 3 is odd"]
+    error = Codec(0).decode(0, data)
+    assert isinstance(error, values.RemoteError)
+    assert (error.kind, str(error)) == ("OddError", "line 3 is odd")
+
+
 def test_a_class_of_a_new_module_of_requests_travels(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:

@@ -23,11 +23,11 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
 
-from app.interpret import attribution
-from app.interpret.attention_maps import attentions
-from app.interpret.interventions import Interventions
-from app.interpret.results import INTEGRATED_GRADIENTS, Intervention, SampleLook
-from app.interpret.subject import Subject, of_model
+from app.features.interpret.compute import attribution
+from app.features.interpret.compute.attention_maps import attentions
+from app.features.interpret.compute.interventions import Interventions
+from app.features.interpret.compute.subject import Subject, of_model
+from app.features.interpret.values import INTEGRATED_GRADIENTS, Intervention, SampleLook
 from app.util.torchvision_import import import_torchvision, mend_torchvision
 
 TOLERANCE = 1e-5
@@ -96,7 +96,7 @@ def _multihead(model: nn.Module, *args: Any) -> Maps:
 
 
 def _torch_cases() -> Iterator[Case]:
-    from tests.interpret.models import OWN
+    from tests.features.interpret.models import OWN
 
     for name in (
         "is_causal",

@@ -33,7 +33,6 @@ from pytestqt.qtbot import QtBot
 
 from app.views.autograd.findings.findings_page import BATCH, FINDINGS
 from app.views.autograd.findings.snippet_findings import SnippetFindings
-from app.views.interpret.page import ATTENTION
 from app.views.navigation import NETWORK
 from app.views.observed.feature import ObservedFeature
 from app.views.settings import Settings
@@ -185,7 +184,8 @@ class SharedWindow:
         window.actions_by_key["place.own"].trigger()
         window.session.runs.clear()
         window.session._count = 0
-        window.interpreted.view.set_value(ATTENTION)
+        if hasattr(window, "interpreted"):
+            window.interpreted.view.set_value("attention")
         take_typed(window)
         window.document.new()
         window.settings._store.remove(

@@ -19,7 +19,6 @@ from app.views.feature import Feature
 from app.views.files.feature import FilesFeature
 from app.views.importing.feature import ImportingFeature
 from app.views.inspector.feature import InspectorFeature
-from app.views.interpret.feature import InterpretFeature
 from app.views.main_window import MainWindow
 from app.views.observed.feature import ObservedFeature
 from app.views.outline.feature import OutlineFeature
@@ -54,15 +53,17 @@ class Part(Generic[F, T]):
 class OnShelf:
     """A part of a feature of `app.features`, which need not be there: it is not imported here.
 
-    Raises AttributeError as long as its page is not made.
+    Raises AttributeError without the feature, and as long as its page is not made.
     """
 
     def __init__(self, feature: str, part: str) -> None:
         self._module, self._part = f"app.features.{feature}.feature", part
 
     def __get__(self, window: MainWindow, _kind: type[MainWindow]) -> Any:
-        features = {type(each).__module__: each for each in window.features}
-        return getattr(features[self._module], self._part)
+        for feature in window.features:
+            if type(feature).__module__ == self._module:
+                return getattr(feature, self._part)
+        raise AttributeError(f"there is no {self._module}")
 
 
 class WholeWindow(MainWindow):
@@ -89,7 +90,7 @@ class WholeWindow(MainWindow):
     inspector = Part(InspectorFeature, lambda its: its.inspector)
     inspectors = Part(InspectorFeature, lambda its: its.inspectors)
     diff = Part(DiffFeature, lambda its: its.diff)
-    interpreted = Part(InterpretFeature, lambda its: its.interpreted)
+    interpreted = OnShelf("interpret", "interpreted")
     call_inspector = Part(ObservedFeature, lambda its: its.call_inspector)
     observed = Part(ObservedFeature, lambda its: its.observed)
     outline = Part(OutlineFeature, lambda its: its.outline)

@@ -39,9 +39,6 @@ def test_what_is_asked_while_torch_is_loading_is_done_when_it_is_there(
         QTest.mouseClick(window.evaluation.cancel, LEFT)
         assert not window.evaluation.state.text()
         QTest.mouseClick(window.evaluation.empty.button, LEFT)
-        window.pages.show("attention")
-        qtbot.waitUntil(lambda: hasattr(window, "interpreted"))
-        QTest.mouseClick(window.interpreted.empty.button, LEFT)
         window.actions_by_key["export"].trigger()
         assert not dialogs(window) and window.banner.isHidden()
         window.start()
@@ -49,7 +46,6 @@ def test_what_is_asked_while_torch_is_loading_is_done_when_it_is_there(
         dialogs(window)[0].reject()
         qtbot.waitUntil(lambda: window.room.tape is not None, timeout=60_000)
         qtbot.waitUntil(lambda: window.evaluation.found is not None, timeout=60_000)
-        qtbot.waitUntil(lambda: window.interpreted.net is not None, timeout=60_000)
 
 
 def test_what_waits_for_torch_says_why_it_cannot_be_had(

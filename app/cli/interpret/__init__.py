@@ -1,1 +1,0 @@
-"""`tapedeck attention`, `attribute` and `patch`: interpret a net on some samples."""

@@ -1,0 +1,376 @@
+"""Handlers: attention, attributions and interventions on samples of a net."""
+
+from __future__ import annotations
+
+import contextlib
+import copy
+from collections.abc import Callable, Iterator, Sequence
+from typing import Any
+
+import torch
+from msgspec.structs import replace
+from torch import Tensor
+
+from app.autograd.diagnostics.inplace_changes import find_broken
+from app.autograd.errors import CaptureError
+from app.data.spec import ReadingCancelledError
+from app.engine.requests.observe import ModelCapture
+from app.engine.server import Context, handles
+from app.engine.tasks.observe import batch_of_model
+from app.engine.tasks.pace import Pace
+from app.engine.tasks.weights import load_chosen
+from app.features.interpret.compute import attention_maps, attribution, subject
+from app.features.interpret.compute.interventions import Interventions
+from app.features.interpret.compute.subject import Subject
+from app.features.interpret.values import (
+    AttentionFound,
+    Attribution,
+    Effect,
+    FindWorst,
+    Interpreted,
+    InterpretedNet,
+    InterpretError,
+    MeasureEffect,
+    PrepareInterpreted,
+    ReadAttention,
+    ReadAttributions,
+    ReadLooks,
+    SampleLook,
+    Samples,
+)
+from app.training.evaluation import predict
+from app.training.evaluation.evaluator import VISIBLE, EvaluationError, Evaluator
+from app.training.evaluation.trying import is_picture
+from app.training.inputs import arguments
+from app.training.setup.torch_flags import cpu_threads
+from app.training.task import CLASSES, TOKENS
+from app.util import module_tree
+
+LARGEST_BATCH = 64  # samples of one intervention
+
+
+@handles(PrepareInterpreted)
+def prepare(request: PrepareInterpreted, context: Context) -> InterpretedNet:
+    pace = Pace()
+
+    def reading(done: int, total: int, name: str) -> None:
+        if context.cancelled():
+            raise ReadingCancelledError
+        if pace.due():
+            context.progress(f"Reading {name}, {done:,} of {total:,}")
+
+    job = request.job
+    with cpu_threads(None):
+        weights = load_chosen(
+            request.weights, job.source, job.training.seed, job.training.start
+        )
+        evaluator = Evaluator(job, weights.state_dict, None, reading)
+    layers = tuple(
+        path for path, _ in module_tree.named_modules(evaluator.stepper.model) if path
+    )
+    return InterpretedNet(
+        context.keep(evaluator),
+        counts_of(evaluator),
+        evaluator.data.info.classes,
+        weights.words,
+        layers,
+    )
+
+
+def counts_of(evaluator: Evaluator) -> tuple[tuple[str, int], ...]:
+    """Return how many samples each split has, but for empty ones."""
+    data = evaluator.data
+    counts = (
+        ("validation", len(data.val)),
+        ("test", len(data.test)),
+        ("training", len(data.train)),
+    )
+    return tuple((name, count) for name, count in counts if count)
+
+
+# --- Subjects
+
+
+def source_of(net: Interpreted, context: Context) -> Evaluator | ModelCapture:
+    """Return the subject of a request. Raises HandleLostError."""
+    if isinstance(net, ModelCapture):
+        return net
+    evaluator: Evaluator = context.object_of(net)
+    return evaluator
+
+
+def subject_of(
+    source: Evaluator | ModelCapture, part: str, numbers: Sequence[int]
+) -> Subject:
+    """Return a net with some samples. Raises InterpretError for samples that do not exist, and as reading does."""
+    if isinstance(source, ModelCapture):
+        batch = batch_of_model(source)
+        one = subject.of_model(batch.model, batch.inputs, batch.kwargs)
+        one = subject.in_samples(
+            replace(one, remarks=tuple(filter(None, [batch.remark])))
+        )
+        return one.of_samples(numbers)
+    try:
+        count = len(source.samples(part))
+    except EvaluationError as error:
+        raise InterpretError(str(error)) from error
+    if not numbers or not all(0 <= one < count for one in numbers):
+        raise InterpretError(
+            f"there are {count:,} {part} samples, counted from 0; choose among them"
+        )
+    inputs, labels = source.read(part, numbers)
+    inputs, labels = inputs.to(source.device), labels.to(source.device)
+    stepper, task = source.stepper, source.task
+    classes = tuple(VISIBLE.get(name, name) for name in source.data.info.classes)
+
+    def run(*tensors: Tensor) -> Any:
+        return stepper.output(lambda *_given: stepper.model(*tensors), inputs)
+
+    def scores(output: Any) -> Tensor:
+        return task.scores(task.chief(output, labels)[0])
+
+    label_ids = (
+        labels.flatten().tolist()
+        if isinstance(labels, Tensor) and task.kind == CLASSES
+        else ()
+    )
+    return Subject(
+        stepper.model,
+        arguments(inputs, stepper.fields),
+        run,
+        scores,
+        _loss(source, labels),
+        task.kind,
+        source.job.training.loss.name,
+        classes,
+        tuple(
+            _label(labels, place, task.kind, classes) for place in range(len(numbers))
+        ),
+        tuple(label_ids),
+    )
+
+
+def _loss(evaluator: Evaluator, labels: Any) -> Callable[[Any], tuple[Tensor, Tensor]]:
+    stepper, task = evaluator.stepper, evaluator.task
+    single = copy.deepcopy(stepper.chief_loss)
+
+    def losses(output: Any) -> tuple[Tensor, Tensor]:
+        whole = stepper.measured(output, labels)
+        if not hasattr(single, "reduction"):
+            return whole, whole.reshape(1)
+        setattr(single, "reduction", "none")  # noqa: B010  a Module's attributes have no types
+        given, known = task.chief(output, labels)
+        each = single(*task.one.loss_inputs(given.float(), known))
+        return whole, each.float().reshape(len(given), -1).mean(1)
+
+    return losses
+
+
+def _label(labels: Any, place: int, kind: str, classes: tuple[str, ...]) -> str:
+    if not isinstance(labels, Tensor):
+        return ""
+    own = labels[place]
+    if kind == CLASSES and own.ndim == 0:
+        return classes[int(own)] if int(own) < len(classes) else str(int(own))
+    return (
+        ""
+        if kind == TOKENS
+        else ", ".join(f"{value:.3g}" for value in own.flatten().tolist()[:4])
+    )
+
+
+def numbers_of(source: Evaluator | ModelCapture, samples: Samples) -> tuple[int, ...]:
+    """Return the numbers of samples; the worst are found by an evaluation. Raises InterpretError."""
+    if not samples.worst:
+        return samples.numbers
+    if isinstance(source, ModelCapture):
+        raise InterpretError(
+            "the samples with the largest loss need data: choose data with --on DATA, or name samples"
+        )
+    return tuple(
+        int(one) for one in source.evaluate(samples.part).worst()[: samples.worst]
+    )
+
+
+def look_of(one: Subject, number: int, output: Any = None) -> SampleLook:
+    """Return the displayed sample of a subject with a batch of one."""
+    picture: Any = None
+    tokens: tuple[str, ...] = ()
+    for tensor in one.tensors:
+        own = tensor[0].detach().cpu() if tensor.ndim else tensor
+        if picture is None and own.is_floating_point() and is_picture(tuple(own.shape)):
+            picture = predict.picture(own)
+        elif (
+            not tokens
+            and not own.is_floating_point()
+            and own.ndim == 1
+            and own.dtype != torch.bool
+        ):
+            named = one.kind == TOKENS
+            tokens = tuple(
+                one.name_of(int(value)) if named else str(int(value)) for value in own
+            )
+    prediction = subject.predictions(one, output)[0] if output is not None else ""
+    return SampleLook(
+        number, picture, tokens, one.labels[0] if one.labels else "", prediction
+    )
+
+
+# --- Requests
+
+
+@handles(ReadAttention)
+def read_attention(request: ReadAttention, context: Context) -> AttentionFound:
+    return attention(source_of(request.net, context), request)
+
+
+def attention(
+    source: Evaluator | ModelCapture, request: ReadAttention
+) -> AttentionFound:
+    """Return the attentions of one forward pass. Raises as `subject_of`, and what the model raises."""
+    number = numbers_of(source, request.samples)[0]
+    one = subject_of(source, request.samples.part, (number,))
+    outputs: list[Any] = []
+    with one.quiet():
+        found, remarks = attention_maps.attentions(
+            one.model,
+            lambda: outputs.append(one.run(*one.tensors)),
+            one.batch,
+            keep=request.layers,
+        )
+    return AttentionFound(
+        look_of(one, number, outputs[-1]), found, (*remarks, *one.remarks)
+    )
+
+
+@handles(ReadAttributions)
+def read_attributions(
+    request: ReadAttributions, context: Context
+) -> tuple[Attribution, ...]:
+    return attributions(
+        source_of(request.net, context), request, context.progress, context.cancelled
+    )
+
+
+def attributions(
+    source: Evaluator | ModelCapture,
+    request: ReadAttributions,
+    tell: Callable[[str], None] = lambda _words: None,
+    cancelled: Callable[[], bool] = lambda: False,
+) -> tuple[Attribution, ...]:
+    """Return an attribution of each sample. Raises as `attribution.attribute` and `subject_of`."""
+    found: list[Attribution] = []
+    numbers = numbers_of(source, request.samples)
+    for place, number in enumerate(numbers):
+        if cancelled():
+            break
+        tell(f"Sample {place + 1} of {len(numbers)}")
+        one = subject_of(source, request.samples.part, (number,))
+        with one.quiet(), torch.no_grad():
+            look = look_of(one, number, one.run(*one.tensors))
+        with _named_changes(source):
+            made = attribution.attribute(
+                one,
+                look,
+                request.method,
+                request.target,
+                request.layer,
+                request.argument,
+            )
+        found.append(
+            replace(made, remark="; ".join(filter(None, (made.remark, *one.remarks))))
+        )
+    return tuple(found)
+
+
+@contextlib.contextmanager
+def _named_changes(source: Evaluator | ModelCapture) -> Iterator[None]:
+    """Say which operation of a model from anywhere overwrote what backward needs, if that is why it raised."""
+    try:
+        yield
+    except RuntimeError as error:
+        if "inplace operation" not in str(error) or not isinstance(
+            source, ModelCapture
+        ):
+            raise
+        broken = find_broken(batch_of_model(source)).first
+        if broken is None:
+            raise
+        raise CaptureError(
+            f"backward of {source.model.source} fails: {broken.sentence}"
+        ) from error
+
+
+@handles(MeasureEffect)
+def measure_effect(request: MeasureEffect, context: Context) -> Effect:
+    return effect(source_of(request.net, context), request)
+
+
+def effect(source: Evaluator | ModelCapture, request: MeasureEffect) -> Effect:
+    """Run the samples without and with the interventions. Raises as `Interventions` and `subject_of`."""
+    numbers = numbers_of(source, request.samples)[:LARGEST_BATCH]
+    one = subject_of(source, request.samples.part, numbers)
+    changes = Interventions(one.model, request.interventions, one.batch)
+    with one.quiet():
+        for number in dict.fromkeys(
+            each.source for each in request.interventions if each.source is not None
+        ):
+            other = subject_of(source, request.samples.part, (number,) * one.batch)
+            with (
+                changes.recording(
+                    [each for each in request.interventions if each.source == number]
+                ),
+                torch.no_grad(),
+            ):
+                one.run(*other.tensors)
+        with changes.unchanged():
+            plain = one.run(*one.tensors)
+        with changes.applied():
+            changed = one.run(*one.tensors)
+        with torch.no_grad():
+            measure, before, each_before = subject.losses(one, plain, plain)
+            _, after, each_after = subject.losses(one, changed, plain)
+            old, new = one.scores(plain).double(), one.scores(changed).double()
+            shift = float((new - old).norm() / old.norm().clamp_min(1e-300))
+    return Effect(
+        measure,
+        float(before),
+        float(after),
+        tuple(numbers),
+        tuple(each_before.tolist()),
+        tuple(each_after.tolist()),
+        tuple(
+            zip(
+                subject.predictions(one, plain),
+                subject.predictions(one, changed),
+                strict=True,
+            )
+        ),
+        shift,
+        (*changes.remarks, *one.remarks),
+    )
+
+
+@handles(FindWorst)
+def find_worst(request: FindWorst, context: Context) -> tuple[int, ...]:
+    evaluator = source_of(request.net, context)
+    assert isinstance(evaluator, Evaluator)
+    pace = Pace()
+
+    def watch(done: int, total: int) -> None:
+        if pace.due():
+            context.progress(f"Evaluating, {done:,} of {total:,} samples")
+
+    found = evaluator.evaluate(request.part, (), watch, context.cancelled)
+    return tuple(int(one) for one in found.worst()[: request.count])
+
+
+@handles(ReadLooks)
+def read_looks(request: ReadLooks, context: Context) -> tuple[SampleLook, ...]:
+    source = source_of(request.net, context)
+    found = []
+    for number in request.samples.numbers:
+        one = subject_of(source, request.samples.part, (number,))
+        with one.quiet(), torch.no_grad():
+            found.append(look_of(one, number, one.run(*one.tensors)))
+    return tuple(found)
