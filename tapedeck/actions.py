@@ -178,11 +178,13 @@ class Actions:
 
     def _group(self, name: str) -> tuple[torch.optim.Optimizer, dict[str, Any]]:
         optimizers = self._watcher.live_optimizers()
-        for own, optimizer in optimizers.items():
-            for place, group in enumerate(optimizer.param_groups):
+        for optimizer_name, optimizer in optimizers.items():
+            for index, group in enumerate(optimizer.param_groups):
                 if name in (
                     "",
-                    own if len(optimizer.param_groups) == 1 else f"{own} {place}",
+                    optimizer_name
+                    if len(optimizer.param_groups) == 1
+                    else f"{optimizer_name} {index}",
                 ):
                     return optimizer, group
         raise ActionError(
@@ -197,29 +199,29 @@ class Actions:
         path = Path(command.get("path") or watcher.folder / f"step-{watcher.step}.pt")
         if path.is_dir():
             raise ActionError(f"{path} is a folder; pass a file name.")
-        whole = {
+        state = {
             "models": {
                 name: models.unwrapped(model).state_dict()
                 for name, model in watcher.models.items()
             },
             "optimizers": {
-                name: each.state_dict()
-                for name, each in watcher.live_optimizers().items()
+                name: optimizer.state_dict()
+                for name, optimizer in watcher.live_optimizers().items()
             },
             "step": watcher.step,
         }
-        write_checkpoint(path, whole)
+        write_checkpoint(path, state)
         watcher.file.tell(frames.Saved(watcher.step, str(path), ""))
         return {"path": str(path)}
 
     def _batch(self, client: Client, command: dict[str, Any]) -> None:
         """Describe the inputs of the next forward pass of each model; answered with the first."""
-        found = {
+        eager_models = {
             name: model
             for name, model in self._watcher.models.items()
             if not models.is_compiled(model)
         }
-        if not found:
+        if not eager_models:
             raise ActionError(
                 "The model is compiled, or not known yet: its batch cannot be read."
             )
@@ -244,7 +246,7 @@ class Actions:
 
         handles += [
             model.register_forward_pre_hook(before(name), with_kwargs=True)
-            for name, model in found.items()
+            for name, model in eager_models.items()
         ]
 
 
@@ -270,30 +272,32 @@ def _scale_schedules(
     optimizer: torch.optim.Optimizer, group: dict[str, Any], factor: float
 ) -> None:
     """Rescale the schedules of an optimizer in proportion to the new rate of a group."""
-    place = next(
-        place for place, each in enumerate(optimizer.param_groups) if each is group
+    index = next(
+        position
+        for position, candidate in enumerate(optimizer.param_groups)
+        if candidate is group
     )
     for name in _SCALED:
         if name in group:
             group[name] = group[name] * factor
     schedulers = (
-        each
-        for each in gc.get_objects()
-        if issubclass(type(each), torch.optim.lr_scheduler.LRScheduler)
+        candidate
+        for candidate in gc.get_objects()
+        if issubclass(type(candidate), torch.optim.lr_scheduler.LRScheduler)
     )
     for scheduler in schedulers:
-        if getattr(scheduler, "optimizer", None) is optimizer and place < len(
+        if getattr(scheduler, "optimizer", None) is optimizer and index < len(
             getattr(scheduler, "base_lrs", ())
         ):
-            scheduler.base_lrs[place] = scheduler.base_lrs[place] * factor
+            scheduler.base_lrs[index] = scheduler.base_lrs[index] * factor
 
 
-def write_checkpoint(path: Path, whole: object) -> None:
+def write_checkpoint(path: Path, state: object) -> None:
     """Write a file of torch.save whole or not at all. Raises OSError."""
     file, name = tempfile.mkstemp(prefix=f".{path.name}.", dir=path.parent)
     try:
         with os.fdopen(file, "wb") as target:
-            torch.save(whole, target)
+            torch.save(state, target)
             target.flush()
             os.fsync(target.fileno())
         os.replace(name, path)
@@ -305,11 +309,11 @@ def write_checkpoint(path: Path, whole: object) -> None:
 def described(value: Any, depth: int = 6) -> Any:
     """Return nested values as JSON: a tensor by its dtype, shape, device and range, a sequence by its parts."""
     if isinstance(value, Tensor):
-        found: dict[str, Any] = {
+        summary: dict[str, Any] = {
             "dtype": str(value.dtype).removeprefix("torch."),
             "shape": list(value.shape),
         }
-        found["device"] = str(value.device)
+        summary["device"] = str(value.device)
         plain = value.detach()
         if (
             plain.numel()
@@ -320,16 +324,18 @@ def described(value: Any, depth: int = 6) -> Any:
             low, high = torch.aminmax(
                 plain.to(torch.float32) if plain.dtype is torch.bool else plain
             )
-            found |= {
+            summary |= {
                 "min": float(low),
                 "max": float(high),
                 "mean": float(plain.double().mean()),
             }
-        return found
+        return summary
     if depth and isinstance(value, dict):
-        return {str(name): described(each, depth - 1) for name, each in value.items()}
+        return {
+            str(name): described(element, depth - 1) for name, element in value.items()
+        }
     if depth and isinstance(value, list | tuple):
-        return [described(each, depth - 1) for each in value]
+        return [described(element, depth - 1) for element in value]
     return (
         value
         if value is None or isinstance(value, bool | int | float | str)

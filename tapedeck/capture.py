@@ -72,10 +72,12 @@ class Capturing:
 
         Raises RuntimeError.
         """
-        taken = self._watcher.step
-        if step is not None and step <= taken + self.standing:
-            raise RuntimeError(f"Step {step} is over: the script has taken {taken}.")
-        if step is not None and step > taken + 1:
+        current_step = self._watcher.step
+        if step is not None and step <= current_step + self.standing:
+            raise RuntimeError(
+                f"Step {step} is over: the script has taken {current_step}."
+            )
+        if step is not None and step > current_step + 1:
             self.cancel(OVERTAKEN)
             self._later = step - 1, client, number
             self._watcher.settle()  # each later step is measured
@@ -120,23 +122,23 @@ class Capturing:
     def ended(self) -> None:
         """Tell who waits that the script has ended."""
         later = self._later
-        words = (
+        message = (
             f"The script ended after step {self._watcher.step}, before step {later[0] + 1}."
             if later
             else ENDED
         )
-        self.cancel(words)
+        self.cancel(message)
 
-    def cancel(self, words: str) -> None:
+    def cancel(self, message: str) -> None:
         """Wait for the next backward no more."""
-        self._refuse(words)
+        self._refuse(message)
         self.end_recording()
 
-    def _refuse(self, words: str) -> None:
+    def _refuse(self, message: str) -> None:
         asker, self._asker = self._asker or (self._later and self._later[1:]), None
         self._later = None
         if asker is not None:
-            asker[0].answer(asker[1], error=words)
+            asker[0].answer(asker[1], error=message)
 
     def drop_orphan(self) -> None:
         """Forget a capture whose asker is gone."""
@@ -160,23 +162,29 @@ class Capturing:
         try:
             program.module("engine.tasks.autograd.playback")
             program.module("engine.programs.step_server")
-            made = program.module("autograd.scripts.step_recorder").StepRecorder
+            recorder_class = program.module(
+                "autograd.scripts.step_recorder"
+            ).StepRecorder
         except Exception as error:  # another Python, or packages that are not there
             raise RuntimeError(
                 f"The program cannot be imported by the script's Python, {sys.executable}: {type(error).__name__}: "
                 f"{error}. Install tapedeck-torch there."
             ) from error
-        found = self._watcher.models
+        watched_models = self._watcher.models
         wrappers = {
-            id(one) for model in found.values() for one in models.wrappers_of(model)
+            id(wrapper)
+            for model in watched_models.values()
+            for wrapper in models.wrappers_of(model)
         }
         compiled = (
             self._compiles
-            or any(map(models.is_compiled, found.values()))
+            or any(map(models.is_compiled, watched_models.values()))
             or _anything_compiled()
         )
-        inner = {name: models.unwrapped(model) for name, model in found.items()}
-        return made(inner, wrappers, models.variable_of, compiled)
+        inner = {
+            name: models.unwrapped(model) for name, model in watched_models.items()
+        }
+        return recorder_class(inner, wrappers, models.variable_of, compiled)
 
     def compiles(self) -> None:
         """Stop recording layers and lines: something is compiled, and would be compiled for the recording."""
@@ -202,7 +210,7 @@ class Capturing:
         recorder.end()
         try:
             with torch.no_grad():
-                held = program.module("autograd.scripts.step_graph").StepGraph(
+                graph = program.module("autograd.scripts.step_graph").StepGraph(
                     tensors, gradients, recorder, self._name_of, notes
                 )
         except Exception as error:  # the script's own backward may do what this cannot
@@ -222,7 +230,7 @@ class Capturing:
             ok=True,
             step=step + 1,
             script=os.path.basename(sys.argv[0]),
-            notes=list(held.notes),
+            notes=list(graph.notes),
         )
         attending = threading.Thread(
             target=self._attend, args=(client,), name="tapedeck: commands", daemon=True
@@ -230,7 +238,7 @@ class Capturing:
         attending.start()
         try:
             with _as_it_was():
-                self._serve(held)
+                self._serve(graph)
         finally:
             self.release()
             attending.join()
@@ -246,12 +254,12 @@ class Capturing:
             self.end_recording()
         return perf_counter() - began
 
-    def _serve(self, held: Any) -> None:
+    def _serve(self, graph: Any) -> None:
         connection = self._connections.get()
         if connection is None:
             return
         self._server = program.module("engine.programs.step_server").StepServer(
-            connection, held
+            connection, graph
         )
         if not self._released.is_set():
             self._server.serve()
@@ -276,13 +284,13 @@ class Capturing:
         """Return the name of a parameter that belongs to no model."""
         several = len(self._watcher.states) > 1
         for state in self._watcher.states.values():
-            for place, each in enumerate(
+            for index, candidate in enumerate(
                 state.layers.parameters if state.layers is not None else ()
             ):
-                if each is parameter:
+                if candidate is parameter:
                     return (
                         models.variable_of(parameter)
-                        or f"{state.name} " * several + f"parameter {place}"
+                        or f"{state.name} " * several + f"parameter {index}"
                     )
         return models.variable_of(parameter)
 
@@ -327,6 +335,6 @@ def notes_of(
     notes += ranks.notes(averaged)
     if inputs is not None:
         notes.append("the script requests only some of these gradients")
-    elif any(each.grad is not None for each in parameters):
+    elif any(parameter.grad is not None for parameter in parameters):
         notes.append("the script adds these gradients to those of an earlier backward")
     return notes

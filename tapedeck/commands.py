@@ -44,8 +44,8 @@ class Client:
                 if len(self._rest) > LONGEST:
                     break
                 self.heard = monotonic()
-                *whole, self._rest = self._rest.split(b"\n")
-                for line in whole:
+                *lines, self._rest = self._rest.split(b"\n")
+                for line in lines:
                     if self._secret:
                         if not hmac.compare_digest(line, self._secret.encode()):
                             self.open = False
@@ -141,7 +141,7 @@ class CommandSocket:
                     client.answer(
                         None, error="A command must be a JSON object on one line."
                     )
-        for client in [one for one in self.clients if not one.open]:
+        for client in [candidate for candidate in self.clients if not candidate.open]:
             self._drop(client)
 
     def keep(self, commands: Iterable[tuple[Client, dict[str, Any]]]) -> None:

@@ -255,8 +255,8 @@ def line_of_step(step: int, loss: float, seconds: float, rate: float | None) -> 
 
 def home() -> Path:
     """Return the parent folder of the watched scripts' folders; it need not exist."""
-    if given := os.environ.get("TAPEDECK_WATCHED"):
-        return Path(given)
+    if configured := os.environ.get("TAPEDECK_WATCHED"):
+        return Path(configured)
     if sys.platform == "win32":
         base = os.environ.get("LOCALAPPDATA") or str(Path.home() / "AppData" / "Local")
     else:
@@ -328,13 +328,13 @@ def socket_path(folder: Path) -> Path:
 
 def is_private(path: Path) -> bool:
     """Return whether a folder belongs to the caller, and no other user can open it."""
-    found = os.lstat(path)
+    status = os.lstat(path)
     if not hasattr(os, "geteuid"):
-        return stat.S_ISDIR(found.st_mode)
+        return stat.S_ISDIR(status.st_mode)
     return (
-        stat.S_ISDIR(found.st_mode)
-        and found.st_uid == os.geteuid()
-        and not stat.S_IMODE(found.st_mode) & 0o077
+        stat.S_ISDIR(status.st_mode)
+        and status.st_uid == os.geteuid()
+        and not stat.S_IMODE(status.st_mode) & 0o077
     )
 
 
@@ -414,5 +414,5 @@ def _plain(value: Any) -> Any:
             value[:MOST_TEXT].encode("utf-8", "replace").decode()
         )  # no halves of surrogate pairs
     if isinstance(value, list | tuple):
-        return [_plain(each) for each in value[:MOST_ITEMS]]
+        return [_plain(element) for element in value[:MOST_ITEMS]]
     return value

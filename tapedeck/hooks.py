@@ -237,10 +237,10 @@ class Hooks:
             return
         try:
             scaled = self._unscaled.get(id(tensors))
-            whole = scaled[0]() if scaled is not None else None
+            scaled_loss = scaled[0]() if scaled is not None else None
             scale = (
-                float(whole.detach() / scaled[1])
-                if scaled is not None and whole is not None
+                float(scaled_loss.detach() / scaled[1])
+                if scaled is not None and scaled_loss is not None
                 else 1.0
             )
             watcher.stand_if_asked(

@@ -22,67 +22,76 @@ _WRAPPERS = {
 
 
 def find_models(
-    parameters: Iterable[Tensor], known: Mapping[str, nn.Module] | None = None
+    parameters: Iterable[Tensor], named_models: Mapping[str, nn.Module] | None = None
 ) -> dict[str, nn.Module]:
     """Return the outermost modules that hold `parameters`, by name: a variable of the script, else of the class.
 
     One pass over the live objects of the process, since a forward hook on every module would cost every call, and
-    change what is compiled. The models in `known` come first, with their names.
+    change what is compiled. The models in `named_models` come first, with their names.
     """
-    wanted = {id(parameter) for parameter in parameters}
-    found: dict[str, nn.Module] = {}
-    for name, model in (known or {}).items():
-        held = {id(parameter) for parameter in model.parameters()}
-        if held & wanted:
-            found[name] = model
-            wanted -= held
-    if wanted:
-        taken = set(found)
-        for model in _outermost(wanted):
+    remaining = {id(parameter) for parameter in parameters}
+    models: dict[str, nn.Module] = {}
+    for name, model in (named_models or {}).items():
+        parameter_ids = {id(parameter) for parameter in model.parameters()}
+        if parameter_ids & remaining:
+            models[name] = model
+            remaining -= parameter_ids
+    if remaining:
+        used_names = set(models)
+        for model in _outermost(remaining):
             inner = unwrapped(model)
             name = free_name(
-                variable_of(model) or variable_of(inner) or type(inner).__name__, taken
+                variable_of(model) or variable_of(inner) or type(inner).__name__,
+                used_names,
             )
-            taken.add(name)
-            found[name] = model
-    return found
+            used_names.add(name)
+            models[name] = model
+    return models
 
 
-def _outermost(wanted: set[int]) -> list[nn.Module]:
+def _outermost(parameter_ids: set[int]) -> list[nn.Module]:
     """Return the fewest modules without a parent that hold all of the wanted parameters that a module holds."""
-    modules = [each for each in gc.get_objects() if issubclass(type(each), nn.Module)]
     modules = [
-        each
-        for each in modules
-        if "_parameters" in each.__dict__ and "_modules" in each.__dict__
+        candidate
+        for candidate in gc.get_objects()
+        if issubclass(type(candidate), nn.Module)
+    ]
+    modules = [
+        candidate
+        for candidate in modules
+        if "_parameters" in candidate.__dict__ and "_modules" in candidate.__dict__
     ]
     parents: dict[int, list[nn.Module]] = {}
-    for each in modules:
-        for child in each._modules.values():
-            parents.setdefault(id(child), []).append(each)
+    for module in modules:
+        for child in module._modules.values():
+            parents.setdefault(id(child), []).append(module)
     waiting = [
-        each
-        for each in modules
-        if any(id(p) in wanted for p in each._parameters.values())
+        candidate
+        for candidate in modules
+        if any(id(p) in parameter_ids for p in candidate._parameters.values())
     ]
-    seen, tops = {id(each) for each in waiting}, []
+    visited, tops = {id(candidate) for candidate in waiting}, []
     while waiting:
-        each = waiting.pop()
-        above = parents.get(id(each), [])
+        module = waiting.pop()
+        above = parents.get(id(module), [])
         if not above:
-            tops.append(each)
+            tops.append(module)
         for parent in above:
-            if id(parent) not in seen:
-                seen.add(id(parent))
+            if id(parent) not in visited:
+                visited.add(id(parent))
                 waiting.append(parent)
-    held = [({id(p) for p in top.parameters()} & wanted, top) for top in tops]
+    coverage = [
+        ({id(p) for p in top.parameters()} & parameter_ids, top) for top in tops
+    ]
     chosen = []
-    while held:
-        most, top = max(held, key=lambda pair: len(pair[0]))
+    while coverage:
+        most, top = max(coverage, key=lambda pair: len(pair[0]))
         if not most:
             break
         chosen.append(top)
-        held = [(left - most, other) for left, other in held if other is not top]
+        coverage = [
+            (left - most, other) for left, other in coverage if other is not top
+        ]
     return chosen
 
 
@@ -95,26 +104,26 @@ def unwrapped(model: nn.Module) -> nn.Module:
 
 def wrappers_of(model: nn.Module) -> list[nn.Module]:
     """Return the modules that `unwrapped` takes off, outermost first."""
-    found = []
+    wrappers = []
     while inner := getattr(model, _WRAPPERS.get(type(model).__name__, ""), None):
-        found.append(model)
+        wrappers.append(model)
         model = inner
-    return found
+    return wrappers
 
 
 def is_averaged(model: nn.Module) -> bool:
     """Return whether DistributedDataParallel averages the gradients of a model, or of a part of it, over the ranks."""
     return any(
-        type(each).__name__ == "DistributedDataParallel" for each in model.modules()
+        type(module).__name__ == "DistributedDataParallel" for module in model.modules()
     )
 
 
 def is_compiled(model: nn.Module) -> bool:
     """Return whether any part of a model is compiled, so that no hook may be put on it."""
     return any(
-        type(each).__name__ == "OptimizedModule"
-        or getattr(each, "_compiled_call_impl", None) is not None
-        for each in model.modules()
+        type(module).__name__ == "OptimizedModule"
+        or getattr(module, "_compiled_call_impl", None) is not None
+        for module in model.modules()
     )
 
 
@@ -127,26 +136,26 @@ def variable_of(value: object) -> str:
         if not str(frame.f_globals.get("__name__", "")).startswith(
             ("torch", "tapedeck")
         ):
-            for name, each in list(frame.f_locals.items()):
-                if each is value and not name.startswith("_") and name != "self":
+            for name, local_value in list(frame.f_locals.items()):
+                if local_value is value and not name.startswith("_") and name != "self":
                     return name
         frame = frame.f_back
     script = vars(sys.modules["__main__"])
     return next(
         (
             name
-            for name, each in list(script.items())
-            if each is value and not name.startswith("_")
+            for name, candidate in list(script.items())
+            if candidate is value and not name.startswith("_")
         ),
         "",
     )
 
 
-def free_name(name: str, taken: Collection[str]) -> str:
+def free_name(name: str, used_names: Collection[str]) -> str:
     """Return a name, with a number appended if it is taken."""
     number = 2
     free = name
-    while free in taken:
+    while free in used_names:
         free, number = f"{name} {number}", number + 1
     return free
 
@@ -165,15 +174,15 @@ class Layers:
     ) -> None:
         several = len(models) > 1
         self.parameters: list[Tensor] = [
-            one for group in optimizer.param_groups for one in group["params"]
+            tensor for group in optimizer.param_groups for tensor in group["params"]
         ]
         paths: dict[int, str] = {}
         for model_name, model in models.items():
             inner = unwrapped(model)
             for path, parameter in inner.named_parameters():
-                own = path.replace("_orig_mod.", "")
-                owner = own.rpartition(".")[0] or (
-                    own if inner._modules else ""
+                plain_path = path.replace("_orig_mod.", "")
+                owner = plain_path.rpartition(".")[0] or (
+                    plain_path if inner._modules else ""
                 )  # "" is a model of one layer
                 name = (
                     f"{model_name}.{owner}".removesuffix(".")
@@ -182,12 +191,12 @@ class Layers:
                 )
                 paths.setdefault(id(parameter), name)
         owners = [
-            paths.get(id(each), f"parameter {number}")
-            for number, each in enumerate(self.parameters)
+            paths.get(id(tensor), f"parameter {number}")
+            for number, tensor in enumerate(self.parameters)
         ]
         self.names = tuple(dict.fromkeys(owners))
-        places = {name: place for place, name in enumerate(self.names)}
-        self._layer_of = [places[owner] for owner in owners]
+        indices = {name: index for index, name in enumerate(self.names)}
+        self._layer_of = [indices[owner] for owner in owners]
 
     def measure(self, scale: float = 1.0) -> list[float]:
         """Return the norm of each layer's gradients over `scale`; NaN for a layer that has none."""
@@ -206,14 +215,14 @@ class Layers:
 def fetched(values: Sequence[Tensor]) -> list[float]:
     """Return the values of scalar tensors, with one transfer per device."""
     by_device: dict[torch.device, list[int]] = {}
-    for place, value in enumerate(values):
-        by_device.setdefault(value.device, []).append(place)
-    found = [0.0] * len(values)
-    for places in by_device.values():
+    for index, value in enumerate(values):
+        by_device.setdefault(value.device, []).append(index)
+    numbers = [0.0] * len(values)
+    for indices in by_device.values():
         dtype = (
-            torch.float32 if values[places[0]].device.type == "mps" else torch.float64
+            torch.float32 if values[indices[0]].device.type == "mps" else torch.float64
         )
-        together = torch.stack([values[place].to(dtype) for place in places])
-        for place, number in zip(places, together.tolist(), strict=True):
-            found[place] = number
-    return found
+        together = torch.stack([values[position].to(dtype) for position in indices])
+        for index, number in zip(indices, together.tolist(), strict=True):
+            numbers[index] = number
+    return numbers

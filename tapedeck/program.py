@@ -25,7 +25,7 @@ _IMPORTS = re.compile(r"^(\s*(?:from|import) )app\b", re.MULTILINE)
 def module(name: str) -> ModuleType:
     """Import a module of the program, such as "engine.server". Raises ImportError."""
     if not (Path(__file__).parent / "_program").is_dir() and not any(
-        isinstance(one, _Finder) for one in sys.meta_path
+        isinstance(finder, _Finder) for finder in sys.meta_path
     ):
         sys.meta_path.insert(0, _Finder())
     return import_module(f"{NAME}.{name}")
@@ -63,12 +63,12 @@ class _Finder(importlib.abc.MetaPathFinder):
     ) -> importlib.machinery.ModuleSpec | None:
         if fullname != NAME and not fullname.startswith(f"{NAME}."):
             return None
-        place = CHECKOUT.joinpath(*fullname.split(".")[2:])
-        package = place.is_dir()
-        file = place / "__init__.py" if package else place.with_suffix(".py")
+        location = CHECKOUT.joinpath(*fullname.split(".")[2:])
+        package = location.is_dir()
+        file = location / "__init__.py" if package else location.with_suffix(".py")
         if not file.is_file():
             return None
-        inside = [str(place)] if package else None
+        inside = [str(location)] if package else None
         loader = _Loader(fullname, str(file))
         return importlib.util.spec_from_file_location(
             fullname, file, loader=loader, submodule_search_locations=inside

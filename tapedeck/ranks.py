@@ -41,15 +41,15 @@ def _number(name: str, default: int) -> int:
 
 def _distributed() -> Any:
     """Return torch.distributed if it runs on several ranks, else None."""
-    found: Any = sys.modules.get("torch.distributed")
+    distributed: Any = sys.modules.get("torch.distributed")
     if (
-        found is None
-        or not found.is_available()
-        or not found.is_initialized()
-        or found.get_world_size() < 2
+        distributed is None
+        or not distributed.is_available()
+        or not distributed.is_initialized()
+        or distributed.get_world_size() < 2
     ):
         return None
-    return found
+    return distributed
 
 
 def timeout() -> float:
@@ -58,13 +58,13 @@ def timeout() -> float:
     if distributed is None:
         return math.inf
     group = distributed.distributed_c10d._get_default_group()
-    found = []
+    timeouts = []
     for device in getattr(group, "_device_types", ()):
         try:
-            found.append(group._get_backend(device).options._timeout.total_seconds())
+            timeouts.append(group._get_backend(device).options._timeout.total_seconds())
         except (RuntimeError, AttributeError):
             continue  # a backend without options, as of MPI
-    return min(found, default=distributed.default_pg_timeout.total_seconds())
+    return min(timeouts, default=distributed.default_pg_timeout.total_seconds())
 
 
 def patience() -> float:
@@ -80,19 +80,22 @@ def notes(averaged: bool) -> list[str]:
     distributed = _distributed()
     if distributed is None:
         return []
-    own, count = distributed.get_rank(), distributed.get_world_size()
-    found = [f"gradients are those of rank {own} only, and the other ranks wait"]
+    this_rank, count = distributed.get_rank(), distributed.get_world_size()
+    remarks = [
+        f"gradients are those of rank {this_rank} only, and the other ranks wait"
+    ]
     if averaged:
-        found[0] = (
-            f"gradients are those of rank {own} only: `.grad` will hold their mean over the {count} ranks, which wait"
+        remarks[0] = (
+            f"gradients are those of rank {this_rank} only: `.grad` will hold their mean over the "
+            f"{count} ranks, which wait"
         )
     limit = timeout()
     if math.isfinite(limit):
-        found.append(
+        remarks.append(
             f"the script continues by itself after {_duration(SHARE * limit)}, since the process group's timeout is "
             f"{_duration(limit)}"
         )
-    return found
+    return remarks
 
 
 def went_on() -> str:

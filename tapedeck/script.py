@@ -12,25 +12,25 @@ import sys
 
 def _prepared():  # type: ignore[no-untyped-def]
     """Remove our options from argv, import the watcher, set the script's sys.path; return a function that runs it."""
-    folder, *words = sys.argv[1:]
+    folder, *arguments = sys.argv[1:]
     sys.path[0] = os.path.dirname(os.path.dirname(os.path.abspath(__file__)))
     from pathlib import Path
 
     from tapedeck.watching import prepare
 
-    captured = words[0] == "--captured"
-    words = words[captured:]
-    if words[0] == "-m":
+    captured = arguments[0] == "--captured"
+    arguments = arguments[captured:]
+    if arguments[0] == "-m":
         sys.path[0] = os.getcwd()
-        sys.argv[:] = words[1:]
-        sys.orig_argv[1:] = words
-        watch = prepare(Path(folder), words[1], captured)
+        sys.argv[:] = arguments[1:]
+        sys.orig_argv[1:] = arguments
+        watch = prepare(Path(folder), arguments[1], captured)
         import runpy
 
-        return watch, None, (runpy._run_module_as_main, (words[1],))  # type: ignore[attr-defined]
-    path = words[0]
-    sys.argv[:] = words
-    sys.orig_argv[1:] = words
+        return watch, None, (runpy._run_module_as_main, (arguments[1],))  # type: ignore[attr-defined]
+    path = arguments[0]
+    sys.argv[:] = arguments
+    sys.orig_argv[1:] = arguments
     sys.path[0] = os.path.dirname(os.path.realpath(path))
     main = type(sys)("__main__")
     full = os.path.abspath(path)

@@ -45,7 +45,9 @@ PARTS = "part"  # the kind of a step of another than the main optimizer
 
 
 def _parameters_of(optimizer: torch.optim.Optimizer) -> list[Tensor]:
-    return [one for group in optimizer.param_groups for one in group["params"]]
+    return [
+        parameter for group in optimizer.param_groups for parameter in group["params"]
+    ]
 
 
 def _has_gradient(parameter: Tensor) -> bool:
@@ -131,7 +133,11 @@ class Watcher:
         self.states: dict[int, OptimizerState] = {}
         self.actions = Actions(self, listening) if listening is not None else None
         self._known = dict(known or {})
-        self._only = None if only is None else tuple(weakref.ref(each) for each in only)
+        self._only = (
+            None
+            if only is None
+            else tuple(weakref.ref(optimizer) for optimizer in only)
+        )
         self._main: OptimizerState | None = None
         self.losses = self.quick.losses
         self.previous: list[
@@ -205,14 +211,16 @@ class Watcher:
         if self._in_closure:
             return
         began = perf_counter()
-        own = (
+        parameters = (
             owner.parameters()
             if isinstance(owner, nn.Module)
             else _parameters_of(owner)
         )
-        cleared = {id(each) for each in own}
+        cleared = {id(parameter) for parameter in parameters}
         others = [
-            each for each in self._stepped_parameters() if id(each) not in cleared
+            parameter
+            for parameter in self._stepped_parameters()
+            if id(parameter) not in cleared
         ]
         if not any(map(_has_gradient, others)):
             self._discard()
@@ -233,7 +241,7 @@ class Watcher:
                 self.losses.clear()
         if self.quick.pending and not self._in_closure:
             parameters = self._stepped_parameters()
-            if parameters and all(each.grad is None for each in parameters):
+            if parameters and all(parameter.grad is None for parameter in parameters):
                 self._discard()
 
     def _stepped_parameters(self) -> list[Tensor]:
@@ -244,13 +252,17 @@ class Watcher:
         if not optimizers:
             if self._unstepped_optimizers is None:
                 live = (
-                    each
-                    for each in gc.get_objects()
-                    if issubclass(type(each), torch.optim.Optimizer)
+                    candidate
+                    for candidate in gc.get_objects()
+                    if issubclass(type(candidate), torch.optim.Optimizer)
                 )
                 self._unstepped_optimizers = weakref.WeakSet(live)
             optimizers = list(self._unstepped_optimizers)
-        return [one for optimizer in optimizers for one in _parameters_of(optimizer)]
+        return [
+            parameter
+            for optimizer in optimizers
+            for parameter in _parameters_of(optimizer)
+        ]
 
     def _discard(self) -> None:
         self.settle()
@@ -269,11 +281,11 @@ class Watcher:
                 "Each step of this script discards the gradients of a backward. Further ones are not marked."
             )
             return
-        tensors = [each for each in discarded if isinstance(each, Tensor)]
-        fetched = iter(models.fetched([each.reshape(()) for each in tensors]))
+        tensors = [loss for loss in discarded if isinstance(loss, Tensor)]
+        fetched = iter(models.fetched([tensor.reshape(()) for tensor in tensors]))
         losses = ", ".join(
-            f"{next(fetched) if isinstance(each, Tensor) else each:.6g}"
-            for each in discarded[:5]
+            f"{next(fetched) if isinstance(loss, Tensor) else loss:.6g}"
+            for loss in discarded[:5]
         )
         more = ", …" if len(discarded) > 5 else ""
         batches = f"{len(discarded)} batches" if len(discarded) > 1 else "a batch"
@@ -292,15 +304,15 @@ class Watcher:
         self.settle()
         if self.speaking:
             self._write_noted()
-        held = [
-            each
+        parameters = [
+            parameter
             for state in self.states.values()
             if state.layers
-            for each in state.layers.parameters
+            for parameter in state.layers.parameters
         ]
         averaged = any(models.is_averaged(model) for model in self.models.values())
         self.began += capturing.stand(
-            tensors, gradients, notes_of(scale, inputs, held, averaged)
+            tensors, gradients, notes_of(scale, inputs, parameters, averaged)
         )
         self.turn_due = 0.0  # it may be to pause after this step
 
@@ -348,8 +360,8 @@ class Watcher:
             main = self._main = state
         if state is main:
             self._step += 1
-            for each in self.states.values():
-                each.steps_at_main = each.steps
+            for other_state in self.states.values():
+                other_state.steps_at_main = other_state.steps
         if self.speaking:
             self._note(
                 state,
@@ -455,7 +467,7 @@ class Watcher:
         if state is not None and state.optimizer() is optimizer:
             return state
         if self._only is not None and all(
-            each() is not optimizer for each in self._only
+            reference() is not optimizer for reference in self._only
         ):
             return None
         return self._meet(optimizer)
@@ -464,7 +476,9 @@ class Watcher:
         """Find the models of an optimizer that steps for the first time."""
         self._write_noted()  # reports of a step name the optimizers at that time
         for key in [
-            key for key, each in self.states.items() if each.optimizer() is None
+            key
+            for key, old_state in self.states.items()
+            if old_state.optimizer() is None
         ]:
             del self.states[key]
         state = self.states[id(optimizer)] = OptimizerState(optimizer)
@@ -475,7 +489,7 @@ class Watcher:
             self._tell_started()
         elif self.speaking and state.count:
             count = (
-                sum(each.numel() for each in state.layers.parameters)
+                sum(parameter.numel() for parameter in state.layers.parameters)
                 if state.layers is not None
                 else 0
             )
@@ -493,33 +507,37 @@ class Watcher:
     def _name(self, state: OptimizerState) -> None:
         optimizer = state.optimizer()
         named = models.variable_of(optimizer)
-        taken = {each.name for each in self.states.values() if each is not state}
-        state.name = models.free_name(named or state.name, taken)
+        used_names = {
+            other.name for other in self.states.values() if other is not state
+        }
+        state.name = models.free_name(named or state.name, used_names)
 
     def _find_layers(self) -> None:
         """Name the layers of all optimizers, by one search through the modules."""
-        known = self._known | (
+        named_models = self._known | (
             self.models if len(self.states) > MOST_NAMED else {}
         )  # each search takes long
         live = [
-            (each, optimizer)
-            for each in self.states.values()
-            if (optimizer := each.optimizer()) is not None
+            (candidate, optimizer)
+            for candidate in self.states.values()
+            if (optimizer := candidate.optimizer()) is not None
         ]
         parameters = [
-            one
+            parameter
             for _, optimizer in live
             for group in optimizer.param_groups
-            for one in group["params"]
+            for parameter in group["params"]
         ]
-        found = models.find_models(parameters, known)
+        trained_models = models.find_models(parameters, named_models)
         for state, optimizer in live:
-            state.models = found
-            state.layers = models.Layers(optimizer, found)
+            state.models = trained_models
+            state.layers = models.Layers(optimizer, trained_models)
             state.count = len(state.layers.parameters)
         layers = [state.layers for state, _ in live if state.layers is not None]
         self._layers = tuple(
-            dict.fromkeys(name for each in layers for name in each.names)
+            dict.fromkeys(
+                name for optimizer_layers in layers for name in optimizer_layers.names
+            )
         )
 
     @property
@@ -531,9 +549,9 @@ class Watcher:
         """Return the optimizers by name, the main one first."""
         states = sorted(self.states.values(), key=lambda state: state is not self._main)
         return {
-            state.name: found
+            state.name: optimizer
             for state in states
-            if (found := state.optimizer()) is not None
+            if (optimizer := state.optimizer()) is not None
         }
 
     # -- reports ------------------------------------------------------------------------------------------------------
@@ -550,19 +568,23 @@ class Watcher:
     def _tell_started(self) -> None:
         if not self.speaking:
             return
-        held: dict[int, Tensor] = {
-            id(each): each
+        parameters: dict[int, Tensor] = {
+            id(parameter): parameter
             for model in self.models.values()
-            for each in model.parameters()
+            for parameter in model.parameters()
         }
         for state in self.states.values():
-            held |= {
-                id(each): each
-                for each in (state.layers.parameters if state.layers else ())
+            parameters |= {
+                id(parameter): parameter
+                for parameter in (state.layers.parameters if state.layers else ())
             }
-        device = next((str(each.device) for each in held.values()), "cpu")
+        device = next(
+            (str(parameter.device) for parameter in parameters.values()), "cpu"
+        )
         self.file.tell(
-            frames.Started(device, sum(each.numel() for each in held.values()))
+            frames.Started(
+                device, sum(parameter.numel() for parameter in parameters.values())
+            )
         )
         for name, model in self.models.items():
             if models.is_compiled(model):
@@ -616,12 +638,14 @@ class Watcher:
         fetched: dict[int, float] = {}
         if self._fetches:
             tensors = {
-                id(each): each
+                id(candidate): candidate
                 for note in noted
-                for each in note[3]
-                if isinstance(each, Tensor)
+                for candidate in note[3]
+                if isinstance(candidate, Tensor)
             }
-            numbers = models.fetched([each.reshape(()) for each in tensors.values()])
+            numbers = models.fetched(
+                [tensor.reshape(()) for tensor in tensors.values()]
+            )
             fetched = dict(zip(tensors, numbers, strict=True))
         lines = []
         for kind, step, seconds, losses, rate, state in noted:
@@ -629,8 +653,10 @@ class Watcher:
                 loss = first
             else:
                 values = [
-                    fetched[id(each)] if isinstance(each, Tensor) else each
-                    for each in losses
+                    fetched[id(candidate)]
+                    if isinstance(candidate, Tensor)
+                    else candidate
+                    for candidate in losses
                 ]
                 loss = (
                     math.fsum(values)
@@ -644,8 +670,8 @@ class Watcher:
                 reversed(self.states.values())
             ):  # the others of this round have stepped before it
                 parts = "".join(
-                    f', "loss_{each.name}": {number(each.loss)}'
-                    for each in self.states.values()
+                    f', "loss_{other_state.name}": {number(other_state.loss)}'
+                    for other_state in self.states.values()
                 )
                 lines.append(
                     f'{{"event": "losses", "epoch": 1, "step": {step}{parts}}}'
@@ -659,8 +685,8 @@ class Watcher:
         rates: list[float | None] = []
         for name, optimizer in self.live_optimizers().items():
             several = len(optimizer.param_groups) > 1
-            for place, group in enumerate(optimizer.param_groups):
-                names.append(f"{name} {place}" if several else name)
+            for index, group in enumerate(optimizer.param_groups):
+                names.append(f"{name} {index}" if several else name)
                 rates.append(models.rate_of(group))
         if len(names) > 1:
             self.file.tell(frames.Rates(self.step, names, rates))
@@ -693,7 +719,7 @@ class Watcher:
         )  # of a fused step, which unscales by itself
         state.norms = state.layers.measure(1.0 if scale is None else float(scale))
         self._measuring = True
-        if all(each.norms is not None for each in self.states.values()):
+        if all(other.norms is not None for other in self.states.values()):
             self._tell_norms()
         now = perf_counter()
         self._norms_cost += now - began

@@ -63,7 +63,7 @@ class Watch:
 
     def begin(
         self,
-        known: Mapping[str, nn.Module] | None = None,
+        named_models: Mapping[str, nn.Module] | None = None,
         only: Iterable[Optimizer] | None = None,
     ) -> None:
         """Put the hooks in place; torch is loaded by now."""
@@ -73,7 +73,11 @@ class Watch:
         if self._ended or self._watcher is not None:
             return
         self._watcher = Watcher(
-            self._file, self._listening, speaking=self.rank == 0, known=known, only=only
+            self._file,
+            self._listening,
+            speaking=self.rank == 0,
+            known=named_models,
+            only=only,
         )
         self._hooks = Hooks(self._watcher)
         if self._waited and self._watcher.actions is not None:
@@ -199,11 +203,11 @@ def watch(
         earlier.stop()
     _now.clear()
     script = _script_name()
-    place = Path(folder) if folder is not None else new_folder(script)
+    frames_folder = Path(folder) if folder is not None else new_folder(script)
     if folder is not None and ranks.job()[1] and ranks.rank():
-        place /= f"rank-{ranks.rank()}"  # each has its own frames
-    place.mkdir(parents=True, exist_ok=True)
-    made = Watch(place, script)
+        frames_folder /= f"rank-{ranks.rank()}"  # each has its own frames
+    frames_folder.mkdir(parents=True, exist_ok=True)
+    session = Watch(frames_folder, script)
     named = (
         model
         if isinstance(model, Mapping)
@@ -211,18 +215,18 @@ def watch(
         if model is None
         else {_name(model): model}
     )
-    given = (
+    optimizers = (
         None
         if optimizer is None
         else list(optimizer)
         if isinstance(optimizer, Iterable)
         else [optimizer]
     )
-    made.begin(named, given)
-    _now.append(made)
-    if not quiet and made.rank == 0:
-        print(f"tapedeck: watched in {made.frames}", file=sys.stderr)
-    return made
+    session.begin(named, optimizers)
+    _now.append(session)
+    if not quiet and session.rank == 0:
+        print(f"tapedeck: watched in {session.frames}", file=sys.stderr)
+    return session
 
 
 def _name(model: nn.Module) -> str:
@@ -235,15 +239,15 @@ def prepare(folder: Path, name: str, captured: bool = False) -> Watch:
     """Have this process watched as soon as it has imported torch, which it may never do; with `captured`, first wait
     until a step to be captured has been asked for.
     """
-    made = Watch(folder, name)
-    _now.append(made)
+    session = Watch(folder, name)
+    _now.append(session)
     if captured:
-        made.wait_for_capture()
+        session.wait_for_capture()
     if "torch" in sys.modules:
-        made.begin()
+        session.begin()
     else:
-        sys.meta_path.insert(0, _AfterTorch(made.begin))
-    return made
+        sys.meta_path.insert(0, _AfterTorch(session.begin))
+    return session
 
 
 class _AfterTorch(importlib.abc.MetaPathFinder):

@@ -195,8 +195,8 @@ def _capture(batch: TrainingBatch, special: Special) -> LiveGraph:
         reader = SavedReader(table)
         names = parameter_names(model)
         records = [
-            record_of(place, node, recorder, (started, answered), reader, names)
-            for place, node in enumerate(nodes)
+            record_of(index, node, recorder, (started, answered), reader, names)
+            for index, node in enumerate(nodes)
         ]
         if second is not None:
             pairs = zip(records, nodes, strict=True)
@@ -214,7 +214,7 @@ def _capture(batch: TrainingBatch, special: Special) -> LiveGraph:
             if value is not None and value.numel() == 1
             else None,
             train=batch.train,
-            input_shapes=tuple(tuple(part.shape) for part in inputs),
+            input_shapes=tuple(tuple(tensor.shape) for tensor in inputs),
             layers=FrozenMap(
                 {
                     name: type(module).__name__
@@ -258,13 +258,15 @@ def compile_batch(
 @contextmanager
 def preserve_gradients(model: nn.Module) -> Iterator[None]:
     """Clear the `.grad` of all parameters, and restore them afterwards."""
-    kept = [(parameter, parameter.grad) for parameter in module_tree.parameters(model)]
+    gradients = [
+        (parameter, parameter.grad) for parameter in module_tree.parameters(model)
+    ]
     try:
-        for parameter, _ in kept:
+        for parameter, _ in gradients:
             parameter.grad = None
         yield
     finally:
-        for parameter, grad in kept:
+        for parameter, grad in gradients:
             parameter.grad = grad
 
 
@@ -284,10 +286,10 @@ def backward_of(
     ends: list[Tensor], seeds: Sequence[Tensor | None] | None = None
 ) -> None:
     """Backward from those that require a gradient, with ones, or with `seeds` of which each end has one or None."""
-    given = [torch.ones_like(end) for end in ends] if seeds is None else seeds
+    vectors = [torch.ones_like(end) for end in ends] if seeds is None else seeds
     pairs = [
         (end, seed)
-        for end, seed in zip(ends, given, strict=True)
+        for end, seed in zip(ends, vectors, strict=True)
         if end.requires_grad and seed is not None
     ]
     torch.autograd.backward([end for end, _ in pairs], [seed for _, seed in pairs])

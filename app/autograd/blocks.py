@@ -37,7 +37,7 @@ def group_by_block(tape: Tape) -> tuple[LayerGroup, ...]:
     one group wherever its operations ran. A container with a single group is merged with it.
     """
     trunk = _grow(tape)
-    found: list[LayerGroup] = []
+    groups: list[LayerGroup] = []
     todo: list[tuple[_Branch, _Branch | None]] = [
         (branch, None) for branch in reversed(trunk.children)
     ]
@@ -45,9 +45,9 @@ def group_by_block(tape: Tape) -> tuple[LayerGroup, ...]:
         branch, parent = todo.pop()
         _merge(branch)
         nodes = sorted(_all_nodes(branch), key=lambda node: tape.forward_ranks[node.id])
-        found.append(_group(tape, branch, nodes, parent))
+        groups.append(_group(tape, branch, nodes, parent))
         todo += [(child, branch) for child in reversed(branch.children)]
-    return tuple(found)
+    return tuple(groups)
 
 
 def _grow(tape: Tape) -> _Branch:
@@ -138,12 +138,12 @@ def _module_roots(tape: Tape) -> dict[str, str]:
         if node.node is None or node.in_loss or node.is_leaf:
             continue
         parts = node.layer.split(".") if node.layer else []
-        known = roots.setdefault(node.node, parts)
-        if known != parts:
+        root = roots.setdefault(node.node, parts)
+        if root != parts:
             same = 0
-            while same < min(len(known), len(parts)) and known[same] == parts[same]:
+            while same < min(len(root), len(parts)) and root[same] == parts[same]:
                 same += 1
-            roots[node.node] = known[:same]
+            roots[node.node] = root[:same]
     return {node: ".".join(parts) for node, parts in roots.items()}
 
 
@@ -171,7 +171,7 @@ def _group(
         if parent is None and branch.key.startswith("node:")
         else _title(branch, parent, tape.layers)
     )
-    own = frozenset(node.id for node in branch.own)
+    member_ids = frozenset(node.id for node in branch.own)
     return make_group(
         tape,
         branch.key,
@@ -179,7 +179,7 @@ def _group(
         title=title,
         module=branch.path,
         parent=None if parent is None else parent.key,
-        own=tuple(node.id for node in nodes if node.id in own),
+        own=tuple(node.id for node in nodes if node.id in member_ids),
         container=bool(branch.children),
     )
 

@@ -98,39 +98,39 @@ class OwnLoss:
             else getattr(output, "loss", None)
         )
         ends = [
-            place
-            for place, one in enumerate(tensors)
-            if one.requires_grad and not one.is_complex()
+            index
+            for index, tensor in enumerate(tensors)
+            if tensor.requires_grad and not tensor.is_complex()
         ]
-        found = next(
-            (place for place in ends if tensors[place] is named and named.numel() == 1),
+        loss_index = next(
+            (index for index in ends if tensors[index] is named and named.numel() == 1),
             None,
         )
-        if found is not None:
-            return found
-        scalars = [place for place in ends if tensors[place].ndim == 0]
+        if loss_index is not None:
+            return loss_index
+        scalars = [index for index in ends if tensors[index].ndim == 0]
         return scalars[0] if len(scalars) == 1 else -1
 
 
 def record_of(
-    place: int,
+    index: int,
     node: Any,
     recorder: OriginRecorder,
     span: tuple[int, int],
     reader: SavedReader,
     names: Mapping[int, tuple[str, ...]],
 ) -> TapeNode:
-    saved, name = reader.read(node, place), short_name(node)
+    saved, name = reader.read(node, index), short_name(node)
     if name == ACCUMULATE:
         return TapeNode(
-            place, name, parameters=names.get(id(node.variable), ()), saved=saved
+            index, name, parameters=names.get(id(node.variable), ()), saved=saved
         )
     started, answered = span
     number, values = node._sequence_nr(), saved_values(node)
     origin = recorder.origin(number)
     if number >= answered:
         return TapeNode(
-            place,
+            index,
             name,
             in_loss=True,
             line=origin.line,
@@ -140,7 +140,7 @@ def record_of(
             values=values,
         )
     return TapeNode(
-        place,
+        index,
         name,
         layer=origin.layer,
         call=origin.call,
@@ -179,11 +179,13 @@ def with_leaves_placed(
     return tuple(placed)
 
 
-def storage_table(model: nn.Module, given: Iterable[Tensor], loss: Any) -> StorageTable:
+def storage_table(
+    model: nn.Module, inputs: Iterable[Tensor], loss: Any
+) -> StorageTable:
     table = StorageTable()
     table.mark(module_tree.parameters(model), "parameter")
     table.mark(module_tree.buffers(model), "buffer")
-    table.mark(given, "input")
+    table.mark(inputs, "input")
     if isinstance(loss, torch.nn.Module):
         table.mark(module_tree.parameters(loss), "parameter")
         table.mark(module_tree.buffers(loss), "buffer")
@@ -199,17 +201,19 @@ def parameter_names(model: nn.Module) -> dict[int, tuple[str, ...]]:
 
 def tensors_of(output: Any) -> list[Tensor]:
     """List every tensor in a net's output or arguments, in order: of containers, mappings and dataclasses."""
-    found: list[Tensor] = []
+    tensors: list[Tensor] = []
     for leaf in tree_leaves(output):
         if isinstance(leaf, torch.Tensor):
-            found.append(leaf)
+            tensors.append(leaf)
         elif isinstance(
             leaf, Mapping
         ):  # a Mapping that is not registered as a pytree node
-            found += tensors_of(dict(leaf))
+            tensors += tensors_of(dict(leaf))
         elif is_dataclass(leaf) and not isinstance(leaf, type):
-            found += tensors_of([getattr(leaf, one.name, None) for one in fields(leaf)])
-    return found
+            tensors += tensors_of(
+                [getattr(leaf, field.name, None) for field in fields(leaf)]
+            )
+    return tensors
 
 
 def first_tensor(output: Any) -> Tensor:
@@ -254,14 +258,15 @@ def failure_of(error: BaseException, source: Source) -> ForwardError:
     ]
     line = lines[-1] if lines else None
     node = next(
-        (found for at in reversed(lines) if (found := source.node_at(at))), None
+        (drawn_node for at in reversed(lines) if (drawn_node := source.node_at(at))),
+        None,
     )
-    own = layer_files.error_location(error.__traceback__)
+    error_location = layer_files.error_location(error.__traceback__)
     where = (
         f" at line {line} of the code"
         if line is not None
         else " outside the network, in its loss or data"
     )
-    where = f" at {own}" if own else where
+    where = f" at {error_location}" if error_location else where
     text = "".join(traceback.format_exception(error))
     return ForwardError(f"{type(error).__name__}{where}: {error}", node, line, text)

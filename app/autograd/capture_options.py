@@ -38,7 +38,9 @@ class CaptureOptions(Struct, frozen=True):
     def left_out(self) -> str:
         """Say as a sentence which options the diagnostics ignore and why; "" if none."""
         plain = self.diagnosed.differences
-        gone = [words for words in self.differences if words not in plain]
+        gone = [
+            difference for difference in self.differences if difference not in plain
+        ]
         if not gone:
             return ""
         which = gone[0] if len(gone) == 1 else f"{', '.join(gone[:-1])} and {gone[-1]}"
@@ -47,27 +49,27 @@ class CaptureOptions(Struct, frozen=True):
     @property
     def differences(self) -> tuple[str, ...]:
         """Name what differs from a plain capture, each in PyTorch's words."""
-        found = []
+        differences = []
         if self.data == "random":
-            found.append("random inputs")
+            differences.append("random inputs")
         if not self.loss:
-            numbers = ", ".join(str(place + 1) for place in self.outputs)
+            numbers = ", ".join(str(index + 1) for index in self.outputs)
             which = (
                 f"output {numbers} itself"
                 if len(self.outputs) == 1
                 else " ".join(filter(None, ("outputs", numbers, "themselves")))
             )
             kind = f"one-hot {self.index}" if self.vector == "one-hot" else self.vector
-            found.append(f"{which}, vector {kind}")
+            differences.append(f"{which}, vector {kind}")
         if self.amp:
-            found.append(f"autocast {self.amp}")
+            differences.append(f"autocast {self.amp}")
         if self.checkpoint:
-            found.append(f"checkpoint {', '.join(self.checkpoint)}")
+            differences.append(f"checkpoint {', '.join(self.checkpoint)}")
         if self.second_order:
-            found.append("create_graph=True")
+            differences.append("create_graph=True")
         if self.compile:
-            found.append("torch.compile")
-        return tuple(found)
+            differences.append("torch.compile")
+        return tuple(differences)
 
 
 PLAIN_OPTIONS = CaptureOptions()

@@ -66,7 +66,7 @@ class Special(Struct, frozen=True):
 
     def chosen(self, ends: list[Tensor]) -> list[Tensor]:
         """Return the chosen outputs of the net. Raises IndexError for one that it does not have."""
-        return [ends[place] for place in self.outputs] if self.outputs else ends
+        return [ends[index] for index in self.outputs] if self.outputs else ends
 
     @contextmanager
     def applied(self, model: nn.Module) -> Iterator[None]:
@@ -118,13 +118,13 @@ class SecondOrder:
                 )
         self._began = counter()
         roots = [end for end in ends if end.requires_grad]
-        wanted = [parameter for parameter in parameters if parameter.requires_grad]
+        trainable = [parameter for parameter in parameters if parameter.requires_grad]
         ones = [torch.ones_like(root) for root in roots]
         try:
             # On one thread for all devices, since sequence numbers are per thread.
             with torch.autograd.set_multithreading_enabled(False):
                 grads = torch.autograd.grad(
-                    roots, wanted, ones, create_graph=True, allow_unused=True
+                    roots, trainable, ones, create_graph=True, allow_unused=True
                 )
         finally:
             for hook in hooks:

@@ -30,14 +30,22 @@ def measure(
     gradients: Sequence[Tensor | None], scale: float = 1.0
 ) -> list[GradStats | None]:
     """Measure each gradient, None for None; `scale` is the gradient scaler's factor of the loss."""
-    kept = [None if gradient is None else values_of(gradient) for gradient in gradients]
+    value_tensors = [
+        None if gradient is None else values_of(gradient) for gradient in gradients
+    ]
     rows = iter(
-        _fetched([values for values in kept if values is not None and values.numel()])
+        _fetched(
+            [
+                values
+                for values in value_tensors
+                if values is not None and values.numel()
+            ]
+        )
     )
-    found: list[GradStats | None] = []
-    for gradient, values in zip(gradients, kept, strict=True):
+    stats: list[GradStats | None] = []
+    for gradient, values in zip(gradients, value_tensors, strict=True):
         if gradient is None or values is None:
-            found.append(None)
+            stats.append(None)
             continue
         norm = low = high = total = nonzero = finite = 0.0
         if values.numel():
@@ -46,7 +54,7 @@ def measure(
         if 0 < absmax < _LOW or _HIGH < absmax < math.inf:
             norm = absmax * float(norm_of(values / absmax))
         count = max(gradient.numel(), 1)
-        found.append(
+        stats.append(
             GradStats(
                 tuple(map(int, gradient.shape)),
                 _name(gradient.dtype),
@@ -59,7 +67,7 @@ def measure(
                 norm / scale,
             )
         )
-    return found
+    return stats
 
 
 def _parts(values: Tensor) -> tuple[Tensor, ...]:
@@ -72,24 +80,24 @@ def _parts(values: Tensor) -> tuple[Tensor, ...]:
 def _numbers(values: Tensor) -> list[float]:
     """Measure on the CPU: `_parts` and the count of finite values, which is slowest and implied if min and max are
     finite."""
-    found = [part.item() for part in _parts(values)]
-    bounded = math.isfinite(found[1]) and math.isfinite(found[2])
-    return [*found, values.numel() if bounded else int(values.isfinite().sum())]
+    numbers = [scalar.item() for scalar in _parts(values)]
+    bounded = math.isfinite(numbers[1]) and math.isfinite(numbers[2])
+    return [*numbers, values.numel() if bounded else int(values.isfinite().sum())]
 
 
 def _row(values: Tensor) -> Tensor:
     """Measure the same on a device, shape (6,)."""
     wide = torch.float32 if values.device.type == "mps" else torch.float64
     return torch.stack(
-        [part.to(wide) for part in (*_parts(values), values.isfinite().sum())]
+        [scalar.to(wide) for scalar in (*_parts(values), values.isfinite().sum())]
     )
 
 
-def _fetched(kept: list[Tensor]) -> list[list[float]]:
+def _fetched(value_tensors: list[Tensor]) -> list[list[float]]:
     """Fetch the numbers of each, with one synchronisation."""
-    if all(values.is_cpu for values in kept):
-        return [_numbers(values) for values in kept]
-    rows = [_row(values) for values in kept]
+    if all(values.is_cpu for values in value_tensors):
+        return [_numbers(values) for values in value_tensors]
+    rows = [_row(values) for values in value_tensors]
     if len({row.device for row in rows}) > 1:
         rows = [row.cpu() for row in rows]
     return torch.stack(rows).tolist()
@@ -104,18 +112,20 @@ def products(parts: Sequence[Tensor], absmax: float) -> list[list[float]] | None
     if not 0 < absmax < math.inf:
         return None
     flat = []
-    for part in parts:
-        part = part.detach()
-        if part.layout is not torch.strided:
-            if part.numel() > _DENSE_MOST:
+    for gradient in parts:
+        gradient = gradient.detach()
+        if gradient.layout is not torch.strided:
+            if gradient.numel() > _DENSE_MOST:
                 return None
-            part = part.to_dense()
-        if part.is_complex():
-            part = torch.view_as_real(part.resolve_conj())
-        wide = part.float() if part.dtype.itemsize < 4 else part
+            gradient = gradient.to_dense()
+        if gradient.is_complex():
+            gradient = torch.view_as_real(gradient.resolve_conj())
+        wide = gradient.float() if gradient.dtype.itemsize < 4 else gradient
         flat.append((wide / absmax).reshape(-1))
-    found = [[0.0] * len(flat) for _ in flat]
-    for i, one in enumerate(flat):
+    inner_products = [[0.0] * len(flat) for _ in flat]
+    for i, vector in enumerate(flat):
         for j, other in enumerate(flat[: i + 1]):
-            found[i][j] = found[j][i] = float(torch.dot(one, other.to(one.dtype)))
-    return found
+            inner_products[i][j] = inner_products[j][i] = float(
+                torch.dot(vector, other.to(vector.dtype))
+            )
+    return inner_products

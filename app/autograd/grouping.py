@@ -122,7 +122,7 @@ def make_group(
 ) -> LayerGroup:
     """Build the group of `nodes`, which are in forward order. A `container` has other groups within it."""
     ids = tuple(node.id for node in nodes)
-    known = frozenset(ids)
+    id_set = frozenset(ids)
     storages = {
         s.storage for node in nodes for s in node.saved if s.kind == "activation"
     }
@@ -158,7 +158,7 @@ def make_group(
         freed=sum(
             tape.storages[s].bytes
             for s in storages
-            if tape.storages[s].freed_by in known
+            if tape.storages[s].freed_by in id_set
         ),
         parent=parent,
         own=ids if own is None else own,
@@ -169,12 +169,12 @@ def make_group(
 def held_by_module(tape: Tape, nodes: Iterable[int]) -> dict[str, int]:
     """Return the bytes that the modules of some nodes hold for backward, the most first, by their full paths. A storage
     counts where it is freed, so that those of all nodes add up to what the tape holds."""
-    known, found = set(nodes), dict[str, int]()
+    node_ids, bytes_by_path = set(nodes), dict[str, int]()
     for storage in tape.storages:
-        if storage.kind == "activation" and storage.freed_by in known:
+        if storage.kind == "activation" and storage.freed_by in node_ids:
             path = tape.title_of(tape.nodes[storage.freed_by])
-            found[path] = found.get(path, 0) + storage.bytes
-    return dict(sorted(found.items(), key=lambda each: -each[1]))
+            bytes_by_path[path] = bytes_by_path.get(path, 0) + storage.bytes
+    return dict(sorted(bytes_by_path.items(), key=lambda entry: -entry[1]))
 
 
 def module_link(path: str) -> str:
@@ -270,25 +270,25 @@ def fold(
 
     `groups` has parents before their children; the contents of a closed one are hidden, open or closed.
     """
-    place = [str(node.id) for node in tape.nodes]
+    item_ids = [str(node.id) for node in tape.nodes]
     for group in reversed(
         groups
     ):  # parents come later in this order, so a closed parent overrides
         if group.key not in unfolded:
             name = f"fold:{group.key}"
             for node in group.nodes:
-                place[node] = name
-    found: dict[tuple[str, str], list[tuple[int, ...] | None]] = {}
+                item_ids[node] = name
+    edge_shapes: dict[tuple[str, str], list[tuple[int, ...] | None]] = {}
     for edge in tape.edges:
-        ends = place[edge.source], place[edge.target]
+        ends = item_ids[edge.source], item_ids[edge.target]
         if ends[0] != ends[1]:
-            found.setdefault(ends, []).append(edge.shape)
+            edge_shapes.setdefault(ends, []).append(edge.shape)
     edges = tuple(
         FoldedEdge(*ends, len(shapes), _different(shapes))
-        for ends, shapes in found.items()
+        for ends, shapes in edge_shapes.items()
     )
     return Folded(
-        groups, unfolded & {group.key for group in groups}, tuple(place), edges
+        groups, unfolded & {group.key for group in groups}, tuple(item_ids), edges
     )
 
 

@@ -49,8 +49,8 @@ class _Spans(Struct):
     what: list[tuple[str, int]] = field(default_factory=list)
 
     def find(self, number: int) -> tuple[str, int] | None:
-        place = bisect_right(self.starts, number) - 1
-        return self.what[place] if place >= 0 and number < self.ends[place] else None
+        index = bisect_right(self.starts, number) - 1
+        return self.what[index] if index >= 0 and number < self.ends[index] else None
 
 
 class OriginRecorder:
@@ -151,12 +151,12 @@ class OriginRecorder:
     def _lines_of(self, frame: FrameType | None) -> tuple[int, ...]:
         """Return the lines of the generated text on the stack, innermost first."""
         assert self._source is not None
-        filename, found = self._source.filename, []
+        filename, lines = self._source.filename, []
         while frame is not None:
             if frame.f_code.co_filename == filename:
-                found.append(frame.f_lineno)
+                lines.append(frame.f_lineno)
             frame = frame.f_back
-        return tuple(found)
+        return tuple(lines)
 
     def origin(self, number: int) -> NodeOrigin:
         """Return the layer, call and line that created the node with this sequence number."""
@@ -184,9 +184,9 @@ class OriginRecorder:
         return origin
 
     def _lines_at(self, number: int) -> tuple[int, ...]:
-        place = bisect_right(self._lines, number, key=lambda span: span[0]) - 1
-        if place >= 0 and number < self._lines[place][1]:
-            return self._lines[place][2]
+        index = bisect_right(self._lines, number, key=lambda span: span[0]) - 1
+        if index >= 0 and number < self._lines[index][1]:
+            return self._lines[index][2]
         # A custom Function takes its number first and runs its operations, which make no nodes, after that.
         return self._first_line_at.get(number + 1, ())
 
@@ -199,9 +199,9 @@ class OriginRecorder:
             if owners:
                 return next((node for node in owners if node in written), owners[0])
             path = path.rpartition(".")[0]
-        whole = self._module_nodes.get("")
-        if whole:
-            return whole[0]  # the net is this one layer
+        root_nodes = self._module_nodes.get("")
+        if root_nodes:
+            return root_nodes[0]  # the net is this one layer
         plain = [node for node in written if node not in self._owning_nodes]
         return next(iter(plain or written), None)
 
@@ -235,12 +235,12 @@ class FileRecorder(OriginRecorder):
         return True
 
     def _lines_of(self, frame: FrameType | None) -> tuple[int, ...]:
-        place = user_frames.location(frame)
-        if not place[1]:
+        location = user_frames.location(frame)
+        if not location[1]:
             return ()
-        number = self._numbers.setdefault(place, len(self._places))
+        number = self._numbers.setdefault(location, len(self._places))
         if number == len(self._places):
-            self._places.append(place)
+            self._places.append(location)
         return (number,)
 
     def _origin(self, layer: str, call: int, lines: tuple[int, ...]) -> NodeOrigin:
@@ -252,11 +252,15 @@ class FileRecorder(OriginRecorder):
 
     def codes(self, records: Iterable[TapeNode]) -> FrozenMap[str, str]:
         """Return the text of the lines that some nodes were made at, by "file:line"."""
-        places = {(one.file, one.line) for one in records if one.file and one.line}
+        locations = {
+            (record.file, record.line)
+            for record in records
+            if record.file and record.line
+        }
         return FrozenMap(
             {
                 f"{file}:{line}": linecache.getline(file, line).strip()
-                for file, line in sorted(places)
+                for file, line in sorted(locations)
             }
         )
 
@@ -284,15 +288,15 @@ def _line_mode(recorder: OriginRecorder) -> Any:
 
 
 def _nodes_by_module(source: Source | None) -> dict[str, tuple[str, ...]]:
-    found: dict[str, tuple[str, ...]] = {}
+    nodes: dict[str, tuple[str, ...]] = {}
     for node, path in source.modules.items() if source else ():
-        found[path] = (*found.get(path, ()), node)
-    return found
+        nodes[path] = (*nodes.get(path, ()), node)
+    return nodes
 
 
 def _nodes_by_line(source: Source | None) -> dict[int, tuple[str, ...]]:
-    found: dict[int, tuple[str, ...]] = {}
+    nodes: dict[int, tuple[str, ...]] = {}
     for node, lines in source.lines.items() if source else ():
         for line in lines:
-            found[line] = (*found.get(line, ()), node)
-    return found
+            nodes[line] = (*nodes.get(line, ()), node)
+    return nodes

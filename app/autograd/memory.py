@@ -39,8 +39,8 @@ class StorageTable(Struct):
     def mark(self, tensors: Iterable[Any], kind: str) -> None:
         """Set the kind of the storages behind `tensors`; the first kind set wins."""
         for tensor in tensors:
-            for part in parts_of(tensor):
-                self.kinds.setdefault(part.untyped_storage()._cdata, kind)
+            for component in parts_of(tensor):
+                self.kinds.setdefault(component.untyped_storage()._cdata, kind)
 
     def number(self, tensor: Any, holder: int) -> int:
         storage = tensor.untyped_storage()
@@ -87,7 +87,7 @@ class SavedReader:
 
     def read(self, node: Any, number: int) -> tuple[SavedTensor, ...]:
         """List the tensors that `node` saved, in torch's naming (`input`, `weight`, `saved_tensors[0]`, `ctx.mask`)."""
-        found: list[SavedTensor] = []
+        saved: list[SavedTensor] = []
         frames: list[Any] = []
         custom = isinstance(node, _Custom)
         if not (custom or _saved_names(node.__class__)[0]) or (
@@ -106,39 +106,39 @@ class SavedReader:
                         if plain
                         else None
                     )
-                    self._add(found, name, data, number, version)
+                    self._add(saved, name, data, number, version)
                     continue
                 for packed in _tensors_in(data):
-                    self._add(found, f"{name} (packed)", packed, number)
-                for kept_name, kept in _checkpointed(hook, frames):
-                    self._add(found, kept_name, kept, number)
+                    self._add(saved, f"{name} (packed)", packed, number)
+                for kept_name, checkpoint_input in _checkpointed(hook, frames):
+                    self._add(saved, kept_name, checkpoint_input, number)
         for name, tensor in _context_tensors(node) if custom else ():
-            self._add(found, name, tensor, number)
-        return tuple(found)
+            self._add(saved, name, tensor, number)
+        return tuple(saved)
 
     def _add(
         self,
-        found: list[SavedTensor],
+        saved: list[SavedTensor],
         name: str,
         tensor: Any,
         holder: int,
         version: int | None = None,
     ) -> None:
-        """Append a saved tensor to `found`: a sparse one has several parts."""
+        """Append a saved tensor to `saved`: a sparse one has several parts."""
         table, shape, dtype = (
             self.table,
             tuple(map(int, tensor.shape)),
             _dtype_name(tensor.dtype),
         )
         now = None if tensor.is_inference() else tensor._version
-        for part in parts_of(tensor):
-            storage = table.number(part, holder)
-            found.append(
+        for component in parts_of(tensor):
+            storage = table.number(component, holder)
+            saved.append(
                 SavedTensor(
                     name,
                     shape,
                     dtype,
-                    part.nbytes,
+                    component.nbytes,
                     table.sorts[storage],
                     storage,
                     version,
@@ -155,13 +155,13 @@ def _checkpointed(hook: Any, frames: list[Any]) -> Iterator[tuple[str, Any]]:
     for cell in getattr(hook, "__closure__", None) or ():
         frame = cell.cell_contents
         if type(frame).__name__ != "_CheckpointFrame" or any(
-            frame is known for known in frames
+            frame is visited for visited in frames
         ):
             continue
         frames.append(frame)
-        for place, kept in enumerate(getattr(frame, "saved_args", None) or ()):
-            for tensor in _tensors_in(getattr(kept, "data", kept)):
-                yield f"checkpoint input {place}", tensor
+        for index, argument in enumerate(getattr(frame, "saved_args", None) or ()):
+            for tensor in _tensors_in(getattr(argument, "data", argument)):
+                yield f"checkpoint input {index}", tensor
 
 
 def saved_values(node: Any) -> FrozenMap[str, Any]:
@@ -200,13 +200,13 @@ def raw_saved(node: Any) -> Iterator[tuple[str, list[tuple[str, Any]]]]:
         raws = node._raw_saved_tensors or ()
         yield (
             "saved_tensors",
-            [(f"saved_tensors[{place}]", raw) for place, raw in enumerate(raws)],
+            [(f"saved_tensors[{index}]", raw) for index, raw in enumerate(raws)],
         )
         return
     for attribute in _saved_names(node.__class__)[0]:
         value, name = getattr(node, attribute), attribute.removeprefix("_raw_saved_")
         if isinstance(value, (tuple, list)):
-            items = [(f"{name}[{place}]", raw) for place, raw in enumerate(value)]
+            items = [(f"{name}[{index}]", raw) for index, raw in enumerate(value)]
         else:
             items = [] if value is None else [(name, value)]
         yield attribute.removeprefix("_raw"), items

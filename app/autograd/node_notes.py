@@ -37,36 +37,36 @@ def notes_of(tape: Tape, node: TapeNode) -> tuple[str, ...]:
 
 
 def _notes(tape: Tape, node: TapeNode) -> list[str]:
-    found = []
+    notes = []
     if node.order > 1:
         label = tape.labels.get(node.node) if node.node is not None else None
         maker = label.title if label else node.layer
         whose = f"{maker} ran backward" if maker else "backward ran"
-        found.append(
+        notes.append(
             f"A graph of second order: made while {whose} with create_graph=True. Its gradient is one of a "
             "gradient."
         )
-    own = _OWN.match(node.name)
-    if known := next(
+    match = _OWN.match(node.name)
+    if explanation := next(
         (text for name, text in _BY_NAME.items() if node.name == name), ""
     ):
-        found.append(known)
-    elif own:
-        found.append(
-            f"A custom Function, {own['name']}: its backward is user-written Python code. Check it with "
+        notes.append(explanation)
+    elif match:
+        notes.append(
+            f"A custom Function, {match['name']}: its backward is user-written Python code. Check it with "
             f"gradcheck."
         )
     if any(saved.name.startswith("checkpoint input") for saved in node.saved):
-        found.append(
+        notes.append(
             "Checkpointed (use_reentrant=False): of this part only the inputs are kept. Backward recomputes "
             "its forward pass when the first of its nodes unpacks a saved tensor."
         )
-    return found
+    return notes
 
 
 def notes_of_tape(tape: Tape) -> tuple[str, ...]:
     """Explain what is special about the graph as a whole."""
-    found = []
+    notes = []
     compiled = sum(node.name == "CompiledFunctionBackward" for node in tape.nodes)
     if compiled:
         pieces = (
@@ -74,11 +74,11 @@ def notes_of_tape(tape: Tape) -> tuple[str, ...]:
             if compiled == 1
             else f"{compiled} nodes, one for each piece between breaks of the graph"
         )
-        found.append(f"torch.compile: the network is {pieces}.")
+        notes.append(f"torch.compile: the network is {pieces}.")
     if any(node.order > 1 for node in tape.nodes):
-        found.append(SECOND_ORDER)
+        notes.append(SECOND_ORDER)
     if tape.loss is None and len(tape.roots) > 1:
-        found.append(
+        notes.append(
             f"{len(tape.roots)} outputs: backward takes a vector for each, and adds up where they meet."
         )
-    return tuple(found)
+    return tuple(notes)

@@ -47,7 +47,7 @@ def call_of_layer(batch: TrainingBatch, path: str, number: int = 1) -> RecordedC
         module = module_tree.submodule(batch.model, path)
     except AttributeError:
         raise CaptureError(f"The network has no layer {path}.") from None
-    found: list[RecordedCall] = []
+    recorded_calls: list[RecordedCall] = []
     calls = 0
 
     def note(_module: nn.Module, args: Any, kwargs: Any) -> None:
@@ -55,19 +55,19 @@ def call_of_layer(batch: TrainingBatch, path: str, number: int = 1) -> RecordedC
         calls += 1
         if calls == number:
             call = _copied(batch, module, args, kwargs, path)
-            found.append(replace(call, names=("",) * len(call.names)))
+            recorded_calls.append(replace(call, names=("",) * len(call.names)))
 
     hook = module_tree.before_call(module, note, with_kwargs=True)
     try:
         batch.hold().release()
     finally:
         hook.remove()
-    if not found:
+    if not recorded_calls:
         times = "once" if calls == 1 else f"{calls} times"
         raise CaptureError(
             f"Layer {path} was called {times if calls else 'never'} in this forward pass."
         )
-    return found[0]
+    return recorded_calls[0]
 
 
 def call_of_node(batch: TrainingBatch, node: TapeNode) -> RecordedCall | None:
@@ -123,8 +123,8 @@ class _Seeker(TorchFunctionMode):
 
     def _note(self, started: int, ended: int, call: RecordedCall | None) -> None:
         if call is not None and started <= self._wanted < ended:
-            made = ended - started
-            self.found = replace(call, several=made if made > 1 else 0)
+            node_count = ended - started
+            self.found = replace(call, several=node_count if node_count > 1 else 0)
 
     def forward(self, kind: Any, args: Any) -> None:
         """Handle the start of a custom Function's forward, whose node has its sequence number already."""
@@ -175,8 +175,8 @@ def _forwards_watched(seeker: _Seeker) -> Iterator[None]:
             kind.forward = watched(kind, forward)
         yield
     finally:
-        for kind, own, _ in before:
-            kind.forward = own
+        for kind, descriptor, _ in before:
+            kind.forward = descriptor
 
 
 def _subclasses(kind: Any) -> Iterator[Any]:
@@ -196,11 +196,16 @@ def _copied(
         leaf for leaf in tree_leaves((args, kwargs)) if isinstance(leaf, torch.Tensor)
     ]
     copied_args, copied_kwargs = tree_map(_clone, (tuple(args), dict(kwargs)))
-    known = tuple(
+    leaf_names = tuple(
         names.get(id(leaf), "") if leaf.requires_grad else None for leaf in leaves
     )
     return RecordedCall(
-        function, copied_args, copied_kwargs, known, name, state=torch.get_rng_state()
+        function,
+        copied_args,
+        copied_kwargs,
+        leaf_names,
+        name,
+        state=torch.get_rng_state(),
     )
 
 

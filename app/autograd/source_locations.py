@@ -60,10 +60,10 @@ class SourceLocations:
             op, origin.layer, origin.call, None, line or None, code, file, in_loss
         )
 
-    def note(self, started: int, ended: int, place: OpLocation) -> None:
-        """Record that an operation at `place` began at autograd's counter `started`, and ended at `ended`."""
+    def note(self, started: int, ended: int, location: OpLocation) -> None:
+        """Record that an operation at `location` began at autograd's counter `started`, and ended at `ended`."""
         if ended > started:
-            self._spans.append((started, ended, place))
+            self._spans.append((started, ended, location))
 
     def location_of(self, node: Any) -> OpLocation:
         """Return where the operation of a backward node was called; an empty place for a leaf."""

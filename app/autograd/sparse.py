@@ -44,16 +44,16 @@ def at_places_of(sparse: Tensor, gradient: Tensor) -> Tensor:
         1, values.numel() + 1, dtype=torch.float64, device=values.device
     ).view_as(values)
     if sparse.layout is torch.sparse_coo:
-        places = torch.sparse_coo_tensor(
+        positions = torch.sparse_coo_tensor(
             sparse._indices(), numbers, sparse.shape
         ).to_dense()
     else:
         first, second, _ = parts_of(sparse)
-        places = torch.sparse_compressed_tensor(
+        positions = torch.sparse_compressed_tensor(
             first, second, numbers, sparse.shape, layout=sparse.layout
         ).to_dense()
     dense = gradient if gradient.layout is torch.strided else gradient.to_dense()
-    found = torch.zeros(values.numel(), dtype=dense.dtype, device=dense.device)
-    kept = places > 0
-    found[places[kept].long() - 1] = dense[kept]
-    return found.view_as(values)
+    gathered = torch.zeros(values.numel(), dtype=dense.dtype, device=dense.device)
+    present = positions > 0
+    gathered[positions[present].long() - 1] = dense[present]
+    return gathered.view_as(values)

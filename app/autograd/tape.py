@@ -145,23 +145,23 @@ class Tape(Shared, frozen=True, dict=True, weakref=True):
     @cached_property
     def outgoing(self) -> dict[int, tuple[TapeEdge, ...]]:
         """Edges by source, in slot order."""
-        found: dict[int, list[TapeEdge]] = {}
+        edges_by_source: dict[int, list[TapeEdge]] = {}
         for edge in self.edges:
-            found.setdefault(edge.source, []).append(edge)
+            edges_by_source.setdefault(edge.source, []).append(edge)
         return {
             key: (edges[0],)
             if len(edges) == 1
             else tuple(sorted(edges, key=lambda e: e.slot))
-            for key, edges in found.items()
+            for key, edges in edges_by_source.items()
         }
 
     @cached_property
     def incoming(self) -> dict[int, tuple[TapeEdge, ...]]:
         """Edges by target."""
-        found: dict[int, list[TapeEdge]] = {}
+        edges_by_target: dict[int, list[TapeEdge]] = {}
         for edge in self.edges:
-            found.setdefault(edge.target, []).append(edge)
-        return {key: tuple(edges) for key, edges in found.items()}
+            edges_by_target.setdefault(edge.target, []).append(edge)
+        return {key: tuple(edges) for key, edges in edges_by_target.items()}
 
     @cached_property
     def forward(self) -> tuple[TapeNode, ...]:
@@ -299,32 +299,32 @@ def numbers_below(tape: Tape, root: int) -> dict[int, int]:
             if edge.target not in reached:
                 reached.add(edge.target)
                 todo.append(edge.target)
-    kept = [
+    node_ids = [
         root,
         *(node.id for node in tape.nodes if node.id in reached and node.id != root),
     ]
-    return {node: place for place, node in enumerate(kept)}
+    return {node: index for index, node in enumerate(node_ids)}
 
 
 def below(tape: Tape, root: int, loss: float | None = None) -> Tape:
     """Return the subgraph reachable from node `root` as a Tape; `loss` is the value at `root`."""
     number = numbers_below(tape, root)
-    kept, reached = list(number), set(number)
+    node_ids, reached = list(number), set(number)
     blocks = [s for s in tape.storages if reached.intersection(s.holders)]
-    block = {s.id: place for place, s in enumerate(blocks)}
+    block = {s.id: position for position, s in enumerate(blocks)}
     order = tuple(number[node] for node in tape.order if node in reached)
     steps = {node: step for step, node in enumerate(order)}
     nodes = []
-    for node in (tape.nodes[one] for one in kept):
+    for node in (tape.nodes[node_id] for node_id in node_ids):
         saved = tuple(with_values(s, storage=block[s.storage]) for s in node.saved)
         nodes.append(with_values(node, id=number[node.id], saved=saved))
     storages = []
-    for place, old in enumerate(blocks):
+    for index, old in enumerate(blocks):
         holders = tuple(number[node] for node in old.holders if node in reached)
         storages.append(
             with_values(
                 old,
-                id=place,
+                id=index,
                 holders=holders,
                 freed_by=max(holders, key=steps.__getitem__),
             )

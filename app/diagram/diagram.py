@@ -128,13 +128,13 @@ class Drawing(Struct, frozen=True):
 def _check_nesting(groups: tuple[Group, ...]) -> None:
     parents = {group.id: group.parent for group in groups}
     for group in groups:
-        seen, above = {group.id}, group.parent
+        visited, above = {group.id}, group.parent
         while above is not None:
             if above not in parents:
                 raise DrawingError(
                     f"the group {group.id} is in {above}, which does not exist"
                 )
-            if above in seen:
+            if above in visited:
                 raise DrawingError(f"the group {group.id} contains itself")
-            seen.add(above)
+            visited.add(above)
             above = parents[above]

@@ -57,11 +57,11 @@ def of_modules(modules: tuple[ModuleFigures, ...]) -> tuple[str, ...]:
     >>> of_modules((ModuleFigures("a", 10, 0.5), ModuleFigures("b", 10, 0.1, nonfinite=3)))
     ('20 parameters · 3 NaN or Inf · ‖grad‖ 0.100 to 0.500', '3 NaN or Inf · ‖grad‖ 0.100 to 0.500', '3 NaN or Inf')
     """
-    count = sum(one.parameters for one in modules)
-    norms = sorted(one.gradient for one in modules if one.gradient is not None)
+    count = sum(module.parameters for module in modules)
+    norms = sorted(module.gradient for module in modules if module.gradient is not None)
     saved, broken = (
-        sum(one.saved for one in modules),
-        sum(one.nonfinite for one in modules),
+        sum(module.saved for module in modules),
+        sum(module.nonfinite for module in modules),
     )
     parts = [f"{broken:,} {NONFINITE}"] if broken else []
     if norms:
@@ -71,4 +71,4 @@ def of_modules(modules: tuple[ModuleFigures, ...]) -> tuple[str, ...]:
         parts.append(f"{bytes_text(saved)} saved")
     every = [f"{count:,} parameters", *parts] if count else parts
     shorter = (every, *(parts[:length] for length in range(len(parts), 0, -1)))
-    return tuple(dict.fromkeys(" · ".join(one) for one in shorter if one))
+    return tuple(dict.fromkeys(" · ".join(texts) for texts in shorter if texts))

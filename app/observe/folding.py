@@ -42,7 +42,7 @@ class Part(Struct, frozen=True):
     def every(self) -> tuple[int, ...]:
         """All calls that it stands for: of a row also the operations between its modules."""
         return (
-            tuple(one for part in self.parts for one in part.every)
+            tuple(call_id for piece in self.parts for call_id in piece.every)
             if self.repeated > 1
             else self.calls
         )
@@ -62,19 +62,20 @@ class Tree(Struct, frozen=True, eq=False, dict=True):
 
     @cached_property
     def by_key(self) -> dict[str, Part]:
-        return {part.key: part for part in _walk(self.parts)}
+        return {piece.key: piece for piece in _walk(self.parts)}
 
     @cached_property
     def _signatures(self) -> list[int]:
         """A number for each call, equal for calls that do the same with tensors of the same shapes."""
-        known: dict[object, int] = {}
-        found = [0] * len(self.observation.calls)
+        numbers: dict[object, int] = {}
+        signatures = [0] * len(self.observation.calls)
         for call in reversed(self.observation.calls):  # children have larger ids
             inside = tuple(
-                found[child] for child in self.observation.children.get(call.id, ())
+                signatures[child]
+                for child in self.observation.children.get(call.id, ())
             )
             sizes = tuple(
-                (one.shape, one.dtype) for one in (*call.inputs, *call.outputs)
+                (tensor.shape, tensor.dtype) for tensor in (*call.inputs, *call.outputs)
             )
             key = (
                 call.kind,
@@ -85,8 +86,8 @@ class Tree(Struct, frozen=True, eq=False, dict=True):
                 call.error,
                 inside,
             )
-            found[call.id] = known.setdefault(key, len(known) + 1)
-        return found
+            signatures[call.id] = numbers.setdefault(key, len(numbers) + 1)
+        return signatures
 
     def _part(self, id: int) -> Part:
         call = self.observation.calls[id]
@@ -102,12 +103,12 @@ class Tree(Struct, frozen=True, eq=False, dict=True):
         """Return the parts of a call, with consecutive repetitions merged into one."""
         calls, signatures = self.observation.calls, self._signatures
         if not ids or hides_inside(
-            calls[calls[ids[0]].parent or 0], (calls[one] for one in ids)
+            calls[calls[ids[0]].parent or 0], (calls[call_id] for call_id in ids)
         ):
             return ()
         signs, modules = (
-            [signatures[one] for one in ids],
-            [calls[one].kind == "module" for one in ids],
+            [signatures[call_id] for call_id in ids],
+            [calls[call_id].kind == "module" for call_id in ids],
         )
         parts: list[Part] = []
         at = 0
@@ -126,9 +127,13 @@ class Tree(Struct, frozen=True, eq=False, dict=True):
         return tuple(parts)
 
     def _repeated(self, copies: list[tuple[int, ...]]) -> Part:
-        inside = tuple(self._part(one) for copy in copies for one in copy)
+        inside = tuple(self._part(call_id) for copy in copies for call_id in copy)
         named = [
-            next(one for one in copy if self.observation.calls[one].kind == "module")
+            next(
+                call_id
+                for call_id in copy
+                if self.observation.calls[call_id].kind == "module"
+            )
             for copy in copies
         ]
         first, last = (
@@ -152,32 +157,33 @@ class Tree(Struct, frozen=True, eq=False, dict=True):
 
         What leads to the call that raised is open in any case.
         """
-        found = frozenset(self._above_failed())
+        open_keys = frozenset(self._above_failed())
         for opened, shown in self.levels():
             if shown > most or len(opened) > MOST_AROUND * most:
                 break
-            found = opened
-        return found
+            open_keys = opened
+        return open_keys
 
     def around(self, pattern: str) -> frozenset[str]:
         """Return the keys of the parts to open so that what is in a module is shown: those of the modules whose paths
         match `pattern`, such as `blocks.*`, and of what is around them; none where no module was called so."""
         calls = self.observation.calls
         named = [
-            part.key
-            for part in self.by_key.values()
-            if part.parts
+            piece.key
+            for piece in self.by_key.values()
+            if piece.parts
             and any(
-                calls[one].kind == "module" and fnmatchcase(calls[one].path, pattern)
-                for one in part.calls
+                calls[call_id].kind == "module"
+                and fnmatchcase(calls[call_id].path, pattern)
+                for call_id in piece.calls
             )
         ]
-        found = set(named)
+        open_keys = set(named)
         for key in named:
             while (above := self.parents.get(key)) is not None:
                 key = above
-                found.add(key)
-        return frozenset(found)
+                open_keys.add(key)
+        return frozenset(open_keys)
 
     def depth(self, levels: int) -> frozenset[str]:
         """Return what is open where so many levels below the model are shown, 0 for the model as one box."""
@@ -191,60 +197,66 @@ class Tree(Struct, frozen=True, eq=False, dict=True):
     def levels(self) -> Iterator[tuple[frozenset[str], int]]:
         """Yield what is open with one level, two and so on, and how many boxes are shown then; equal layers stay one,
         and what leads to the call that raised is always open."""
-        found = set(self._above_failed())
+        open_keys = set(self._above_failed())
         level = list(self.parts)
-        shown = len(level) + sum(len(self.by_key[key].parts) - 1 for key in found)
-        while level := [part for part in level if part.parts and part.repeated == 1]:
-            shown += sum(len(part.parts) - 1 for part in level if part.key not in found)
-            found |= {part.key for part in level}
-            yield frozenset(found), shown
-            level = [inner for part in level for inner in part.parts]
+        shown = len(level) + sum(len(self.by_key[key].parts) - 1 for key in open_keys)
+        while level := [
+            piece for piece in level if piece.parts and piece.repeated == 1
+        ]:
+            shown += sum(
+                len(piece.parts) - 1 for piece in level if piece.key not in open_keys
+            )
+            open_keys |= {piece.key for piece in level}
+            yield frozenset(open_keys), shown
+            level = [inner for piece in level for inner in piece.parts]
 
     @cached_property
     def parents(self) -> dict[str, str]:
         """The part around each part that is in one, by their keys."""
         return {
-            inner.key: part.key for part in self.by_key.values() for inner in part.parts
+            inner.key: piece.key
+            for piece in self.by_key.values()
+            for inner in piece.parts
         }
 
     def shown_for(self, key: str, opened: frozenset[str]) -> str:
         """Return the part that shows `key` while these are open: itself, or the outermost closed one around it."""
-        found = at = key
+        visible_key = at = key
         while (above := self.parents.get(at)) is not None:
             at = above
-            found = at if at not in opened else found
-        return found
+            visible_key = at if at not in opened else visible_key
+        return visible_key
 
     def leveled(self, opened: frozenset[str], by: int) -> frozenset[str]:
         """Return what is open with one level more everywhere, or one less; of what is nested, the innermost closes."""
-        found: set[str] = set()
-        for part in self.parts:
-            self._level(part, opened, by, found)
-        return frozenset(found)
+        open_keys: set[str] = set()
+        for piece in self.parts:
+            self._level(piece, opened, by, open_keys)
+        return frozenset(open_keys)
 
     def _level(
-        self, part: Part, opened: frozenset[str], by: int, found: set[str]
+        self, piece: Part, opened: frozenset[str], by: int, open_keys: set[str]
     ) -> None:
-        if not part.parts or part.key not in opened:
-            if part.parts and by > 0:
-                found.add(part.key)
+        if not piece.parts or piece.key not in opened:
+            if piece.parts and by > 0:
+                open_keys.add(piece.key)
             return
-        if by > 0 or any(one.parts and one.key in opened for one in part.parts):
-            found.add(part.key)
-            for one in part.parts:
-                self._level(one, opened, by, found)
+        if by > 0 or any(child.parts and child.key in opened for child in piece.parts):
+            open_keys.add(piece.key)
+            for inner in piece.parts:
+                self._level(inner, opened, by, open_keys)
 
     def _above_failed(self) -> Iterator[str]:
         failed = self.observation.failed
         if failed is None:
             return
         inside = set(above(self.observation, failed))
-        for part in _walk(self.parts):
-            if part.parts and (
-                inside & set(part.calls)
-                or any(inside & set(one.calls) for one in part.parts)
+        for piece in _walk(self.parts):
+            if piece.parts and (
+                inside & set(piece.calls)
+                or any(inside & set(inner.calls) for inner in piece.parts)
             ):
-                yield part.key
+                yield piece.key
 
 
 def above(observation: Observation, id: int) -> Iterator[int]:
@@ -292,6 +304,6 @@ def _repeats(signs: list[int], at: int, modules: list[bool]) -> tuple[int, int]:
 def _walk(parts: tuple[Part, ...]) -> Iterator[Part]:
     todo = [*reversed(parts)]
     while todo:
-        part = todo.pop()
-        yield part
-        todo += reversed(part.parts)
+        piece = todo.pop()
+        yield piece
+        todo += reversed(piece.parts)

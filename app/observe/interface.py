@@ -27,16 +27,16 @@ def interface_of(
     takes = [*_arguments(model, args, kwargs)]
     named = [*module_tree.named_parameters(model)]
     returns: list[Returned] = []
-    for one in _returned(output, ""):
+    for returned in _returned(output, ""):
         if len(returns) == MOST:
             break
-        returns.append(one)
+        returns.append(returned)
     return Interface(
         f"{kind.__module__}.{kind.__qualname__}",
         _distinct(takes),
         tuple(returns),
         tuple(dict.fromkeys(name.rpartition(".")[0] or name for name, _ in named)),
-        sum(one.numel() for _, one in named),
+        sum(parameter.numel() for _, parameter in named),
         quantised=module_tree.quantised(model),
     )
 
@@ -50,25 +50,29 @@ def _arguments(
         parameters = []
     left, named = [*args], dict(kwargs)
     by_sample = any(_is_by_sample(value) for value in (*args, *kwargs.values()))
-    for one in parameters:
-        if one.kind == one.VAR_POSITIONAL:
+    for parameter in parameters:
+        if parameter.kind == parameter.VAR_POSITIONAL:
             for number, value in enumerate(left):
                 yield from _argument(
-                    f"{one.name}{number}", value, True, True, by_sample
+                    f"{parameter.name}{number}", value, True, True, by_sample
                 )
             left = []
-        elif one.kind == one.VAR_KEYWORD:
+        elif parameter.kind == parameter.VAR_KEYWORD:
             for name in [*named]:
                 yield from _argument(name, named.pop(name), True, False, by_sample)
         else:
-            by_place = one.kind == one.POSITIONAL_ONLY
-            given = (
+            by_place = parameter.kind == parameter.POSITIONAL_ONLY
+            passed = (
                 left.pop(0)
-                if left and one.kind != one.KEYWORD_ONLY
-                else named.pop(one.name, None)
+                if left and parameter.kind != parameter.KEYWORD_ONLY
+                else named.pop(parameter.name, None)
             )
             yield from _argument(
-                one.name, given, one.default is one.empty, by_place, by_sample
+                parameter.name,
+                passed,
+                parameter.default is parameter.empty,
+                by_place,
+                by_sample,
             )
     for number, value in enumerate(left):  # of a forward without a signature
         yield from _argument(f"input{number}", value, True, True, by_sample)
@@ -82,16 +86,16 @@ def _argument(
     if isinstance(value, Tensor) or value is None:
         yield _tensor(name, value, needed, by_place)
         return
-    found = [*_within(value, "", by_sample)]
-    if not found or by_place or any(tensor is None for _, tensor, _ in found):
+    tensors = [*_within(value, "", by_sample)]
+    if not tensors or by_place or any(tensor is None for _, tensor, _ in tensors):
         yield Argument(
             name, needed=needed, other=type(value).__name__, by_place=by_place
         )
         return
-    for way, tensor, samples in found:
+    for way, tensor, samples in tensors:
         assert tensor is not None
         key = way.rpartition('["')[2].removesuffix('"]') if way.endswith('"]') else ""
-        own = (
+        argument_name = (
             key
             if key.isidentifier()
             else name
@@ -100,7 +104,7 @@ def _argument(
         )
         shape = (samples, *tensor.shape) if samples else tuple(tensor.shape)
         dtype = str(tensor.dtype).removeprefix("torch.")
-        yield Argument(own, shape, dtype, needed, of=name, way=way)
+        yield Argument(argument_name, shape, dtype, needed, of=name, way=way)
 
 
 def _tensor(name: str, value: Tensor | None, needed: bool, by_place: bool) -> Argument:
@@ -133,17 +137,17 @@ def _within(
         for inner, tensor, _ in _within(value[0], "[*]", by_sample):
             yield inner, tensor, len(value)
     elif type(value) in (list, tuple):
-        for number, part in enumerate(value):
+        for number, element in enumerate(value):
             yield from _within(
-                part,
+                element,
                 f"{way}[{number}]" if type(value) is list else f"{way}({number})",
                 by_sample,
             )
     elif type(value) is dict and all(
         isinstance(key, str) and is_place(f'["{key}"]') for key in value
     ):
-        for key, part in value.items():
-            yield from _within(part, f'{way}["{key}"]', by_sample)
+        for key, element in value.items():
+            yield from _within(element, f'{way}["{key}"]', by_sample)
     else:
         yield way, None, 0
 
@@ -153,9 +157,10 @@ def _same(parts: Any) -> bool:
     first = parts[0]
     if isinstance(first, dict):
         return all(
-            isinstance(one, dict) and one.keys() == first.keys() for one in parts
+            isinstance(element, dict) and element.keys() == first.keys()
+            for element in parts
         )
-    return all(isinstance(one, Tensor) for one in parts)
+    return all(isinstance(element, Tensor) for element in parts)
 
 
 def _is_by_sample(value: Any) -> bool:
@@ -165,19 +170,21 @@ def _is_by_sample(value: Any) -> bool:
     if isinstance(value[0], dict):
         return _same(value)
     return all(
-        isinstance(one, Tensor) and one.ndim == 3 and one.shape[0] in CHANNELS
-        for one in value
+        isinstance(element, Tensor)
+        and element.ndim == 3
+        and element.shape[0] in CHANNELS
+        for element in value
     )
 
 
 def _distinct(takes: list[Argument]) -> tuple[Argument, ...]:
     """Name tensors within arguments by their argument, too, where two have the same name."""
-    names = [one.name for one in takes]
+    names = [argument.name for argument in takes]
     return tuple(
-        replace(one, name=f"{one.of}_{one.name}")
-        if one.way and names.count(one.name) > 1
-        else one
-        for one in takes
+        replace(argument, name=f"{argument.of}_{argument.name}")
+        if argument.way and names.count(argument.name) > 1
+        else argument
+        for argument in takes
     )
 
 
@@ -194,21 +201,21 @@ def _returned(value: Any, way: str) -> Iterator[Returned]:
             )
     elif names := _attributes(value):
         for name in names:
-            part = getattr(value, name, None)
-            if part is None and not way:
+            child = getattr(value, name, None)
+            if child is None and not way:
                 yield Returned(f".{name}")
-            yield from _returned(part, f"{way}.{name}")
+            yield from _returned(child, f"{way}.{name}")
     elif isinstance(value, Mapping):
-        for key, part in value.items():
+        for key, child in value.items():
             if isinstance(key, str):
-                if part is None and not way and is_way(f'["{key}"]'):
+                if child is None and not way and is_way(f'["{key}"]'):
                     yield Returned(f'["{key}"]')
-                yield from _returned(part, f'{way}["{key}"]')
+                yield from _returned(child, f'{way}["{key}"]')
             elif isinstance(key, int) and key >= 0:
-                yield from _returned(part, f"{way}[{key}]")
+                yield from _returned(child, f"{way}[{key}]")
     elif isinstance(value, list | tuple):
-        for number, part in enumerate(value):
-            yield from _returned(part, f"{way}[{number}]")
+        for number, child in enumerate(value):
+            yield from _returned(child, f"{way}[{number}]")
 
 
 def _attributes(value: Any) -> tuple[str, ...]:
@@ -216,9 +223,11 @@ def _attributes(value: Any) -> tuple[str, ...]:
     if isinstance(value, type):
         return ()
     if is_dataclass(value):
-        return tuple(one.name for one in fields(value))
+        return tuple(field.name for field in fields(value))
     if isinstance(value, SimpleNamespace):
         return tuple(vars(value))
     if isinstance(value, tuple) and hasattr(value, "_fields"):
         return tuple(value._fields)
-    return tuple(one.name for one in getattr(type(value), "__attrs_attrs__", ()))
+    return tuple(
+        attribute.name for attribute in getattr(type(value), "__attrs_attrs__", ())
+    )

@@ -145,10 +145,10 @@ class Observation(Struct, frozen=True, dict=True):
     @cached_property
     def children(self) -> dict[int | None, tuple[int, ...]]:
         """Ids of the calls in each call, in order; those of None are at the top level."""
-        found: dict[int | None, list[int]] = {}
+        ids_by_parent: dict[int | None, list[int]] = {}
         for call in self.calls:
-            found.setdefault(call.parent, []).append(call.id)
-        return {parent: tuple(ids) for parent, ids in found.items()}
+            ids_by_parent.setdefault(call.parent, []).append(call.id)
+        return {parent: tuple(ids) for parent, ids in ids_by_parent.items()}
 
     @property
     def reads(self) -> tuple[Call, ...]:

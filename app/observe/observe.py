@@ -48,20 +48,24 @@ def observe(
     Weights, buffers, modes and torch's generators are afterwards as before. A model that raises is run again with less
     observed, to distinguish its exception from one caused by observing it.
     """
-    given = dict(kwargs or {})
+    named_args = dict(kwargs or {})
     first: Observation | None = None
     for kernels, functions in WAYS:
         recorder = Recorder(model)
-        found = _run(recorder, model, args, given, train, seed, (kernels, functions))
-        if isinstance(found, Interface):
+        outcome = _run(
+            recorder, model, args, named_args, train, seed, (kernels, functions)
+        )
+        if isinstance(outcome, Interface):
             remark = LEFT_OUT.get((kernels, functions))
             remarks = tuple(
                 filter(None, (remark, module_tree.unregistered_sentence(model)))
             )
-            return _observation(recorder, model, None, name, train, remarks, found)
-        first = first or _observation(recorder, model, found, name, train, ())
+            return _observation(recorder, model, None, name, train, remarks, outcome)
+        first = first or _observation(recorder, model, outcome, name, train, ())
         recorder.release()
-        found.__traceback__ = None  # its frames hold the activations of the whole pass
+        outcome.__traceback__ = (
+            None  # its frames hold the activations of the whole pass
+        )
     assert first is not None
     return first
 
@@ -79,8 +83,8 @@ def _run(
         *zip(argument_names(model, len(args)), args, strict=True),
         *kwargs.items(),
     ):
-        for name, held in _parts(value, label):
-            recorder.boundary("input", name, held)
+        for name, contents in _parts(value, label):
+            recorder.boundary("input", name, contents)
     with (
         rng.borrowed(seed),
         temporary_mode(model, train),
@@ -91,16 +95,17 @@ def _run(
                 output = model(*args, **kwargs)
         except (Exception, SystemExit) as error:  # the model's own
             return error
-        for name, held in _parts(output, ""):
+        for name, contents in _parts(output, ""):
             recorder.boundary(
-                "output", name if name[:1].isalpha() else f"output{name}", held
+                "output", name if name[:1].isalpha() else f"output{name}", contents
             )
-    found = interface_of(model, args, kwargs, output)
-    if train and found.own_losses and found.chief is None:
+    interface = interface_of(model, args, kwargs, output)
+    if train and interface.own_losses and interface.chief is None:
         return set_fields(
-            found, losses_in_training=not _has_losses(model, args, kwargs, found, seed)
+            interface,
+            losses_in_training=not _has_losses(model, args, kwargs, interface, seed),
         )
-    return found
+    return interface
 
 
 def interface_in_training(
@@ -108,11 +113,14 @@ def interface_in_training(
 ) -> Interface | None:
     """Describe a call in train mode if the model returns losses of its own there; None if it returns none, or
     raises."""
-    found = call_interface(model, args, kwargs, True, seed)
-    if found is None or not any(one.dtype for one in found.own_losses):
+    interface = call_interface(model, args, kwargs, True, seed)
+    if interface is None or not any(
+        returned.dtype for returned in interface.own_losses
+    ):
         return None
     return set_fields(
-        found, losses_in_training=not _has_losses(model, args, kwargs, found, seed)
+        interface,
+        losses_in_training=not _has_losses(model, args, kwargs, interface, seed),
     )
 
 
@@ -120,14 +128,18 @@ def _has_losses(
     model: nn.Module,
     args: tuple[Any, ...],
     kwargs: Mapping[str, Any],
-    found: Interface,
+    interface: Interface,
     seed: int,
 ) -> bool:
     """Return whether a model returns in eval mode the losses that it returned in train mode."""
-    seen = call_interface(model, args, kwargs, False, seed)
-    return seen is not None and {
-        (one.way, one.shape, one.dtype) for one in found.own_losses
-    } <= {(one.way, one.shape, one.dtype) for one in seen.returns}
+    eval_interface = call_interface(model, args, kwargs, False, seed)
+    return eval_interface is not None and {
+        (returned.way, returned.shape, returned.dtype)
+        for returned in interface.own_losses
+    } <= {
+        (returned.way, returned.shape, returned.dtype)
+        for returned in eval_interface.returns
+    }
 
 
 def call_interface(
@@ -185,12 +197,12 @@ def _failed(recorder: Recorder, error: BaseException | None) -> int | None:
     """Return the innermost call that an exception left, or that its cause left inside that one."""
     if error is None:
         return None
-    seen: list[BaseException] = []
-    one: BaseException | None = error
-    while one is not None and one not in seen:
-        seen.append(one)
-        one = one.__cause__ or one.__context__
-    for cause in reversed(seen):
+    visited: list[BaseException] = []
+    exception: BaseException | None = error
+    while exception is not None and exception not in visited:
+        visited.append(exception)
+        exception = exception.__cause__ or exception.__context__
+    for cause in reversed(visited):
         for noted, call in recorder.errors:
             if noted is cause:
                 return call
@@ -204,9 +216,10 @@ def argument_names(model: nn.Module, count: int) -> list[str]:
     except (TypeError, ValueError):
         parameters = []
     plain = [
-        one.name
-        for one in parameters
-        if one.kind in (one.POSITIONAL_ONLY, one.POSITIONAL_OR_KEYWORD)
+        parameter.name
+        for parameter in parameters
+        if parameter.kind
+        in (parameter.POSITIONAL_ONLY, parameter.POSITIONAL_OR_KEYWORD)
     ]
     return [plain[at] if at < len(plain) else f"input{at}" for at in range(count)]
 
@@ -217,14 +230,16 @@ def _parts(value: Any, label: str) -> Iterator[tuple[str, list[Tensor]]]:
     if isinstance(value, Mapping):
         parts = value.items()
     elif is_dataclass(value):
-        parts = ((one.name, getattr(value, one.name, None)) for one in fields(value))
+        parts = (
+            (field.name, getattr(value, field.name, None)) for field in fields(value)
+        )
     elif isinstance(value, list | tuple):
         parts = zip(
             getattr(value, "_fields", None) or range(len(value)), value, strict=True
         )
     else:
-        if held := tensors.tensors_in(value, objects=True):
-            yield label, held
+        if contents := tensors.tensors_in(value, objects=True):
+            yield label, contents
         return
-    for key, part in parts:
-        yield from _parts(part, f"{label}.{key}".removeprefix("."))
+    for key, child in parts:
+        yield from _parts(child, f"{label}.{key}".removeprefix("."))

@@ -23,64 +23,79 @@ def interface_with_losses(
     args: tuple[Any, ...],
     kwargs: Mapping[str, Any],
     targets: Mapping[str, Any],
-    found: Interface,
+    interface: Interface,
 ) -> Interface:
-    """Return the description of the call that shows the model's own loss; `found`, that of its call in eval mode, if
+    """Return the description of the call that shows the model's own loss; `interface`, of its call in eval mode, if
     that shows it or no other call does.
 
     `targets` are inputs of train mode. A model with an argument for a target is called with guesses of one.
     """
-    if any(one.dtype for one in found.own_losses):
-        return _of_two_samples(model, args, kwargs, found)
+    if any(returned.dtype for returned in interface.own_losses):
+        return _of_two_samples(model, args, kwargs, interface)
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")  # of guesses that do not fit
-        for more in _targets(model, kwargs, targets, found):
-            seen = interface_in_training(model, args, {**kwargs, **more})
-            if seen is not None:
-                return seen
-    return found
+        for more in _targets(model, kwargs, targets, interface):
+            train_interface = interface_in_training(model, args, {**kwargs, **more})
+            if train_interface is not None:
+                return train_interface
+    return interface
 
 
 def _of_two_samples(
-    model: nn.Module, args: tuple[Any, ...], kwargs: Mapping[str, Any], found: Interface
+    model: nn.Module,
+    args: tuple[Any, ...],
+    kwargs: Mapping[str, Any],
+    interface: Interface,
 ) -> Interface:
     """Return the description of a call with two samples where one has a single one: what it returned may be a value of
     the sample, squeezed, and no loss."""
     tensors = [
-        one for one in tree_leaves((args, dict(kwargs))) if isinstance(one, Tensor)
+        leaf for leaf in tree_leaves((args, dict(kwargs))) if isinstance(leaf, Tensor)
     ]
-    if any(one.name for one in found.own_losses if "loss" in one.name) or not tensors:
-        return found
-    if any(not one.ndim or one.shape[0] != 1 for one in tensors):
-        return found
+    if (
+        any(
+            returned.name
+            for returned in interface.own_losses
+            if "loss" in returned.name
+        )
+        or not tensors
+    ):
+        return interface
+    if any(not tensor.ndim or tensor.shape[0] != 1 for tensor in tensors):
+        return interface
     both, named = tree_map_only(
-        Tensor, lambda one: torch.cat((one, one)), (tuple(args), dict(kwargs))
+        Tensor, lambda tensor: torch.cat((tensor, tensor)), (tuple(args), dict(kwargs))
     )
-    seen = call_interface(model, both, named, train=False)
-    return seen if seen is not None and seen.own_losses != found.own_losses else found
+    pair_interface = call_interface(model, both, named, train=False)
+    return (
+        pair_interface
+        if pair_interface is not None
+        and pair_interface.own_losses != interface.own_losses
+        else interface
+    )
 
 
 def _targets(
     model: nn.Module,
     kwargs: Mapping[str, Any],
     targets: Mapping[str, Any],
-    found: Interface,
+    interface: Interface,
 ) -> Iterator[dict[str, Any]]:
     """Yield what a call in train mode may get beside the inputs."""
-    if targets or any(one.way.startswith("[*]") for one in found.takes):
+    if targets or any(argument.way.startswith("[*]") for argument in interface.takes):
         yield dict(targets)
     if _asks_for_mode(model):
         yield {}
     label = next(
         (
-            one.name
-            for one in found.takes
-            if one.name in LABELS and not (one.dtype or one.other)
+            argument.name
+            for argument in interface.takes
+            if argument.name in LABELS and not (argument.dtype or argument.other)
         ),
         None,
     )
     if label is not None and label not in kwargs:
-        for guess in target_guesses(found):
+        for guess in target_guesses(interface):
             yield {label: guess}
 
 
@@ -100,14 +115,22 @@ def _asks_for_mode(model: nn.Module) -> bool:
     return False
 
 
-def target_guesses(found: Interface) -> Iterator[Tensor]:
+def target_guesses(interface: Interface) -> Iterator[Tensor]:
     """Yield targets that the loss of a model may take: class ids, ids of places, values of its output or input."""
-    called = [one.shape for one in found.takes if one.dtype and one.shape]
+    called = [
+        argument.shape
+        for argument in interface.takes
+        if argument.dtype and argument.shape
+    ]
     ids = next(
-        (one.shape for one in found.takes if one.dtype.startswith("int") and one.shape),
+        (
+            argument.shape
+            for argument in interface.takes
+            if argument.dtype.startswith("int") and argument.shape
+        ),
         None,
     )
-    output = found.chief.shape if found.chief is not None else ()
+    output = interface.chief.shape if interface.chief is not None else ()
     if ids is not None:
         yield torch.zeros(ids, dtype=torch.int64)
     if called:

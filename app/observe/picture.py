@@ -78,34 +78,34 @@ def to_drawing(
     groups: list[Group] = []
     stands_for: dict[int, str] = {}
     failed = observation.failed
-    known = figures or {}
+    module_figures = figures or {}
 
     def add(parts: Iterable[Part], group: str | None) -> None:
-        for part in parts:
-            if part.parts and part.key in opened:
-                first = observation.calls[part.first]
-                tags = _figures(observation, part, known)
+        for piece in parts:
+            if piece.parts and piece.key in opened:
+                first = observation.calls[piece.first]
+                tags = _figures(observation, piece, module_figures)
                 groups.append(
                     Group(
-                        part.key,
-                        part.title,
+                        piece.key,
+                        piece.title,
                         _category(first),
                         group,
-                        part.kind,
+                        piece.kind,
                         tags=tags,
                     )
                 )
-                add(part.parts, part.key)
+                add(piece.parts, piece.key)
                 continue
-            ids = {id for call in part.every for id in _inside(observation, call)}
-            stands_for.update(dict.fromkeys(ids, part.key))
+            ids = {id for call in piece.every for id in _inside(observation, call)}
+            stands_for.update(dict.fromkeys(ids, piece.key))
             boxes.append(
                 _box(
                     observation,
-                    part,
+                    piece,
                     group,
                     failed is not None and failed in ids,
-                    known,
+                    module_figures,
                 )
             )
 
@@ -121,63 +121,65 @@ def to_drawing(
 
 def summary(observation: Observation) -> str:
     """Format the line under a picture: `ResNet · 70 module calls · 69 operations`."""
-    words = heading(observation)
+    text = heading(observation)
     return (
-        words.replace(" read", " read: with the control flow of this forward pass")
+        text.replace(" read", " read: with the control flow of this forward pass")
         if observation.reads
-        else words
+        else text
     )
 
 
 def heading(observation: Observation) -> str:
     """Format the line above a picture, where there is less room."""
     kinds = Counter(call.kind for call in observation.calls)
-    words = [
+    phrases = [
         observation.name,
         f"{counted(kinds['module'], 'module call')}",
         f"{counted(kinds['operation'], 'operation')}",
     ]
     if kinds["read"]:
-        words.append(f"{counted(kinds['read'], 'value')} read")
+        phrases.append(f"{counted(kinds['read'], 'value')} read")
     if observation.failed is not None:
-        words.append("raised")
-    return " · ".join(words)
+        phrases.append("raised")
+    return " · ".join(phrases)
 
 
 def _inside(observation: Observation, id: int) -> list[int]:
-    found, todo = [], [id]
+    call_ids, todo = [], [id]
     while todo:
         now = todo.pop()
-        found.append(now)
+        call_ids.append(now)
         todo += observation.children.get(now, ())
-    return found
+    return call_ids
 
 
 def _arrows(observation: Observation, stands_for: dict[int, str]) -> list[Arrow]:
-    found: dict[tuple[str, str], list[TensorFacts]] = {}
+    facts_by_arrow: dict[tuple[str, str], list[TensorFacts]] = {}
     for flow in observation.flows:
         source, target = stands_for.get(flow.source), stands_for.get(flow.target)
         if source is None or target is None or source == target:
             continue
-        made = observation.calls[flow.source].outputs
-        facts = found.setdefault((source, target), [])
-        if flow.output < len(made):
-            facts.append(made[flow.output])
+        outputs = observation.calls[flow.source].outputs
+        facts = facts_by_arrow.setdefault((source, target), [])
+        if flow.output < len(outputs):
+            facts.append(outputs[flow.output])
     return [
         Arrow(
             source,
             target,
-            _sizes(facts[0]) if len({one.shape for one in facts}) == 1 else "",
+            _sizes(facts[0]) if len({tensor.shape for tensor in facts}) == 1 else "",
             "wire",
             max(1, len(facts)),
         )
-        for (source, target), facts in found.items()
+        for (source, target), facts in facts_by_arrow.items()
     ]
 
 
-def _all_sizes(held: tuple[TensorFacts, ...]) -> str:
+def _all_sizes(tensors: tuple[TensorFacts, ...]) -> str:
     return (
-        " and ".join(map(_sizes, held)) if len(held) <= FEW else f"{len(held)} tensors"
+        " and ".join(map(_sizes, tensors))
+        if len(tensors) <= FEW
+        else f"{len(tensors)} tensors"
     )
 
 
@@ -186,28 +188,28 @@ def _sizes(facts: TensorFacts) -> str:
 
 
 def _figures(
-    observation: Observation, part: Part, figures: Mapping[str, ModuleFigures]
+    observation: Observation, piece: Part, figures: Mapping[str, ModuleFigures]
 ) -> tuple[str, ...]:
     """Return texts with the figures of a module, or of the modules that a row stands for."""
     if not figures:
         return ()
-    calls = [observation.calls[one] for one in part.calls]
-    found = {
+    calls = [observation.calls[call_id] for call_id in piece.calls]
+    module_figures = {
         call.path: figures[call.path]
         for call in calls
         if call.kind == "module" and call.path in figures
     }
-    return of_modules(tuple(found.values()))
+    return of_modules(tuple(module_figures.values()))
 
 
 def _box(
     observation: Observation,
-    part: Part,
+    piece: Part,
     group: str | None,
     failed: bool,
     figures: Mapping[str, ModuleFigures],
 ) -> Box:
-    call = observation.calls[part.first]
+    call = observation.calls[piece.first]
     lines = []
     if call.kind == "operation" and call.settings:
         lines.append(", ".join(call.settings))
@@ -228,7 +230,7 @@ def _box(
             where,
         ]
     shape: Shape = (
-        "call" if failed else "folded" if part.parts or part.repeated > 1 else "op"
+        "call" if failed else "folded" if piece.parts or piece.repeated > 1 else "op"
     )
     tensors = (
         (*call.outputs, *call.inputs)
@@ -242,14 +244,14 @@ def _box(
         if line
     )
     return Box(
-        part.key,
-        part.title,
-        sizes or part.kind,
+        piece.key,
+        piece.title,
+        sizes or piece.kind,
         texts,
         ERROR if failed else _category(call),
         shape,
         group,
-        tags=_figures(observation, part, figures),
+        tags=_figures(observation, piece, figures),
     )
 
 

@@ -23,8 +23,8 @@ def to_plain(observation: Observation) -> dict[str, Any]:
             "path": call.path,
             "name": call.name,
             "op": call.op,
-            "inputs": [list(one.shape) for one in call.inputs],
-            "outputs": [list(one.shape) for one in call.outputs],
+            "inputs": [list(tensor.shape) for tensor in call.inputs],
+            "outputs": [list(tensor.shape) for tensor in call.outputs],
             "line": call.line or None,
             "error": observation.error if call.id == failed else None,
         }
@@ -36,7 +36,7 @@ def to_plain(observation: Observation) -> dict[str, Any]:
     )
     return {
         "nodes": nodes,
-        "edges": [[one, other] for one, other in edges if one != other],
+        "edges": [[source, other] for source, other in edges if source != other],
         "failed": failed,
     }
 
@@ -48,14 +48,14 @@ def shown_calls(observation: Observation) -> list[int]:
         call.id
         for call in calls
         if call.is_layer
-        and hides_inside(call, (calls[one] for one in children.get(call.id, ())))
+        and hides_inside(call, (calls[child] for child in children.get(call.id, ())))
     }
-    found: list[int] = []
+    shown: list[int] = []
     for call in calls:
-        if call.parent is not None and found[call.parent] != call.parent:
-            found.append(found[call.parent])
+        if call.parent is not None and shown[call.parent] != call.parent:
+            shown.append(shown[call.parent])
         elif call.parent in hiding:
-            found.append(call.parent)
+            shown.append(call.parent)
         else:
-            found.append(call.id)
-    return found
+            shown.append(call.id)
+    return shown

@@ -255,34 +255,34 @@ class Recorder:
     ) -> Any:
         """Call a public function of torch, and record it if it returns tensors, or a value that was read."""
         last = name.rpartition(".")[2]
-        given = tensors.tensors_in((args, kwargs))
-        before = [tensors.version_of(tensor) for tensor in given]
+        input_tensors = tensors.tensors_in((args, kwargs))
+        before = [tensors.version_of(tensor) for tensor in input_tensors]
         draft = self._begin(
             "operation", self._path(), _dotted(name), sys._getframe(depth)
         )
         draft.kernels.extend(kernels)
         if last != "__get__":  # of which there are many, and few make a tensor
-            draft.inputs = tuple(map(tensors.facts, given))
-        flows = dict.fromkeys(self._source_of(tensor) for tensor in given)
+            draft.inputs = tuple(map(tensors.facts, input_tensors))
+        flows = dict.fromkeys(self._source_of(tensor) for tensor in input_tensors)
         try:
             with self._running(draft):
                 result = call(*args, **kwargs)
         except BaseException:
             self._take(draft, flows)
             raise
-        made = tensors.tensors_in(result)
+        output_tensors = tensors.tensors_in(result)
         changed = [
             t
-            for t, version in zip(given, before, strict=True)
+            for t, version in zip(input_tensors, before, strict=True)
             if tensors.version_of(t) != version
         ]
-        if not made and not changed:
-            if last in READS and given:
+        if not output_tensors and not changed:
+            if last in READS and input_tensors:
                 draft.kind, draft.value = "read", _short(result)
             else:
                 self._forget(draft)
                 return result
-        draft.inputs = draft.inputs or tuple(map(tensors.facts, given))
+        draft.inputs = draft.inputs or tuple(map(tensors.facts, input_tensors))
         if last in INDEXED and len(args) > 1:
             draft.settings = (
                 tensors.index_text(args[1]),
@@ -291,7 +291,7 @@ class Recorder:
         else:
             draft.settings = tensors.settings_of(args, kwargs)
         self._take(draft, flows)
-        self._end(draft, given, made, changed)
+        self._end(draft, input_tensors, output_tensors, changed)
         return result
 
     def kernel(
@@ -303,27 +303,27 @@ class Recorder:
             running.kernels.append(name)
             return call(*args, **kwargs)
 
-        def run(*given: Any, **named: Any) -> Any:
+        def run(*positional: Any, **named: Any) -> Any:
             with (
                 DisableTorchFunction()
             ):  # else the call of the kernel is seen as that of a function, too
-                return call(*given, **named)
+                return call(*positional, **named)
 
         return self.function(name, run, args, kwargs, 3, (name,))
 
-    def boundary(self, kind: Kind, name: str, held: list[Tensor]) -> None:
+    def boundary(self, kind: Kind, name: str, contents: list[Tensor]) -> None:
         """Write down an input or an output of the model, with the tensors that it holds."""
         draft = Draft(len(self.drafts), kind, name, kind, None)
         self.drafts.append(draft)
-        described = tuple(map(tensors.facts, held))
+        described = tuple(map(tensors.facts, contents))
         if kind == "input":
             draft.outputs = described
-            for number, tensor in enumerate(held):
+            for number, tensor in enumerate(contents):
                 self._set_source(tensor, draft.id, number)
                 self._note_storage(tensor, draft.id, number)
         else:
             draft.inputs = described
-            self._take(draft, dict.fromkeys(map(self._source_of, held)))
+            self._take(draft, dict.fromkeys(map(self._source_of, contents)))
 
     # -- steps of them
 
@@ -356,10 +356,10 @@ class Recorder:
         for flow in flows:
             self._flow(flow, draft.id)
 
-    def _take_unused(self, draft: Draft, given: object) -> None:
+    def _take_unused(self, draft: Draft, arguments: object) -> None:
         """Have a module that raised take what it was given, where no call within it did so before it raised."""
         with DisableTorchFunction():
-            sources = dict.fromkeys(map(self._source_of, tensors.tensors_in(given)))
+            sources = dict.fromkeys(map(self._source_of, tensors.tensors_in(arguments)))
         used = {flow.source for flow in self.flows if flow.target >= draft.id}
         self._take(
             draft,
@@ -373,17 +373,19 @@ class Recorder:
     def _end(
         self,
         draft: Draft,
-        given: list[Tensor],
-        made: list[Tensor],
+        input_tensors: list[Tensor],
+        output_tensors: list[Tensor],
         changed: list[Tensor],
     ) -> None:
         names = self._names
         draft.parameters = tuple(
-            dict.fromkeys(names[id(tensor)] for tensor in given if id(tensor) in names)
+            dict.fromkeys(
+                names[id(tensor)] for tensor in input_tensors if id(tensor) in names
+            )
         )
-        draft.outputs = tuple(map(tensors.facts, made))
-        storages = {tensors.storage_of(tensor) for tensor in given} - {None}
-        for number, tensor in enumerate(made):
+        draft.outputs = tuple(map(tensors.facts, output_tensors))
+        storages = {tensors.storage_of(tensor) for tensor in input_tensors} - {None}
+        for number, tensor in enumerate(output_tensors):
             self._set_source(tensor, draft.id, number)
             if tensor.grad_fn is not None:
                 self._by_grad_fn.setdefault(
@@ -391,13 +393,13 @@ class Recorder:
                 )
             if tensors.storage_of(tensor) not in storages:
                 self._note_storage(tensor, draft.id, number)
-            elif not any(tensor is one for one in given):
+            elif not any(tensor is input_tensor for input_tensor in input_tensors):
                 draft.view = True
         for tensor in changed:
             if (
                 id(tensor) in names
                 and not tensor.requires_grad
-                and not any(tensor is one for one in made)
+                and not any(tensor is output_tensor for output_tensor in output_tensors)
             ):
                 continue  # running statistics
             draft.written = True
@@ -415,22 +417,22 @@ class Recorder:
     def _source_of(self, tensor: Tensor) -> tuple[int, int] | None:
         """Return the call that a tensor comes from, and the number of its result; None for one from outside."""
         known_source = self._sources.get(id(tensor))
-        found = (
+        source = (
             known_source[1]
             if known_source is not None and known_source[0]() is tensor
             else None
         )
-        if found is None and tensor.grad_fn is not None:
-            known = self._by_grad_fn.get(id(tensor.grad_fn))
-            found = known[1:] if known is not None else None
-        if found is None and id(tensor) in self._names:
+        if source is None and tensor.grad_fn is not None:
+            entry = self._by_grad_fn.get(id(tensor.grad_fn))
+            source = entry[1:] if entry is not None else None
+        if source is None and id(tensor) in self._names:
             return None
         storage = tensors.storage_of(tensor)
         written = self._written.get(storage) if storage is not None else None
         return (
             written
-            if written is not None and (found is None or written[0] > found[0])
-            else found
+            if written is not None and (source is None or written[0] > source[0])
+            else source
         )
 
     def _flow(self, source: tuple[int, int] | None, target: int) -> None:

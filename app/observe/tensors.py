@@ -31,29 +31,29 @@ LONGEST = 40  # letters of an argument that is no tensor
 def tensors_in(value: Any, objects: bool = False) -> list[Tensor]:
     """List the tensors of a value in order: of lists, tuples, mappings and dataclasses, and with `objects` of others
     that hold some, such as a cache."""
-    found: list[Tensor] = []
-    _collect(value, found, 0, set(), objects)
-    return found
+    tensors: list[Tensor] = []
+    _collect(value, tensors, 0, set(), objects)
+    return tensors
 
 
 def _collect(
-    value: Any, found: list[Tensor], depth: int, seen: set[int], objects: bool
+    value: Any, tensors: list[Tensor], depth: int, visited: set[int], objects: bool
 ) -> None:
     if isinstance(value, Tensor):
-        found.append(value)
+        tensors.append(value)
         return
     if depth > DEEPEST or value is None or isinstance(value, PLAIN):
         return
-    if isinstance(value, torch.nn.Module) or id(value) in seen:
+    if isinstance(value, torch.nn.Module) or id(value) in visited:
         return
-    seen.add(id(value))
+    visited.add(id(value))
     parts: Iterable[Any]
     if isinstance(value, list | tuple | set | frozenset):
         parts = [*value]
     elif isinstance(value, Mapping):
         parts = [*value.values()]
     elif is_dataclass(value):
-        parts = [getattr(value, one.name, None) for one in fields(value)]
+        parts = [getattr(value, field.name, None) for field in fields(value)]
     elif type(value).__module__.partition(".")[0] in (
         "builtins",
         "numpy",
@@ -65,8 +65,8 @@ def _collect(
         return
     else:
         parts = [*getattr(value, "__dict__", {}).values()]
-    for part in parts:
-        _collect(part, found, depth + 1, seen, objects)
+    for child in parts:
+        _collect(child, tensors, depth + 1, visited, objects)
 
 
 def facts(tensor: Tensor) -> TensorFacts:
@@ -148,16 +148,16 @@ def index_text(index: Any) -> str:
     return text if len(text) <= LONGEST else f"{text[: LONGEST - 1]}…"
 
 
-def _index_part(part: Any) -> str:
-    if isinstance(part, slice):
+def _index_part(index: Any) -> str:
+    if isinstance(index, slice):
         start, stop, step = (
             "" if end is None else _index_part(end)
-            for end in (part.start, part.stop, part.step)
+            for end in (index.start, index.stop, index.step)
         )
         return f"{start}:{stop}:{step}" if step else f"{start}:{stop}"
-    if part is Ellipsis:
+    if index is Ellipsis:
         return "..."
-    return repr(part) if part is None or _plain(part) else "tensor"
+    return repr(index) if index is None or _plain(index) else "tensor"
 
 
 def _plain(value: Any) -> bool:

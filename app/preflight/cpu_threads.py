@@ -24,11 +24,11 @@ def for_net(cost: NetworkCost, batch_size: int) -> int:
         return 0
     return int(
         all(
-            one.call.tried
-            and (one.multiply_adds or 0) * batch_size < MULTIPLY_ADDS
-            and (one.activation or 0) // FLOAT * batch_size <= ELEMENTS
-            and (one.parameters or 0) <= ELEMENTS
-            for one in cost.nodes.values()
-            if one.live
+            node.call.tried
+            and (node.multiply_adds or 0) * batch_size < MULTIPLY_ADDS
+            and (node.activation or 0) // FLOAT * batch_size <= ELEMENTS
+            and (node.parameters or 0) <= ELEMENTS
+            for node in cost.nodes.values()
+            if node.live
         )
     )

@@ -92,12 +92,12 @@ def _summary(project: Project, ops: Catalog) -> str:
     """Return the first sentences of the notes, or the list of layers without notes."""
     paragraph = " ".join(project.notes.strip().partition("\n\n")[0].split())
     sentences = re.split(r"(?<=[.!?]) (?=[A-Z])", paragraph)
-    words = sentences[0]
+    summary = sentences[0]
     for sentence in sentences[1:_SENTENCES]:
-        if len(words) + len(sentence) < _LETTERS:
-            words += f" {sentence}"
-    if words:
-        return words
+        if len(summary) + len(sentence) < _LETTERS:
+            summary += f" {sentence}"
+    if summary:
+        return summary
     graph = project.graph
     labels = dict.fromkeys(
         ops.spec_of(graph, n).label

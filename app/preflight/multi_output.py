@@ -56,7 +56,7 @@ def outputs_of(project: Project, analysis: Analysis) -> tuple[NetOutput, ...]:
     """Return the outputs in code order; empty if there are none."""
     nodes = [node for node in project.graph.nodes.values() if node.op == "output"]
     ends = {end.name: end for end in analysis.source.ends}
-    found = []
+    net_outputs = []
     for node in nodes:
         edges = project.graph.into(node.id)
         value = (
@@ -68,13 +68,15 @@ def outputs_of(project: Project, analysis: Analysis) -> tuple[NetOutput, ...]:
             else next(iter(ends))
         )
         kind = value if isinstance(value, TensorType) else None
-        found.append(
+        net_outputs.append(
             NetOutput(
                 name, node, kind, str(node.params.get("when", "always")) == "always"
             )
         )
-    order = {name: place for place, name in enumerate(ends)}
-    return tuple(sorted(found, key=lambda one: order.get(one.name, len(order))))
+    order = {name: index for index, name in enumerate(ends)}
+    return tuple(
+        sorted(net_outputs, key=lambda output: order.get(output.name, len(order)))
+    )
 
 
 def with_chief_loss(project: Project, source: Source) -> Project:
@@ -92,11 +94,14 @@ def with_chief_loss(project: Project, source: Source) -> Project:
         return project
     rows = (OutputLoss(chief.name, project.training.loss),)
     others = [end.name for end in ends if end is not chief]
-    words = f"It returns a dictionary; the training loss uses {chief.name}."
+    sentence = f"It returns a dictionary; the training loss uses {chief.name}."
     if others:
         listed = f"{', '.join(others[:3])}{' and others' if len(others) > 3 else ''}"
-        words = f"{words} {listed} {'has' if len(others) == 1 else 'have'} none until you add one (Training, Loss)."
-    notes = "\n".join(filter(None, (project.notes, words)))
+        sentence = (
+            f"{sentence} {listed} {'has' if len(others) == 1 else 'have'} none until you add one "
+            "(Training, Loss)."
+        )
+    notes = "\n".join(filter(None, (project.notes, sentence)))
     return replace(
         project, training=replace(project.training, losses=rows), notes=notes
     )
@@ -132,15 +137,15 @@ def compares_one_output(loss: str, target: TargetInfo, output: TensorType) -> bo
     )
 
 
-def usual_loss(target: TargetInfo, given: Choice, values: int | None = None) -> Choice:
+def usual_loss(target: TargetInfo, choice: Choice, values: int | None = None) -> Choice:
     """Return a loss that fits a target and an output of so many `values` a sample: the current one if it does."""
     usual = losses_in_words.usual_loss(target, values)
     if target.task != VALUES and usual.name in OF_ONE_OUTPUT:
-        return given if given.name in OF_ONE_OUTPUT else usual
-    fits = takes(given, target) and (
-        target.task == VALUES or LOSSES.get(given.name) == CLASS_IDS
+        return choice if choice.name in OF_ONE_OUTPUT else usual
+    fits = takes(choice, target) and (
+        target.task == VALUES or LOSSES.get(choice.name) == CLASS_IDS
     )
-    return given if fits else usual
+    return choice if fits else usual
 
 
 def suggested(
@@ -150,7 +155,9 @@ def suggested(
 
     Several outputs of one target are a head and its auxiliary ones, which count less.
     """
-    outputs = sorted(outputs_of(project, analysis), key=lambda one: not one.always)
+    outputs = sorted(
+        outputs_of(project, analysis), key=lambda net_output: not net_output.always
+    )
     targets, used, rows = targets_of(source), set(), []
     for output in outputs:
         fits = [
@@ -199,7 +206,7 @@ def problems(project: Project, analysis: Analysis, source: SourceSpec) -> list[P
     """Report mismatches between the losses of the outputs, the network and the data."""
     outputs = {output.name: output for output in outputs_of(project, analysis)}
     targets = {target.name: target for target in targets_of(source)}
-    rows, found = project.training.losses, []
+    rows, findings = project.training.losses, []
     again = Cure(
         "Give each output a loss",
         (SetTraining("", "losses", suggested(project, analysis, source)),),
@@ -211,7 +218,7 @@ def problems(project: Project, analysis: Analysis, source: SourceSpec) -> list[P
         )
         if output is None:
             reason = f"It has: {', '.join(outputs) or 'none'}. Set the losses again under Training, Loss."
-            found.append(
+            findings.append(
                 Problem(
                     "error",
                     None,
@@ -224,19 +231,21 @@ def problems(project: Project, analysis: Analysis, source: SourceSpec) -> list[P
             named = ", ".join(name for name in targets if name not in (INPUT, ""))
             reason = f"{source.label} has: {named or 'one, without a name'}."
             message = f"There is no target {row.target} for {row.output}"
-            found.append(
+            findings.append(
                 Problem("error", output.node.id, message, reason, cures=(again,))
             )
         else:
-            found += _against(project, row, output, target)
+            findings += _against(project, row, output, target)
     if rows and (first := outputs.get(rows[0].output)) is not None and not first.always:
         reason = "Accuracy and metrics use the first loss. Put a loss first whose output is always returned."
         message = f"{first.name} is returned in one mode only"
-        found.append(Problem("error", first.node.id, message, reason, cures=(again,)))
+        findings.append(
+            Problem("error", first.node.id, message, reason, cures=(again,))
+        )
     if project.data.class_weights and (
-        told := weighted_losses.refusal(project.training.loss, rows)
+        refusal := weighted_losses.refusal(project.training.loss, rows)
     ):
-        known = (
+        row_targets = (
             next((t for t in targets.values() if t.name == row.target), None)
             for row in rows
         )
@@ -244,7 +253,7 @@ def problems(project: Project, analysis: Analysis, source: SourceSpec) -> list[P
             replace(row, loss=Choice("CrossEntropyLoss"))
             if target is not None and target.task != VALUES
             else row
-            for row, target in zip(rows, known, strict=True)
+            for row, target in zip(rows, row_targets, strict=True)
         )
         cures = (
             (
@@ -257,14 +266,14 @@ def problems(project: Project, analysis: Analysis, source: SourceSpec) -> list[P
             else ()
         )
         reason = (
-            f"{told} Choose another loss, or disable class_weights (Training, Data)."
+            f"{refusal} Choose another loss, or disable class_weights (Training, Data)."
         )
-        found.append(
+        findings.append(
             Problem(
                 "error", None, "No loss supports class weights", reason, cures=cures
             )
         )
-    return found
+    return findings
 
 
 def _against(
@@ -274,7 +283,10 @@ def _against(
     if not takes(row.loss, target):
         reason = f"{target_label(target.name)} has values to predict. Choose a regression loss, such as MSELoss."
         other = replace(row, loss=usual_loss(target, row.loss))
-        rows = tuple(other if one is row else one for one in project.training.losses)
+        rows = tuple(
+            other if loss_row is row else loss_row
+            for loss_row in project.training.losses
+        )
         cure = Cure(f"Use {other.loss.name}", (SetTraining("", "losses", rows),))
         message = f"{row.loss.name} of {row.output} expects class labels"
         return [Problem("error", output.node.id, message, reason, cures=(cure,))]
@@ -291,9 +303,9 @@ def _against(
     )
     if have == shape or (enough and len(have) == len(shape)):
         return []
-    given = shape_text(("N", *shape))
+    expected = shape_text(("N", *shape))
     reason = (
-        f"Its loss compares it with {target_label(target.name)} and expects {given}."
+        f"Its loss compares it with {target_label(target.name)} and expects {expected}."
     )
     cures = (
         class_cures(project.graph, output.node.id, output.type, shape)
@@ -317,17 +329,17 @@ def target_label(target: str) -> str:
 
 
 def class_cures(
-    graph: Graph, output: str, kind: TensorType, wanted: tuple[int, ...]
+    graph: Graph, output: str, kind: TensorType, target_shape: tuple[int, ...]
 ) -> tuple[Cure, ...]:
     """Fix the number of features of the last Linear, or add one."""
-    classes = wanted[-1]
+    classes = target_shape[-1]
     if kind.shape[:1] != (Dim(1),) or len(kind.shape) < 2:
         return ()
-    if len(wanted) > 1 and kind.shape[1:-1] != wanted[:-1]:
+    if len(target_shape) > 1 and kind.shape[1:-1] != target_shape[:-1]:
         return ()
     port = "input"
     linear = InsertBefore(output, port, "nn.Linear", FrozenMap(out_features=classes))
-    if len(kind.shape) > 2 and len(wanted) == 1:
+    if len(kind.shape) > 2 and len(target_shape) == 1:
         flatten = InsertBefore(output, port, "nn.Flatten")
         if kind.per_sample() == classes:
             return (Cure("Insert Flatten", (flatten,)),)

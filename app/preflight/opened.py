@@ -44,9 +44,9 @@ def project_of(
         or opened.interface.model
     )
     fields = {
-        one.name: one.name
-        for one in opened.interface.takes
-        if one.way and one.way != "[*]"
+        argument.name: argument.name
+        for argument in opened.interface.takes
+        if argument.way and argument.way != "[*]"
     }
     inputs = FrozenMap({**fields, **project.training.inputs})
     project = replace(
@@ -120,20 +120,26 @@ def analysis_of(project: Project) -> Analysis:
 
 
 def without_data(
-    project: Project, own: tuple[Problem, ...], more: tuple[Problem, ...]
+    project: Project, model_problems: tuple[Problem, ...], more: tuple[Problem, ...]
 ) -> tuple[Problem, ...] | None:
     """Return the problems of an opened model for which nobody has chosen data or settings: what does not fit those that
     a new project begins with is no mistake. None where some were chosen, or they fit.
 
-    `own` are those of `analysis_of`, `more` those between net, data and loss.
+    `model_problems` are those of `analysis_of`, `more` those between net, data and loss.
     """
     if project.opened is None:
         return None
     begun = project_of(project.opened)
     if project.data != begun.data or project.training != begun.training:
         return None
-    of_model = tuple(each for each in own if not each.message.endswith(NOT_ON_THESE))
-    if len(of_model) == len(own) and all(each.severity == "info" for each in more):
+    of_model = tuple(
+        problem
+        for problem in model_problems
+        if not problem.message.endswith(NOT_ON_THESE)
+    )
+    if len(of_model) == len(model_problems) and all(
+        problem.severity == "info" for problem in more
+    ):
         return None
     return (
         *of_model,
@@ -186,13 +192,17 @@ def model_source(project: Project) -> Source:
     outputs = [row.output for row in project.training.losses]
     if data is None:
         return source_of(opened, map(_as_called, opened.given), outputs)
-    names = [one.name for one in taken(project, opened, data)]
+    names = [argument.name for argument in taken(project, opened, data)]
     fields = chosen_fields(names, project.training.inputs, data) or ("",)
     only = FieldInfo("", data.shape, data.dtype)
-    known = {**target_fields(data), **{one.name: one for one in data.inputs or (only,)}}
+    field_infos = {
+        **target_fields(data),
+        **{info.name: info for info in data.inputs or (only,)},
+    }
     pairs = zip(names, fields, strict=True)
     inputs = [
-        InputSpec(name, known[field].shape, known[field].dtype) for name, field in pairs
+        InputSpec(name, field_infos[field].shape, field_infos[field].dtype)
+        for name, field in pairs
     ]
     layouts = {
         name: layout.code
@@ -218,14 +228,14 @@ def choices(
     only = FieldInfo(INPUT, data.shape, data.dtype)
     fields = (*(data.inputs or (only,)), *target_fields(data).values())
     try:
-        names = [one.name for one in taken(project, opened, data)]
-        found = chosen_fields(names, project.training.inputs, data) or ("",)
+        names = [argument.name for argument in taken(project, opened, data)]
+        field_names = chosen_fields(names, project.training.inputs, data) or ("",)
     except InputError:
         return arguments, fields, dict(project.training.inputs)
     return (
         arguments,
         fields,
-        {name: field or INPUT for name, field in zip(names, found, strict=True)},
+        {name: field or INPUT for name, field in zip(names, field_names, strict=True)},
     )
 
 
@@ -235,33 +245,44 @@ def taken(
     """Return the arguments that get a field of the data, in forward's order: those that the project names, those called
     like a field, those without a default; of data with one input the first of its call. Raises InputError."""
     chosen, targets = project.training.inputs, target_fields(data)
-    takes, given = opened.interface.takes, opened.given
+    takes, call_arguments = opened.interface.takes, opened.given
     if not data.inputs:
-        fed = [one for one in takes if chosen.get(one.name) in targets]
+        fed = [argument for argument in takes if chosen.get(argument.name) in targets]
         free = sorted(
-            (one for one in given if one not in fed), key=lambda one: one.name in LABELS
+            (argument for argument in call_arguments if argument not in fed),
+            key=lambda argument: argument.name in LABELS,
         )
-        main = [one for one in takes if chosen.get(one.name) == INPUT] or free[:1]
+        main = [
+            argument for argument in takes if chosen.get(argument.name) == INPUT
+        ] or free[:1]
         return tuple(
-            one
-            for one in takes
-            if one in fed or one in main or (one.needed and one in free)
+            argument
+            for argument in takes
+            if argument in fed
+            or argument in main
+            or (argument.needed and argument in free)
         )
-    fields = {one.name for one in data.inputs}
-    found = tuple(
-        one for one in takes if one.needed or one.name in fields or one.name in chosen
+    fields = {field.name for field in data.inputs}
+    selected = tuple(
+        argument
+        for argument in takes
+        if argument.needed or argument.name in fields or argument.name in chosen
     )
-    found = given if len(found) < len(fields) == len(given) else found
-    if not found:
+    selected = (
+        call_arguments
+        if len(selected) < len(fields) == len(call_arguments)
+        else selected
+    )
+    if not selected:
         names, provided = (
-            ", ".join(one.name for one in takes),
-            ", ".join(one.name for one in data.inputs),
+            ", ".join(argument.name for argument in takes),
+            ", ".join(field.name for field in data.inputs),
         )
         raise InputError(
             f"{opened.interface.model.rpartition('.')[2]} takes {names}, and {data.label} provides {provided}. Choose "
             "a field for an argument (Training, Data)."
         )
-    return found
+    return selected
 
 
 def problems(project: Project, source: SourceSpec) -> Iterator[Problem]:
@@ -279,17 +300,17 @@ def problems(project: Project, source: SourceSpec) -> Iterator[Problem]:
     try:
         arguments = taken(project, opened, source)
         fields = chosen_fields(
-            [one.name for one in arguments], project.training.inputs, source
+            [entry.name for entry in arguments], project.training.inputs, source
         ) or ("",)
     except InputError:  # `analysis_of` reports it
         return
     only = FieldInfo("", source.shape, source.dtype)
-    known = {
+    field_infos = {
         **target_fields(source),
-        **{one.name: one for one in source.inputs or (only,)},
+        **{info.name: info for info in source.inputs or (only,)},
     }
     for argument, field in zip(
-        arguments, (known[name] for name in fields), strict=True
+        arguments, (field_infos[name] for name in fields), strict=True
     ):
         guessed = (
             argument.name in LABELS
@@ -307,18 +328,18 @@ def problems(project: Project, source: SourceSpec) -> Iterator[Problem]:
                 "error", None, f"{argument.name} does not match the data", reason
             )
     yield from opened_losses.problems(project, source)
-    yield from _other_shape(project, arguments, known, fields)
+    yield from _other_shape(project, arguments, field_infos, fields)
 
 
 def _other_shape(
     project: Project,
     arguments: tuple[Argument, ...],
-    known: dict[str, FieldInfo],
+    field_infos: dict[str, FieldInfo],
     fields: tuple[str, ...],
 ) -> Iterator[Problem]:
     """Warn of samples with other channels, or more or fewer dimensions, than in the call: forward may take them too."""
     for argument, field in zip(
-        arguments, (known[name] for name in fields), strict=True
+        arguments, (field_infos[name] for name in fields), strict=True
     ):
         called = argument.shape[1:]
         rows = argument.way.startswith(
@@ -336,29 +357,29 @@ def _other_shape(
                 f"It was called with {shape_text(('N', *called))} when it was opened, and the data have "
                 f"{shape_text(('N', *field.shape))}. A run shows whether forward accepts these too."
             )
-            words = f"{argument.name} had another shape"
+            message = f"{argument.name} had another shape"
             cures = synthetic_data.cures(project, Analysis(project.graph, Source("")))
-            yield Problem("warning", None, words, reason, cures=cures)
+            yield Problem("warning", None, message, reason, cures=cures)
 
 
 def fit(project: Project, source: SourceSpec) -> tuple[str, str]:
     """Describe what the data give and what the model takes and returns."""
     opened = project.opened
     assert opened is not None
-    data = [(one.name, one.shape, one.dtype) for one in source.inputs] or [
+    data = [(field.name, field.shape, field.dtype) for field in source.inputs] or [
         ("", source.shape, source.dtype)
     ]
     targets = [
-        f"{one.name or 'a target'} {shape_text(('N', *one.label_shape))}"
-        for one in source.known_targets
+        f"{target.name or 'a target'} {shape_text(('N', *target.label_shape))}"
+        for target in source.known_targets
     ]
     gives = ", ".join(
         f"{name} {shape_text(('N', *shape))} {dtype}".strip()
         for name, shape, dtype in data
     )
     takes = ", ".join(
-        f"{one.name} {shape_text(('N', *one.shape[1:]))} {one.dtype}".strip()
-        for one in opened.given
+        f"{argument.name} {shape_text(('N', *argument.shape[1:]))} {argument.dtype}".strip()
+        for argument in opened.given
     )
     chief = opened.interface.chief
     returns = (

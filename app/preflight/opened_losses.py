@@ -41,14 +41,16 @@ def with_own_losses(project: Project) -> Project:
     """Return a project that trains on the losses that its model computes itself, if it does and no losses are set."""
     opened, training = project.opened, project.training
     assert opened is not None
-    wanted = training.loss.name == OWN_LOSS
-    own = opened.interface.own_losses if wanted else own_losses(opened)
-    if training.losses or not own:
+    chosen = training.loss.name == OWN_LOSS
+    model_losses = opened.interface.own_losses if chosen else own_losses(opened)
+    if training.losses or not model_losses:
         return project
-    loss = TrainingConfig().loss if wanted else training.loss
-    rows = tuple(OutputLoss(one.name, Choice(OWN_LOSS)) for one in own)
+    loss = TrainingConfig().loss if chosen else training.loss
+    rows = tuple(
+        OutputLoss(returned.name, Choice(OWN_LOSS)) for returned in model_losses
+    )
     training = replace(
-        training, losses=rows, loss=loss, loss_by="" if wanted else BY_MODEL
+        training, losses=rows, loss=loss, loss_by="" if chosen else BY_MODEL
     )
     return replace(project, training=training)
 
@@ -64,11 +66,13 @@ def with_fitting_loss(project: Project, source: SourceSpec, chosen: bool) -> Pro
         return project
     target, fits = source.known_targets[0], dict[str, Layout]()
     again = _input_target(source)
-    for one in (target, *again):
-        loss = training.loss if chosen else usual_loss(one, prod(output.shape[1:]))
-        fits[one.name] = (
-            _layout(project, source, output, one, loss)
-            if takes(loss, one)
+    for candidate in (target, *again):
+        loss = (
+            training.loss if chosen else usual_loss(candidate, prod(output.shape[1:]))
+        )
+        fits[candidate.name] = (
+            _layout(project, source, output, candidate, loss)
+            if takes(loss, candidate)
             else Layout(misfit=" ")
         )
     if again and fits[INPUT].exact and not fits[target.name].exact:
@@ -86,19 +90,23 @@ def with_fitting_loss(project: Project, source: SourceSpec, chosen: bool) -> Pro
 
 def own_losses(opened: OpenedModel) -> tuple[Returned, ...]:
     """Return the losses that a model computes itself and that can be had: one that was None needs a target."""
-    own = opened.interface.own_losses
+    losses = opened.interface.own_losses
     if opened.interface.model.endswith(_SHIFTS):
         return ()
-    return own if label_of(opened) is not None or all(one.dtype for one in own) else ()
+    return (
+        losses
+        if label_of(opened) is not None or all(loss.dtype for loss in losses)
+        else ()
+    )
 
 
 def label_of(opened: OpenedModel) -> Argument | None:
     """Return the argument of forward that is for the target, by its name."""
     return next(
         (
-            one
-            for one in opened.interface.takes
-            if one.name in LABELS and not one.way and not one.other
+            argument
+            for argument in opened.interface.takes
+            if argument.name in LABELS and not argument.way and not argument.other
         ),
         None,
     )
@@ -110,15 +118,15 @@ def with_target_passed(project: Project, source: SourceSpec | None = None) -> Pr
     opened, training = project.opened, project.training
     assert opened is not None
     label = label_of(opened)
-    own = [row for row in training.losses if row.loss.name == OWN_LOSS]
+    loss_rows = [row for row in training.losses if row.loss.name == OWN_LOSS]
     if (
         label is None
         or label.name in training.inputs
-        or not (label.needed or (own and _asks(opened, label)))
+        or not (label.needed or (loss_rows and _asks(opened, label)))
     ):
         return project
     targets = target_fields(source) if source is not None else {TARGET: None}
-    if source is not None and label.name in {one.name for one in source.inputs}:
+    if source is not None and label.name in {info.name for info in source.inputs}:
         return project
     field = label.name if label.name in targets else next(iter(targets), "")
     if len(targets) > 1 and field != label.name:
@@ -132,7 +140,7 @@ def with_target_passed(project: Project, source: SourceSpec | None = None) -> Pr
 def _asks(opened: OpenedModel, label: Argument) -> bool:
     """Return whether the model got a target in the call that showed its loss, or would have needed one."""
     return bool(label.dtype) or not all(
-        one.dtype for one in opened.interface.own_losses
+        loss.dtype for loss in opened.interface.own_losses
     )
 
 
@@ -142,7 +150,9 @@ def label_conversions(
     """Return the code that makes floats of labels of two classes, for each argument that got floats in its call; the
     field of each argument is in `fields`."""
     targets = {
-        one.name or TARGET: one for one in source.known_targets if one.task == CLASSES
+        class_target.name or TARGET: class_target
+        for class_target in source.known_targets
+        if class_target.task == CLASSES
     }
     conversions = {}
     for argument in opened.given:
@@ -173,19 +183,22 @@ def layouts(project: Project, source: SourceSpec) -> dict[str, Layout]:
     """Return how each output that a loss compares with a target is laid out for it."""
     opened = project.opened
     assert opened is not None
-    returned = {one.name: one for one in opened.interface.returns}
+    returned = {output.name: output for output in opened.interface.returns}
     chief, rows = opened.interface.chief, project.training.losses
     if not rows and chief is not None and len(source.known_targets) == 1:
         rows = (OutputLoss(chief.name, project.training.loss),)
-    targets = {one.name: one for one in (*source.known_targets, *_input_target(source))}
+    targets = {
+        target_info.name: target_info
+        for target_info in (*source.known_targets, *_input_target(source))
+    }
     by_output = {}
     for row in rows:
         target = targets.get(row.target) or (
             source.known_targets[0] if not row.target else None
         )
-        own = row.loss.name == OWN_LOSS
+        uses_model_loss = row.loss.name == OWN_LOSS
         if (
-            not own
+            not uses_model_loss
             and row.output in returned
             and target is not None
             and takes(row.loss, target)
@@ -206,7 +219,12 @@ def _layout(
     opened = project.opened
     assert opened is not None
     called = next(
-        (one for one in opened.given if one.name not in LABELS and not one.way), None
+        (
+            argument
+            for argument in opened.given
+            if argument.name not in LABELS and not argument.way
+        ),
+        None,
     )
     return layout_of(output, target, loss, called, source.shape)
 
@@ -221,17 +239,17 @@ def suggested(project: Project, source: SourceSpec) -> tuple[OutputLoss, ...]:
     assert opened is not None
     chief, target = opened.interface.chief, source.known_targets[0]
     rows = [
-        OutputLoss(one.name, Choice(OWN_LOSS), 1.0, target.name)
-        for one in opened.interface.own_losses
+        OutputLoss(model_loss.name, Choice(OWN_LOSS), 1.0, target.name)
+        for model_loss in opened.interface.own_losses
     ]
-    own = {row.output for row in rows}
-    for one in opened.interface.returns:
-        if one.is_float and one.shape and one.name not in own:
+    covered = {row.output for row in rows}
+    for output in opened.interface.returns:
+        if output.is_float and output.shape and output.name not in covered:
             loss = multi_output.usual_loss(
-                target, project.training.loss, prod(one.shape[1:])
+                target, project.training.loss, prod(output.shape[1:])
             )
-            rows.append(OutputLoss(one.name, loss, 1.0, target.name))
-    ranks = {**dict.fromkeys(own, 0), chief.name if chief is not None else "": 1}
+            rows.append(OutputLoss(output.name, loss, 1.0, target.name))
+    ranks = {**dict.fromkeys(covered, 0), chief.name if chief is not None else "": 1}
     return tuple(sorted(rows, key=lambda row: ranks.get(row.output, 2)))[:MOST]
 
 
@@ -252,7 +270,9 @@ def problems(project: Project, source: SourceSpec) -> Iterator[Problem]:
     """Report losses that the model does not compute, and outputs that do not fit their targets."""
     opened, training = project.opened, project.training
     assert opened is not None
-    own = {one.name: one for one in opened.interface.own_losses}
+    model_losses = {
+        model_loss.name: model_loss for model_loss in opened.interface.own_losses
+    }
     if training.loss.name == OWN_LOSS and not training.losses:
         reason = "It returns no number that depends on its weights. Choose a loss for an output (Training, Loss)."
         yield Problem("error", None, "The model computes no loss of its own", reason)
@@ -262,7 +282,7 @@ def problems(project: Project, source: SourceSpec) -> Iterator[Problem]:
         label_of(opened),
     )
     for row in training.losses:
-        loss = own.get(row.output) if row.loss.name == OWN_LOSS else None
+        loss = model_losses.get(row.output) if row.loss.name == OWN_LOSS else None
         if loss is not None and loss.shape:
             reason = f"It returned {'×'.join(map(str, loss.shape))} numbers. Return their mean."
             yield Problem(

@@ -37,33 +37,38 @@ def layout_of(
 
     Where they had another shape, sizes that follow from them are not compared.
     """
-    each = called.shape[1:] if called is not None and called.dtype else field
+    sample_shape = called.shape[1:] if called is not None and called.dtype else field
     ids = LOSSES.get(loss.name) == CLASS_IDS
     if target.task == VALUES:
         if (
-            target.name == INPUT and each != field
+            target.name == INPUT and sample_shape != field
         ):  # what comes out follows what goes in, or is flat
-            fits = _of_values(output, each, True)
+            fits = _of_values(output, sample_shape, True)
             return fits if fits.misfit else Layout(_reshaped(field), exact=True)
-        return _of_values(output, target.label_shape, each == field)
+        return _of_values(output, target.label_shape, sample_shape == field)
     if target.task == CLASSES:
         return _of_classes(output, len(target.classes), loss.name)
-    return _of_places(output, target, each, field, ids)
+    return _of_places(output, target, sample_shape, field, ids)
 
 
-def _of_values(output: Returned, wanted: Shape, certain: bool) -> Layout:
+def _of_values(output: Returned, target_shape: Shape, certain: bool) -> Layout:
     have = output.shape[1:]
-    if have == wanted:
+    if have == target_shape:
         return Layout(exact=True)
-    plain = [tuple(size for size in shape if size != 1) for shape in (have, wanted)]
-    flat = 1 in (len(have), len(wanted)) and prod(have) == prod(wanted)
+    plain = [
+        tuple(size for size in shape if size != 1) for shape in (have, target_shape)
+    ]
+    flat = 1 in (len(have), len(target_shape)) and prod(have) == prod(target_shape)
     if plain[0] == plain[1] or flat:
-        return Layout(_reshaped(wanted), exact=True)
+        return Layout(_reshaped(target_shape), exact=True)
     if not certain:
         return Layout()
-    reason = f"{output.name} is {_text(have)}, and its target {_text(wanted)}: the loss compares them number by number."
-    if len(have) == len(wanted) and have[:-1] == wanted[:-1]:
-        reason += f" Give the last layer {counted(wanted[-1], 'output')} (out_features={wanted[-1]})."
+    reason = (
+        f"{output.name} is {_text(have)}, and its target {_text(target_shape)}: the loss compares "
+        "them number by number."
+    )
+    if len(have) == len(target_shape) and have[:-1] == target_shape[:-1]:
+        reason += f" Give the last layer {counted(target_shape[-1], 'output')} (out_features={target_shape[-1]})."
     return Layout(misfit=reason)
 
 
@@ -88,20 +93,20 @@ def _of_classes(output: Returned, classes: int, loss: str) -> Layout:
 
 
 def _of_places(
-    output: Returned, target: TargetInfo, each: Shape, field: Shape, ids: bool
+    output: Returned, target: TargetInfo, sample_shape: Shape, field: Shape, ids: bool
 ) -> Layout:
     """Return the layout of an output with a value of each class for each place of a target, such as of each token."""
     have, classes, rank = output.shape[1:], len(target.classes), len(target.label_shape)
     follows = target.label_shape == field[-rank:]
-    places = each[-rank:] if follows else target.label_shape
-    if not follows and each != field:
+    positions = sample_shape[-rank:] if follows else target.label_shape
+    if not follows and sample_shape != field:
         return Layout()
 
     def enough(count: int) -> bool:
         return count >= classes if ids else count == classes
 
-    last = len(have) == rank + 1 and have[:-1] == places and enough(have[-1])
-    second = len(have) == rank + 1 and have[1:] == places and enough(have[0])
+    last = len(have) == rank + 1 and have[:-1] == positions and enough(have[-1])
+    second = len(have) == rank + 1 and have[1:] == positions and enough(have[0])
     if last and second:
         return Layout(
             misfit=f"{output.name} is {_text(have)}: either axis may be that of the {classes:,} classes. "
@@ -110,16 +115,16 @@ def _of_places(
     if last or second:
         return Layout("" if last else ".movedim(1, -1)", exact=True)
     if (
-        len(have) == 1 and output.shape[0] % prod(places) == 0 and enough(have[0])
+        len(have) == 1 and output.shape[0] % prod(positions) == 0 and enough(have[0])
     ):  # (N·T, classes)
         return Layout(
             f".unflatten(0, (-1, {', '.join(map(str, target.label_shape))}))",
             exact=True,
         )
     reason = f"{output.name} is {_text(have)}, and the loss expects a value of each class for each of the "
-    reason += f"{shape_text(places)} places of a sample"
-    if have[:-1] == places or have[1:] == places:
-        count = have[-1] if have[:-1] == places else have[0]
+    reason += f"{shape_text(positions)} places of a sample"
+    if have[:-1] == positions or have[1:] == positions:
+        count = have[-1] if have[:-1] == positions else have[0]
         reason += f": there are {classes:,} classes in the data, and it has {count:,}. Give the last layer "
         reason += (
             f"{counted(classes, 'output')} or more"

@@ -111,26 +111,26 @@ def fit(project: Project, analysis: Analysis) -> Fit | None:
     inputs = input_nodes(project, analysis)
     if not source.is_read or not inputs:
         return None
-    given = [(one.name, one.shape, one.dtype) for one in source.inputs] or [
+    provided = [(field.name, field.shape, field.dtype) for field in source.inputs] or [
         ("", source.shape, source.dtype)
     ]
     gives = ", ".join(
         f"{name} {shape_text(('N', *shape))} {dtype}".strip()
-        for name, shape, dtype in given
+        for name, shape, dtype in provided
     )
     kind = analysis.output_type()
     loss, target = project.training.loss.name, source.known_targets[0]
     single = kind is not None and multi_output.compares_one_output(loss, target, kind)
     labels = shape_text(("N", *((1,) if single else wanted_output(source))))
-    what = {
+    descriptions = {
         CLASSES: "one value for two classes" if single else "one value per class",
         VALUES: "the values to predict",
         TOKENS: "one value per token",
     }
-    wants = f"the loss expects {labels}: {what[source.task]}"
+    wants = f"the loss expects {labels}: {descriptions[source.task]}"
     if project.training.losses:
         wants = "each output has its own loss"
-    wanted = [
+    expected = [
         (
             node,
             node.params.get("shape") or (),
@@ -140,7 +140,7 @@ def fit(project: Project, analysis: Analysis) -> Fit | None:
     ]
     takes = ", ".join(
         f"{node.name if len(inputs) > 1 else ''} {shape_text(('N', *shape))} {dtype.name}".strip()
-        for node, shape, dtype in wanted
+        for node, shape, dtype in expected
     )
     ends = multi_output.outputs_of(project, analysis)
     returned = (
@@ -165,55 +165,63 @@ def _ends(
         outputs(project, analysis, source),
     )
     more = synthetic_data.cures(project, analysis) if inputs or ends else ()
-    found = (*inputs, *ends)
+    findings = (*inputs, *ends)
     if inputs and not project.data.path:
-        return tuple(replace(one, cures=(*more, *one.cures)) for one in found)
-    return tuple(replace(one, cures=(*one.cures, *more)) for one in found)
+        return tuple(
+            replace(problem, cures=(*more, *problem.cures)) for problem in findings
+        )
+    return tuple(
+        replace(problem, cures=(*problem.cures, *more)) for problem in findings
+    )
 
 
 def _data(project: Project, source: SourceSpec) -> list[Problem]:
     """Report unreadable samples, and losses of another kind than the data."""
-    found, loss, several = [], project.training.loss.name, bool(project.training.losses)
+    findings, loss, several = (
+        [],
+        project.training.loss.name,
+        bool(project.training.losses),
+    )
     if source.bad and project.data.bad == "stop":
         more = f" and {len(source.bad) - 3:,} more" if len(source.bad) > 3 else ""
         reason = f"Skip them (Training, Data), or fix them: {'; '.join(source.bad[:3])}{more}."
-        words = f"{len(source.bad):,} samples of {source.label} cannot be read"
-        found.append(
+        message = f"{len(source.bad):,} samples of {source.label} cannot be read"
+        findings.append(
             Problem(
                 "error",
                 None,
-                words,
+                message,
                 reason,
                 cures=(Cure("Skip them", (SetData("", "bad", "skip"),)),),
             )
         )
     if source.task == CLASSES and len(source.classes) == 1:
         reason = f"All samples are {source.classes[0]}, so there is nothing to classify. Check it under Training, Data."
-        found.append(
+        findings.append(
             Problem("warning", None, f"{source.label} has only one class", reason)
         )
     if several:
-        return found
+        return findings
     target = source.known_targets[0]
     if not takes(project.training.loss, target):
         other = usual_loss(target)
         reason = f"{source.label} has values to predict. Choose a regression loss under Training, such as {other.name}."
         cure = Cure(f"Use {other.name}", (SetTraining("", "loss", other),))
-        found.append(
+        findings.append(
             Problem(
                 "error", None, f"{loss} expects class labels", reason, cures=(cure,)
             )
         )
     if project.data.class_weights and (
-        told := weighted_losses.refusal(project.training.loss, ())
+        refusal := weighted_losses.refusal(project.training.loss, ())
     ):
         reason = (
-            f"{told} Choose one of these, or disable class_weights (Training, Data)."
+            f"{refusal} Choose one of these, or disable class_weights (Training, Data)."
         )
-        found.append(
+        findings.append(
             Problem("error", None, f"{loss} does not support class weights", reason)
         )
-    return found
+    return findings
 
 
 def _learning(graph: Graph, analysis: Analysis) -> list[Problem]:
@@ -279,25 +287,27 @@ def job(project: Project, analysis: Analysis, data_root: str | None = None) -> J
 
 def _ops(project: Project, analysis: Analysis) -> Catalog:
     """Return the catalog of the net, with its blocks and custom layers."""
-    known = analysis.walk.catalog if analysis.walk else None
-    return known or with_blocks(catalog(), project.blocks)
+    ops_catalog = analysis.walk.catalog if analysis.walk else None
+    return ops_catalog or with_blocks(catalog(), project.blocks)
 
 
 def _choices(project: Project) -> list[Problem]:
-    found = []
-    own = tuple(
+    findings = []
+    loss_rows = tuple(
         ("loss", row.loss.name, tuple(LOSSES)) for row in project.training.losses
     )
-    for what, name, names in (
-        *(own or (("loss", project.training.loss.name, tuple(LOSSES)),)),
+    for setting, name, names in (
+        *(loss_rows or (("loss", project.training.loss.name, tuple(LOSSES)),)),
         ("optimizer", project.training.optimizer.name, OPTIMIZERS),
     ):
         if name not in names and not (
             name == OWN_LOSS and project.opened is not None
         ):  # `opened_losses` reports it
             reason = f"Choose one under Training: {', '.join(names)}."
-            found.append(Problem("error", None, f"Unknown {what} {name!r}", reason))
-    return found
+            findings.append(
+                Problem("error", None, f"Unknown {setting} {name!r}", reason)
+            )
+    return findings
 
 
 def _inputs(project: Project, analysis: Analysis, source: SourceSpec) -> list[Problem]:
@@ -324,16 +334,16 @@ def _inputs(project: Project, analysis: Analysis, source: SourceSpec) -> list[Pr
             [node.name for node in inputs], project.training.inputs, source
         )
     except InputError as error:
-        words = (
+        message = (
             f"{source.label} has {len(source.inputs)} inputs, which are not all matched"
         )
-        return [Problem("error", inputs[0].id, words, str(error))]
-    known = {one.name: one for one in source.inputs}
+        return [Problem("error", inputs[0].id, message, str(error))]
+    fields = {field.name: field for field in source.inputs}
     pairs = zip(inputs, chosen, strict=True)
     return [
-        one
+        problem
         for node, name in pairs
-        for one in _input(node, known[name], f"{name} of {source.label}")
+        for problem in _input(node, fields[name], f"{name} of {source.label}")
     ]
 
 
@@ -344,7 +354,7 @@ def taken_fields(
     names = tuple(node.name for node in input_nodes(project, analysis))
     try:
         source = spec_of(project.data)
-        taken = (
+        field_names = (
             chosen_fields(names, project.training.inputs, source)
             if source.inputs
             else ()
@@ -353,12 +363,12 @@ def taken_fields(
         return names, (), ()
     except InputError:
         return names, source.inputs, ()
-    return names, source.inputs, taken
+    return names, source.inputs, field_names
 
 
 def input_nodes(project: Project, analysis: Analysis) -> list[Node]:
     """Return the input nodes in the order of forward's arguments, as far as the code is known."""
-    order = {given.name: place for place, given in enumerate(analysis.source.inputs)}
+    order = {spec.name: index for index, spec in enumerate(analysis.source.inputs)}
     nodes = [node for node in project.graph.nodes.values() if node.op == "input"]
     return sorted(nodes, key=lambda node: order.get(node.name, len(order)))
 
@@ -367,8 +377,8 @@ def _input(node: Node, source: FieldInfo, label: str) -> list[Problem]:
     if node.params.get("batch", 0) != 0:
         reason = "Set it to 0, and insert a torch.transpose after the input if the network needs another order."
         cure = Cure("Set batch to 0", (SetParam(node.id, "batch", 0),))
-        words = f"{label} has the batch first, {node.name} does not"
-        return [Problem("error", node.id, words, reason, cures=(cure,))]
+        message = f"{label} has the batch first, {node.name} does not"
+        return [Problem("error", node.id, message, reason, cures=(cure,))]
     shape, dtype = node.params.get("shape"), node.params.get("dtype", DType("float32"))
     if shape == source.shape and dtype == DType(source.dtype):
         return []
@@ -376,10 +386,10 @@ def _input(node: Node, source: FieldInfo, label: str) -> list[Problem]:
         SetParam(node.id, "shape", source.shape),
         SetParam(node.id, "dtype", DType(source.dtype)),
     )
-    wanted = shape_text(source.shape)
+    expected = shape_text(source.shape)
     have = shape_text(shape or (), "nothing")
-    reason = f"{label} has samples of {wanted} {source.dtype}; {node.name} expects {have} {dtype.name}."
-    cure = Cure(f"Set shape to {wanted}", edits)
+    reason = f"{label} has samples of {expected} {source.dtype}; {node.name} expects {have} {dtype.name}."
+    cure = Cure(f"Set shape to {expected}", edits)
     return [
         Problem(
             "error",
@@ -395,8 +405,8 @@ def outputs(project: Project, analysis: Analysis, source: SourceSpec) -> list[Pr
     """Report mismatches between losses and outputs."""
     if project.training.losses:
         return multi_output.problems(project, analysis, source)
-    found = multi_output.without_losses(project, analysis, source)
-    return [found] if found is not None else _outputs(project, analysis, source)
+    problem = multi_output.without_losses(project, analysis, source)
+    return [problem] if problem is not None else _outputs(project, analysis, source)
 
 
 def _outputs(project: Project, analysis: Analysis, source: SourceSpec) -> list[Problem]:
@@ -414,34 +424,38 @@ def _outputs(project: Project, analysis: Analysis, source: SourceSpec) -> list[P
             else special
         ]
     kind = analysis.output_type()
-    wanted = wanted_output(source)
-    if kind is None or not outputs or kind.shape == (Dim(1), *wanted):
+    expected_shape = wanted_output(source)
+    if kind is None or not outputs or kind.shape == (Dim(1), *expected_shape):
         return []
     target = source.known_targets[0]
     if multi_output.compares_one_output(project.training.loss.name, target, kind):
         return []
     if (
         source.task == TOKENS
-        and _has_more_tokens(kind, wanted)
+        and _has_more_tokens(kind, expected_shape)
         and LOSSES[project.training.loss.name] == CLASS_IDS
     ):
         return []
-    what = {
+    meaning = {
         CLASSES: f"one value for each class of {source.label}",
         VALUES: f"the values of {source.label} to predict",
         TOKENS: f"one value for each of the {len(source.classes)} tokens at each position of {source.label}",
     }[source.task]
-    reason = f"The loss expects N×{shape_text(wanted)}, {what}."
-    if len(wanted) == 1 and len(kind.shape) != 2 and kind.per_sample() != wanted[0]:
+    reason = f"The loss expects N×{shape_text(expected_shape)}, {meaning}."
+    if (
+        len(expected_shape) == 1
+        and len(kind.shape) != 2
+        and kind.per_sample() != expected_shape[0]
+    ):
         reason += " Add a Flatten and a Linear layer."
-    count = wanted[-1]
+    count = expected_shape[-1]
     values, classes = (
         f"{count} {plural(count, 'value')} to predict",
         counted(count, "class", "classes"),
     )
     data = values if source.task == VALUES else classes
     message = f"{outputs[0].name} is {kind}, the data have {data}"
-    cures = multi_output.class_cures(graph, outputs[0].id, kind, wanted)
+    cures = multi_output.class_cures(graph, outputs[0].id, kind, expected_shape)
     if multi_output.compares_one_output(OF_LOGITS, target, kind):
         reason += f" Or choose {OF_LOGITS}, which takes one value of two classes."
         cures += (
@@ -450,13 +464,13 @@ def _outputs(project: Project, analysis: Analysis, source: SourceSpec) -> list[P
     return [Problem("error", outputs[0].id, message, reason, cures=cures)]
 
 
-def _has_more_tokens(kind: TensorType, wanted: tuple[int, ...]) -> bool:
+def _has_more_tokens(kind: TensorType, expected_shape: tuple[int, ...]) -> bool:
     """Return whether an output has a value for each token of the data and more, as for a vocabulary."""
     last = kind.shape[-1] if kind.shape else None
     return (
-        kind.shape[:-1] == (Dim(1), *wanted[:-1])
+        kind.shape[:-1] == (Dim(1), *expected_shape[:-1])
         and isinstance(last, int)
-        and last > wanted[-1]
+        and last > expected_shape[-1]
     )
 
 

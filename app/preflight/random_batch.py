@@ -86,28 +86,30 @@ def _looked_at(source: Source, device: str) -> Probe:
             torch.enable_grad(),
         ):
             model = make_module(source)
-            given = tuple(
+            input_tensors = tuple(
                 torch.zeros(spec.sizes(LEAST), dtype=getattr(torch, spec.dtype))
                 for spec in source.inputs
             )
-            tables = _Tables(given)
+            tables = _Tables(input_tensors)
             with tables, saved_tensors_hooks(pack, lambda packed: packed):
-                output = model(*given)
+                output = model(*input_tensors)
             there = (
                 *module_tree.parameters(model),
                 *module_tree.buffers(model),
-                *given,
+                *input_tensors,
             )
-            kept = {
+            model_storages = {
                 tensor.untyped_storage()._cdata
                 for tensor in there
                 if tensor.layout is torch.strided
             }
-            held = sum(size for key, size in saved.items() if key not in kept)
-            held += sum(
+            saved_bytes = sum(
+                size for key, size in saved.items() if key not in model_storages
+            )
+            saved_bytes += sum(
                 leaf.nbytes for leaf in tree_leaves(output) if isinstance(leaf, Tensor)
             )  # what a loss keeps
-        return Probe(FrozenMap(tables.rows), held // LEAST)
+        return Probe(FrozenMap(tables.rows), saved_bytes // LEAST)
     except (Exception, SystemExit):  # custom code may do anything on meta tensors
         return Probe(FrozenMap(tables.rows if tables is not None else {}))
 
@@ -119,9 +121,9 @@ class _Tables(TorchFunctionMode):
         super().__init__()
         self.rows: dict[int, int] = {}
         self._origin: Any = WeakIdKeyDictionary()
-        for place, tensor in enumerate(inputs):
+        for input_index, tensor in enumerate(inputs):
             if not tensor.is_floating_point() and not tensor.is_complex():
-                self._origin[tensor] = place
+                self._origin[tensor] = input_index
 
     def __torch_function__(
         self, func: Any, types: Any, args: Any = (), kwargs: Any = None
@@ -130,11 +132,11 @@ class _Tables(TorchFunctionMode):
         name = getattr(func, "__name__", "")
         self._note_lookup(name, args, kwargs)
         result = func(*args, **kwargs)
-        place = self._input_of(args[0]) if args else None
-        if place is not None and name in _KEEPS_VALUES:
+        input_index = self._input_of(args[0]) if args else None
+        if input_index is not None and name in _KEEPS_VALUES:
             for leaf in tree_leaves(result):
                 if isinstance(leaf, Tensor):
-                    self._origin[leaf] = place
+                    self._origin[leaf] = input_index
         return result
 
     def _input_of(self, value: Any) -> int | None:
@@ -167,17 +169,24 @@ class _Tables(TorchFunctionMode):
             and isinstance(second, int)
         ):
             index, rows = args[2], args[0].shape[second]
-        place = self._input_of(index)
-        if place is not None and rows:
-            self.rows[place] = min(self.rows.get(place, rows), int(rows))
+        input_index = self._input_of(index)
+        if input_index is not None and rows:
+            self.rows[input_index] = min(self.rows.get(input_index, rows), int(rows))
 
 
 def samples(job: Job) -> int:
     """Return the default batch size: the project's, or fewer to stay below `HELD` bytes."""
-    wanted, each = job.training.batch_size, probe(job.source).bytes_per_sample
-    if each is None:
-        return min(wanted, UNKNOWN)
-    return min(wanted, max(LEAST, HELD // each)) if each else wanted
+    batch_size, sample_bytes = (
+        job.training.batch_size,
+        probe(job.source).bytes_per_sample,
+    )
+    if sample_bytes is None:
+        return min(batch_size, UNKNOWN)
+    return (
+        min(batch_size, max(LEAST, HELD // sample_bytes))
+        if sample_bytes
+        else batch_size
+    )
 
 
 def inputs(source: Source, batch: int, seed: int) -> tuple[Tensor, ...]:
@@ -191,9 +200,9 @@ def inputs(source: Source, batch: int, seed: int) -> tuple[Tensor, ...]:
         if any(not _is_real(spec.dtype) for spec in source.inputs)
         else FrozenMap()
     )
-    given = []
-    for place, spec in enumerate(source.inputs):
-        rows = tables.get(place)
+    specs = []
+    for index, spec in enumerate(source.inputs):
+        rows = tables.get(index)
         if not _is_real(spec.dtype) and spec.dtype != "bool":
             high = (
                 spec.high
@@ -205,20 +214,20 @@ def inputs(source: Source, batch: int, seed: int) -> tuple[Tensor, ...]:
             high = min(high, rows) if high is not None and rows is not None else high
             low = spec.low if spec.low is not None else 0 if high is not None else None
             spec = replace(spec, low=low, high=high)
-        given.append(spec)
+        specs.append(spec)
     with rng.borrowed(seed):
-        return random_inputs(replace(source, inputs=tuple(given)), batch)
+        return random_inputs(replace(source, inputs=tuple(specs)), batch)
 
 
 def loss_of(job: Job) -> nn.Module:
     """Return the job's loss with random targets of the output shapes. Raises ChoiceError."""
     training = job.training
     modes = forms(job.source)
-    known = {name for form in modes for name in form.values()}
+    output_names = {name for form in modes for name in form.values()}
     rows = [
         (row.output, OwnTarget(row.loss, training.seed), row.weight)
         for row in training.losses
-        if row.output in known
+        if row.output in output_names
     ]
     return OwnTargets(modes, rows) if rows else OwnTarget(training.loss, training.seed)
 
@@ -290,14 +299,14 @@ class OwnTargets(nn.Module):
 
     def forward(self, output: Any, _target: Any = None) -> Tensor:
         """Return the sum of losses for the outputs that are present. Raises ValueError if none of them has a loss."""
-        given = named(output, self.modes)
+        outputs = named(output, self.modes)
         values = [
-            weight * loss(given[name])
+            weight * loss(outputs[name])
             for (name, weight), loss in zip(self.rows, self.losses, strict=True)
-            if name in given
+            if name in outputs
         ]
         if not values:
             raise ValueError(
-                f"The network returned {', '.join(given)}, and none of these has a loss."
+                f"The network returned {', '.join(outputs)}, and none of these has a loss."
             )
         return torch.stack(values).sum()

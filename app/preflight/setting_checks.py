@@ -62,9 +62,9 @@ def _closure(training: TrainingConfig) -> Iterator[Problem]:
                 cures=cures,
             )
     if training.groups or training.no_decay:
-        what = "groups" if training.groups else "no_decay"
+        setting = "groups" if training.groups else "no_decay"
         reason = f"{CLOSURE} updates all parameters along one line, so none can have its own rate or decay."
-        cures = _set(f"Remove {what}", what, () if training.groups else False)
+        cures = _set(f"Remove {setting}", setting, () if training.groups else False)
         yield Problem(
             "error",
             None,
@@ -85,15 +85,18 @@ def _schedule(
         reason = f"Choose one under Training: {', '.join(SCHEDULERS)}."
         yield Problem("error", None, f"Unknown schedule {name!r}", reason)
         return
-    moves, given = length.moves(schedule.per), schedule.choice.params.get("total_steps")
+    moves, total_steps = (
+        length.moves(schedule.per),
+        schedule.choice.params.get("total_steps"),
+    )
     if (
         name == "OneCycleLR"
         and moves is not None
-        and isinstance(given, int)
-        and given < moves
+        and isinstance(total_steps, int)
+        and total_steps < moves
     ):
         fitted = schedule_length.fitted(schedule, length)
-        reason = f"Its total_steps is {given:,} and the run has {moves:,}; torch raises an error beyond it."
+        reason = f"Its total_steps is {total_steps:,} and the run has {moves:,}; torch raises an error beyond it."
         cures = (
             _set(f"Set total_steps to {moves:,}", "schedule", fitted)
             if fitted is not None
@@ -119,7 +122,7 @@ def target_scale(project: Project, source: SourceSpec) -> Iterator[Problem]:
             or max(abs(scale[0]), scale[1]) <= FAR
         ):
             continue
-        mean, spread = (significant(one, 3) for one in scale)
+        mean, spread = (significant(number, 3) for number in scale)
         name = target.name or next(
             iter(source.arguments.get("targets", ())), "the target"
         )

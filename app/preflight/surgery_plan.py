@@ -46,10 +46,10 @@ def _tried(source: Source, surgery: Surgery, device: str) -> Outcome:
     """Perform the surgery on nets with new weights; the difference of their outputs is measured on random inputs."""
     with rng.borrowed(0), torch.device(device):
         nets = make_module(source), make_module(surgery.source)
-        told, _ = transfer(
+        rows, _ = transfer(
             nets[0], nets[1], surgery.layers, surgery.starts, surgery.segments
         )
-    fates = tuple(Fate(*row) for row in told)
+    fates = tuple(Fate(*row) for row in rows)
     if device == "meta":
         return Outcome(
             fates,
@@ -61,12 +61,18 @@ def _tried(source: Source, surgery: Surgery, device: str) -> Outcome:
         old, new = (_output(net, inputs) for net in nets)
     except (Exception, SystemExit) as error:  # code of the user too
         return Outcome(fates, None, f"It was not measured on random inputs: {error}")
-    if [one.shape for one in old] != [one.shape for one in new]:
+    if [tensor.shape for tensor in old] != [tensor.shape for tensor in new]:
         return Outcome(fates, None, "The output has another shape.")
     pairs = list(zip(old, new, strict=True))
-    largest = max((one.abs().max().item() for one in old if one.numel()), default=0.0)
+    largest = max(
+        (tensor.abs().max().item() for tensor in old if tensor.numel()), default=0.0
+    )
     apart = max(
-        ((one - other).abs().max().item() for one, other in pairs if one.numel()),
+        (
+            (tensor - other).abs().max().item()
+            for tensor, other in pairs
+            if tensor.numel()
+        ),
         default=0.0,
     )
     return Outcome(fates, apart / (largest or 1.0))
@@ -75,7 +81,7 @@ def _tried(source: Source, surgery: Surgery, device: str) -> Outcome:
 def _output(net: nn.Module, inputs: tuple[Tensor, ...]) -> list[Tensor]:
     with rng.borrowed(0), torch.no_grad():
         return [
-            one.double()
-            for one in tree_leaves(net.eval()(*inputs))
-            if isinstance(one, Tensor)
+            leaf.double()
+            for leaf in tree_leaves(net.eval()(*inputs))
+            if isinstance(leaf, Tensor)
         ]

@@ -41,15 +41,15 @@ def plan(
     seed: int,
 ) -> tuple[SweepRun, ...]:
     """Return the runs of the grid, or of `count` random draws with a seed. Raises SweepError."""
-    found = combinations(settings, count, seed)
+    value_sets = combinations(settings, count, seed)
     chosen = [
         SweepRun(name, values, with_values(project.training, values))
-        for name, values in zip(names_of(found), found, strict=True)
+        for name, values in zip(names_of(value_sets), value_sets, strict=True)
     ]
-    known = set[Choice]()  # that torch has constructed
+    constructed = set[Choice]()  # that torch has constructed
     started = start_weights.problems(project.training.start, analysis.source)
     for run in chosen:
-        _check(project, analysis, run, known, started)
+        _check(project, analysis, run, constructed, started)
     return tuple(chosen)
 
 
@@ -60,20 +60,25 @@ def params_for(
     optimizers share, the optimizer, and the settings of a run.
     """
     optimizer = training.optimizer
-    given = next(
-        (one.values for one in settings if one.name == OPTIMIZER), (optimizer.name,)
+    optimizer_names = next(
+        (setting.values for setting in settings if setting.name == OPTIMIZER),
+        (optimizer.name,),
     )
-    shared = [optimizer_params(name) for name in given if name in OPTIMIZERS]
-    names = [{param.name for param in each} for each in shared]
-    own = (
-        [param for param in shared[0] if all(param.name in each for each in names)]
+    shared = [optimizer_params(name) for name in optimizer_names if name in OPTIMIZERS]
+    names = [{param.name for param in params} for params in shared]
+    shared_params = (
+        [
+            param
+            for param in shared[0]
+            if all(param.name in available for available in names)
+        ]
         if shared
         else []
     )
     return (
         *(
             replace(param, default=optimizer.params.get(param.name, param.default))
-            for param in own
+            for param in shared_params
         ),
         ChoiceParam(OPTIMIZER, "choice", optimizer.name, choices=OPTIMIZERS),
         *(_field(name, getattr(training, name)) for name in FIELDS),
@@ -104,19 +109,19 @@ def with_values(training: TrainingConfig, values: Values) -> TrainingConfig:
         optimizer = Choice(
             other, FrozenMap({k: v for k, v in optimizer.params.items() if k == "lr"})
         )
-    own = {
+    params = {
         name: value
         for name, value in values.items()
         if name not in (*FIELDS, OPTIMIZER)
     }
-    known = [param.name for param in optimizer_params(optimizer.name)]
-    if unknown := next((name for name in own if name not in known), ""):
+    names = [param.name for param in optimizer_params(optimizer.name)]
+    if unknown := next((name for name in params if name not in names), ""):
         raise SweepError(
             f"{unknown} is no setting; there are optimizer, {', '.join(FIELDS)}, and of {optimizer.name} "
-            f"{', '.join(known)}",
+            f"{', '.join(names)}",
             unknown,
         )
-    optimizer = replace(optimizer, params=FrozenMap({**optimizer.params, **own}))
+    optimizer = replace(optimizer, params=FrozenMap({**optimizer.params, **params}))
     fields: dict[str, Any] = {
         name: value for name, value in values.items() if name in FIELDS
     }
@@ -133,16 +138,16 @@ def _check(
     project: Project,
     analysis: Analysis,
     run: SweepRun,
-    known: set[Choice],
+    constructed: set[Choice],
     started: tuple[Problem, ...],
 ) -> None:
     """Check one run as it would be before it starts by itself. Raises SweepError, naming its settings."""
-    each, name = replace(project, training=run.training), text_of(run.values)
+    run_project, name = replace(project, training=run.training), text_of(run.values)
     try:
-        check_numbers(Job(Source(""), each.data, run.training))
-        if run.training.optimizer not in known:
+        check_numbers(Job(Source(""), run_project.data, run.training))
+        if run.training.optimizer not in constructed:
             check_optimizer(run.training.optimizer)
-            known.add(run.training.optimizer)
+            constructed.add(run.training.optimizer)
     except JobError as error:
         raise SweepError(f"{name}: {error}", _blamed(str(error), run.values)) from error
     except ChoiceError as error:
@@ -152,13 +157,13 @@ def _check(
             else _blamed(str(error), run.values)
         )
         raise SweepError(f"{name}: {error}", setting or "") from error
-    found = [
-        one
-        for one in preflight.problems(each, analysis, started)
-        if one.severity == "error"
+    errors = [
+        problem
+        for problem in preflight.problems(run_project, analysis, started)
+        if problem.severity == "error"
     ]
-    if found:
-        message = f"{found[0].message}. {found[0].reason}".strip()
+    if errors:
+        message = f"{errors[0].message}. {errors[0].reason}".strip()
         raise SweepError(f"{name}: {message}", _blamed(message, run.values))
 
 

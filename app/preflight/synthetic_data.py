@@ -78,7 +78,7 @@ def fitting(project: Project, analysis: Analysis) -> SyntheticData | None:
             _arguments(project.opened),
             partial(_targets_of, project, project.opened),
         )
-    order = {given.name: place for place, given in enumerate(analysis.source.inputs)}
+    order = {spec.name: index for index, spec in enumerate(analysis.source.inputs)}
     inputs = [node for node in project.graph.nodes.values() if node.op == "input"]
     inputs.sort(key=lambda node: order.get(node.name, len(order)))
     fields = [_field(node, project) for node in inputs]
@@ -91,41 +91,41 @@ def _synthetic_data(
     targets_of: Callable[[], tuple[TargetInfo, ...]],
 ) -> SyntheticData | None:
     """Return synthetic data with these fields and their targets, which may be large; None if there are none."""
-    known = [field for field in fields if field is not None]
-    numbers = sum(_product(field.info.shape) for field in known)
-    if not fields or len(known) < len(fields) or numbers > MOST_NUMBERS:
+    available = [field for field in fields if field is not None]
+    numbers = sum(_product(field.info.shape) for field in available)
+    if not fields or len(available) < len(fields) or numbers > MOST_NUMBERS:
         return None
     targets = targets_of()
     if (
-        len(known) == 1
-        and known[0].info.dtype == "float32"
-        and known[0].info.shape
+        len(available) == 1
+        and available[0].info.dtype == "float32"
+        and available[0].info.shape
         and _plain(targets)
     ):
-        wanted: dict[str, Any] = {"shape": known[0].info.shape}
+        options: dict[str, Any] = {"shape": available[0].info.shape}
         if targets and not _option(NOISE, "classes").refusal(len(targets[0].classes)):
-            wanted["classes"] = len(targets[0].classes)
-        return SyntheticData(NOISE, _changed(NOISE, wanted))
-    wanted = {"fields": text_of(known)}
+            options["classes"] = len(targets[0].classes)
+        return SyntheticData(NOISE, _changed(NOISE, options))
+    options = {"fields": text_of(available)}
     if targets:
-        wanted["targets"] = "; ".join(map(target_text, targets))
-    made = SyntheticData(FIELDS, _changed(FIELDS, wanted))
+        options["targets"] = "; ".join(map(target_text, targets))
+    synthetic = SyntheticData(FIELDS, _changed(FIELDS, options))
     try:
-        spec_of(replace(project.data, **made.edits))
+        spec_of(replace(project.data, **synthetic.edits))
     except DataError:  # such as two inputs of one name, or classes without end
         return None
-    return made
+    return synthetic
 
 
 def _arguments(opened: OpenedModel) -> list[SyntheticField | None]:
     """Return the arguments of the call that an opened model was observed in; None for one that cannot be generated."""
     return [
-        SyntheticField(FieldInfo(one.name, one.shape[1:], one.dtype))
-        if one.shape
-        and one.dtype in DTYPES
-        and not one.way.startswith("[*][")  # boxes are no noise
+        SyntheticField(FieldInfo(argument.name, argument.shape[1:], argument.dtype))
+        if argument.shape
+        and argument.dtype in DTYPES
+        and not argument.way.startswith("[*][")  # boxes are no noise
         else None
-        for one in opened.given
+        for argument in opened.given
     ]
 
 
@@ -134,33 +134,35 @@ def _targets_of(project: Project, opened: OpenedModel) -> tuple[TargetInfo, ...]
     chief = opened.interface.chief
     if chief is None or len(chief.shape) < 2 or not 0 < chief.shape[-1] <= MOST_CLASSES:
         return ()
-    found = _target_of(
+    target = _target_of(
         chief.shape[1:], LOSSES.get(project.training.loss.name) == CLASS_IDS
     )
-    return (found,)
+    return (target,)
 
 
 def cures(project: Project, analysis: Analysis) -> tuple[Cure, ...]:
     """Return the cures that change the data and leave the net as it is; first that with which it runs in one click."""
     choose = Cure("Choose other data…", (ChooseData(""),))
-    made = fitting(project, analysis)
-    if made is None:
+    synthetic = fitting(project, analysis)
+    if synthetic is None:
         return (choose,)
-    edits: list[Any] = [SetData("", name, value) for name, value in made.edits.items()]
+    edits: list[Any] = [
+        SetData("", name, value) for name, value in synthetic.edits.items()
+    ]
     fitted = with_these(project, analysis)
     if fitted is not None and fitted.training != project.training:
         edits.append(SetTraining("", "losses", fitted.training.losses))
         edits.append(SetTraining("", "inputs", fitted.training.inputs))
-    return (Cure(made.label, tuple(edits)), choose)
+    return (Cure(synthetic.label, tuple(edits)), choose)
 
 
 def with_these(project: Project, analysis: Analysis) -> Project | None:
     """Return the project with synthetic data that fit the net, and with losses for them; None if none do."""
-    made = fitting(project, analysis)
-    if made is None:
+    synthetic = fitting(project, analysis)
+    if synthetic is None:
         return None
-    fitted = replace(project, data=replace(project.data, **made.edits))
-    if made.source == NOISE:
+    fitted = replace(project, data=replace(project.data, **synthetic.edits))
+    if synthetic.source == NOISE:
         return fitted
     spec, losses = spec_of(fitted.data), project.training.losses
     if len(multi_output.outputs_of(project, analysis)) > 1 and not losses:
@@ -183,9 +185,9 @@ def _field(node: Node, project: Project) -> SyntheticField | None:
     if not all(type(size) is int and size > 0 for size in shape):
         return None
     rows = [
-        each.params.get("num_embeddings")
-        for each in project.graph.nodes.values()
-        if each.op == "nn.Embedding"
+        embedding.params.get("num_embeddings")
+        for embedding in project.graph.nodes.values()
+        if embedding.op == "nn.Embedding"
     ]  # indices above the smallest would be out of range somewhere
     bounds = [count for count in rows if type(count) is int and count > 0]
     return SyntheticField(FieldInfo(node.name, shape, dtype), min(bounds, default=2))
@@ -196,12 +198,12 @@ def _targets(project: Project, analysis: Analysis) -> tuple[TargetInfo, ...]:
     ends = {end.name: end for end in multi_output.outputs_of(project, analysis)}
     rows = project.training.losses
     if rows:
-        wanted = {
+        target_ends = {
             row.target: (ends.get(row.output), row.loss)
             for row in rows
             if row.target != INPUT
         }
-        named = [(name, end, loss) for name, (end, loss) in wanted.items()]
+        named = [(name, end, loss) for name, (end, loss) in target_ends.items()]
     else:
         loss = project.training.loss
         named = [
@@ -209,13 +211,13 @@ def _targets(project: Project, analysis: Analysis) -> tuple[TargetInfo, ...]:
             for name, end in ends.items()
             if end.always
         ]
-    found = [
+    targets = [
         (name, _target(end.type, LOSSES.get(loss.name) == CLASS_IDS))
         for name, end, loss in named
         if end
     ]
     return tuple(
-        replace(target, name=name) for name, target in found if target is not None
+        replace(target, name=name) for name, target in targets if target is not None
     )
 
 
@@ -248,11 +250,11 @@ def _plain(targets: Sequence[TargetInfo]) -> bool:
     return not targets or (len(targets) == 1 and targets[0].task == CLASSES)
 
 
-def _changed(source: str, wanted: dict[str, Any]) -> FrozenMap[str, Any]:
+def _changed(source: str, options: dict[str, Any]) -> FrozenMap[str, Any]:
     return FrozenMap(
         {
             name: value
-            for name, value in wanted.items()
+            for name, value in options.items()
             if value != _option(source, name).default
         }
     )

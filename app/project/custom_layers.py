@@ -28,8 +28,8 @@ def admit(project: Project, all_of_them: bool) -> None:
     if all_of_them:
         if project.opened is not None:
             trust_file(finding.files_of(project.opened.source, project.opened.folder))
-        for one in read_files(project.layer_files):
-            trust_file(one.file)
+        for layer_file in read_files(project.layer_files):
+            trust_file(layer_file.file)
         if project.data.source == dataset_class.KEY and project.data.path:
             with suppress(DataError):  # reported when the data are read
                 trust_file(dataset_class.file_of(Path(project.data.path)))
@@ -49,9 +49,9 @@ def trust_file(file: LayerFile | OwnFiles | None) -> None:
 
 def trust(project: Project, sha256: str) -> None:
     """Trust the files of a project whose text was already run to import it."""
-    for one in read_files(project.layer_files):
-        if one.file is not None and one.file.sha256 == sha256:
-            trust_file(one.file)
+    for layer_file in read_files(project.layer_files):
+        if layer_file.file is not None and layer_file.file.sha256 == sha256:
+            trust_file(layer_file.file)
 
 
 def trust_opened(opened: OpenedModel) -> None:
@@ -96,10 +96,10 @@ def waiting(project: Project) -> tuple[Path, ...]:
         return tuple(Path(file.path) for file in files.files)
     graphs = [project.graph, *(block.graph for block in project.blocks.values())]
     layers = (
-        one
-        for one in read_files(project.layer_files)
-        if one.file is not None and not one.trusted
+        layer_file
+        for layer_file in read_files(project.layer_files)
+        if layer_file.file is not None and not layer_file.trusted
     )
     return tuple(
-        one.path for one in layers if any(used_in(graph, one) for graph in graphs)
+        layer.path for layer in layers if any(used_in(graph, layer) for graph in graphs)
     )

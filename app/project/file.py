@@ -278,22 +278,22 @@ def _anchored(project: Project, folder: Path) -> Project:
     )
 
 
-def _with_data(project: Project, place: Callable[[str], str]) -> Project:
-    """Replace the paths of the data by `place` of them."""
+def _with_data(project: Project, relocate: Callable[[str], str]) -> Project:
+    """Replace the paths of the data by `relocate` of them."""
     data, labels = project.data, project.data.options.get("labels_file")
     if data.path:
-        data = replace(data, path=place(data.path))
+        data = replace(data, path=relocate(data.path))
     if isinstance(labels, str) and labels:
-        data = replace(data, options=data.options.set("labels_file", place(labels)))
+        data = replace(data, options=data.options.set("labels_file", relocate(labels)))
     return replace(project, data=data) if data is not project.data else project
 
 
-def _with_files(project: Project, place: Callable[[str], str]) -> Project:
-    """Replace the paths of the origin's files by `place` of them."""
+def _with_files(project: Project, relocate: Callable[[str], str]) -> Project:
+    """Replace the paths of the origin's files by `relocate` of them."""
     if (origin := project.origin) is None:
         return project
     weights, reference = (
-        file and replace(file, path=place(file.path))
+        file and replace(file, path=relocate(file.path))
         for file in (origin.weights, origin.reference)
     )
     return replace(
@@ -339,8 +339,8 @@ def bytes_for(project: Project, path: Path) -> bytes:
 
 def loads(data: bytes) -> Project:
     """Parse the bytes of a project file; raises ProjectFileError."""
-    if words := limits.beyond_text(data):
-        raise ProjectFileError(words)
+    if message := limits.beyond_text(data):
+        raise ProjectFileError(message)
     try:
         raw = msgspec.json.decode(data.removeprefix(BYTE_ORDER_MARK))
     except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
@@ -361,8 +361,8 @@ def loads(data: bytes) -> Project:
         version = raw["tapedeck"]
     if version != VERSION:
         raise ProjectFileError(f"there is no version {version} of project files")
-    if words := limits.beyond(raw):
-        raise ProjectFileError(words)
+    if message := limits.beyond(raw):
+        raise ProjectFileError(message)
     try:
         record = msgspec.convert(raw, _ProjectRecord)
     except msgspec.ValidationError as error:
@@ -436,13 +436,13 @@ def _origin_record(origin: Origin) -> dict[str, Any]:
     if origin.inits:
         raw["inits"] = [
             {
-                "block": one.block,
-                "node": one.node,
-                "parameter": one.parameter,
-                "name": one.init.name,
-                "params": encoded(one.init.params),
+                "block": model_init.block,
+                "node": model_init.node,
+                "parameter": model_init.parameter,
+                "name": model_init.init.name,
+                "params": encoded(model_init.init.params),
             }
-            for one in origin.inits
+            for model_init in origin.inits
         ]
     files = {"weights": origin.weights, "reference": origin.reference}
     return raw | {
@@ -456,22 +456,22 @@ def _origin(record: _OriginRecord | None) -> Origin | None:
     if record is None:
         return None
     weights, reference = (
-        KeptFile(one.file, one.sha256) if one else None
-        for one in (record.weights, record.reference)
+        KeptFile(file_record.file, file_record.sha256) if file_record else None
+        for file_record in (record.weights, record.reference)
     )
-    places = [f"$.origin.inits[{i}].params" for i in range(len(record.inits))]
+    locations = [f"$.origin.inits[{i}].params" for i in range(len(record.inits))]
     inits = tuple(
         ModelInit(
-            one.block,
-            one.node,
-            one.parameter,
-            Init(one.name, decoded(one.params, place)),
+            init_record.block,
+            init_record.node,
+            init_record.parameter,
+            Init(init_record.name, decoded(init_record.params, location)),
         )
-        for one, place in zip(record.inits, places, strict=True)
+        for init_record, location in zip(record.inits, locations, strict=True)
     )
     try:
-        for one in inits:
-            check_inits({one.parameter: one.init})
+        for model_init in inits:
+            check_inits({model_init.parameter: model_init.init})
     except ParamError as error:
         raise ProjectFileError(f"{error} - at `$.origin.inits`") from error
     return Origin(

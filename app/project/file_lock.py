@@ -140,13 +140,13 @@ class Owner(Struct, frozen=True):
     def description(self) -> str:
         """Description such as `ada on lab3, process 812, since 14:02`, with the date if not today."""
         who = " on ".join(
-            part for part in (self.user, self.host if self.elsewhere else "") if part
+            piece for piece in (self.user, self.host if self.elsewhere else "") if piece
         )
         pid = f"process {self.pid}" if self.pid else ""
         since = (
             f"since {clock(datetime.fromisoformat(self.since))}" if self.since else ""
         )
-        return ", ".join(part for part in (who, pid, since) if part)
+        return ", ".join(piece for piece in (who, pid, since) if piece)
 
 
 def clock(moment: datetime) -> str:
@@ -232,11 +232,11 @@ def remove_dead(beside: Path) -> None:
 def owner_in(beside: Path) -> Owner:
     """Return the owner named in a lock file, whether it is held or not."""
     try:
-        found = json.loads(note_in(beside))
-        since = str(found["since"])
+        note = json.loads(note_in(beside))
+        since = str(note["since"])
         datetime.fromisoformat(since)
         return Owner(
-            str(found["user"])[:80], str(found["host"])[:80], int(found["pid"]), since
+            str(note["user"])[:80], str(note["host"])[:80], int(note["pid"]), since
         )
     except (ValueError, TypeError, KeyError):
         return Owner()

@@ -182,14 +182,14 @@ class Journal:
             if self._lock is not None:
                 self._write_note()
 
-    def adopt(self, found: ClaimedJournal) -> None:
+    def adopt(self, claimed: ClaimedJournal) -> None:
         """Take over the journal of a crashed window, which is restored in this one."""
         with self._noting:
             self.close()
             self._note = _Note(
                 os.getpid(), self._note.open
             )  # the last save here was of another project
-            self._lock, self._id = found.lock, found.path.name.removesuffix(JOURNAL)
+            self._lock, self._id = claimed.lock, claimed.path.name.removesuffix(JOURNAL)
             self._write_note()
 
     def close(self) -> None:
@@ -216,10 +216,10 @@ class Journal:
         with self._noting:
             if self._lock is None:
                 self.folder.mkdir(mode=0o700, parents=True, exist_ok=True)
-                made = f"{datetime.now():%Y%m%d-%H%M%S}-{os.urandom(3).hex()}"
+                journal_id = f"{datetime.now():%Y%m%d-%H%M%S}-{os.urandom(3).hex()}"
                 self._lock, self._id = (
-                    file_lock.Lock(self.folder / f"{made}{LOCK}"),
-                    made,
+                    file_lock.Lock(self.folder / f"{journal_id}{LOCK}"),
+                    journal_id,
                 )
                 self._write_note()
 
@@ -275,7 +275,7 @@ def find(folder: Path) -> FoundJournals:
     """Claim the journals of crashed windows, and remove other leftovers of them. Raises OSError."""
     if not folder.is_dir():
         return FoundJournals()
-    found: list[ClaimedJournal] = []
+    journals: list[ClaimedJournal] = []
     damaged: list[tuple[Path, str]] = []
     names = {
         path.name.removesuffix(path.suffix)
@@ -291,13 +291,13 @@ def find(folder: Path) -> FoundJournals:
         if note.open:
             file_lock.remove_dead(Path(note.open))
             leftovers.sweep(Path(note.open).parent)  # of a save that was cut off
-        one = _claimed(folder / f"{name}{JOURNAL}", lock, note, damaged)
-        if one is not None:
-            found.append(one)
+        journal = _claimed(folder / f"{name}{JOURNAL}", lock, note, damaged)
+        if journal is not None:
+            journals.append(journal)
     _prune(folder)
     newest = sorted(
-        found,
-        key=lambda one: one.entry.saved.timestamp() if one.entry else 0.0,
+        journals,
+        key=lambda claimed: claimed.entry.saved.timestamp() if claimed.entry else 0.0,
         reverse=True,
     )
     return FoundJournals(tuple(newest), tuple(damaged))

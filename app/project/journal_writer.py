@@ -40,10 +40,10 @@ class JournalWriter:
             self._state, self._waiting = entry, True
             self._start()
 
-    def adopt(self, found: ClaimedJournal) -> None:
+    def adopt(self, claimed: ClaimedJournal) -> None:
         """Take over the journal of a crashed window."""
         with self._wake:
-            self._found, self._adopting = found, True
+            self._found, self._adopting = claimed, True
             self._state, self._waiting = None, False
             self._start()
 
@@ -86,19 +86,19 @@ class JournalWriter:
                 )
                 if self._leaving:
                     return
-                found, self._found, self._adopting = self._found, None, False
+                claimed, self._found, self._adopting = self._found, None, False
                 state, waiting, self._waiting = self._state, self._waiting, False
                 self._state, self._busy = None, True
-            written = self._carry_out(found, state, waiting)
+            written = self._carry_out(claimed, state, waiting)
             if written is not None:
                 self._told(written)
 
     def _carry_out(
-        self, found: ClaimedJournal | None, state: JournalEntry | None, waiting: bool
+        self, claimed: ClaimedJournal | None, state: JournalEntry | None, waiting: bool
     ) -> JournalWritten | None:
         try:
-            if found is not None:
-                self.journal.adopt(found)
+            if claimed is not None:
+                self.journal.adopt(claimed)
             if state is not None:
                 with (
                     gc_pause.put_off()

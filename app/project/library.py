@@ -73,13 +73,13 @@ def read(folder: Path) -> Library:
         return Library((), ((folder, error.strerror or str(error)),))
     for file in files:
         try:
-            found = _entries(file)
+            file_entries = _entries(file)
         except (ProjectFileError, OSError) as error:
             unread.append((file, str(error)))
             continue
-        if not found:
+        if not file_entries:
             unread.append((file, f"{file.name} holds no block"))
-        for entry in found:
+        for entry in file_entries:
             if entry.name in entries:
                 unread.append(
                     (

@@ -51,9 +51,9 @@ def _beyond(raw: dict[str, Any]) -> Iterator[str]:
     blocks = raw.get("blocks")
     yield from _longer(blocks, limits.MOST_BLOCKS, "blocks", "$.blocks")
     inner = blocks if isinstance(blocks, list) else []
-    sheets = [("$", raw), *((f"$.blocks[{i}]", one) for i, one in enumerate(inner))]
+    sheets = [("$", raw), *((f"$.blocks[{i}]", block) for i, block in enumerate(inner))]
     total = 0
-    for place, sheet in sheets:
+    for location, sheet in sheets:
         if not isinstance(sheet, dict):
             continue
         graph = sheet.get("graph")
@@ -63,36 +63,39 @@ def _beyond(raw: dict[str, Any]) -> Iterator[str]:
             else (None, None)
         )
         total += len(nodes) if isinstance(nodes, list) else 0
-        yield from _longer(nodes, limits.MOST_NODES, "nodes", f"{place}.graph.nodes")
-        yield from _longer(edges, limits.MOST_EDGES, "wires", f"{place}.graph.edges")
+        yield from _longer(nodes, limits.MOST_NODES, "nodes", f"{location}.graph.nodes")
+        yield from _longer(edges, limits.MOST_EDGES, "wires", f"{location}.graph.edges")
         yield from _longer(
-            sheet.get("comments"), MOST_COMMENTS, "comments", f"{place}.comments"
+            sheet.get("comments"), MOST_COMMENTS, "comments", f"{location}.comments"
         )
-        yield from _bends(sheet.get("bends"), f"{place}.bends")
+        yield from _bends(sheet.get("bends"), f"{location}.bends")
         if sheet is not raw:
             yield from _longer(
-                sheet.get("params"), MOST_BLOCK_PARAMS, "parameters", f"{place}.params"
+                sheet.get("params"),
+                MOST_BLOCK_PARAMS,
+                "parameters",
+                f"{location}.params",
             )
             yield from _longer(
-                sheet.get("note"), MOST_NOTES, "letters", f"{place}.note"
+                sheet.get("note"), MOST_NOTES, "letters", f"{location}.note"
             )
     if total > limits.MOST_NODES_IN_ALL:
         most = limits.MOST_NODES_IN_ALL
         yield f"there are {total:,} nodes on all sheets together, and at most {most:,} - at `$.blocks`"
 
 
-def _longer(value: Any, most: int, what: str, place: str) -> Iterator[str]:
+def _longer(value: Any, most: int, noun: str, location: str) -> Iterator[str]:
     if isinstance(value, list | dict | str) and len(value) > most:
-        yield f"there are {len(value):,} {what}, at most {most:,} - at `{place}`"
+        yield f"there are {len(value):,} {noun}, at most {most:,} - at `{location}`"
 
 
-def _bends(value: Any, place: str) -> Iterator[str]:
-    yield from _longer(value, limits.MOST_EDGES, "wires with bends", place)
+def _bends(value: Any, location: str) -> Iterator[str]:
+    yield from _longer(value, limits.MOST_EDGES, "wires with bends", location)
     bends = (
-        [one.get("points") for one in value if isinstance(one, dict)]
+        [wire.get("points") for wire in value if isinstance(wire, dict)]
         if isinstance(value, list)
         else []
     )
-    points = sum(len(one) for one in bends if isinstance(one, list))
+    points = sum(len(bend) for bend in bends if isinstance(bend, list))
     if points > MOST_BENDS:
-        yield f"there are {points:,} bends, at most {MOST_BENDS:,} - at `{place}`"
+        yield f"there are {points:,} bends, at most {MOST_BENDS:,} - at `{location}`"

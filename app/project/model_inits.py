@@ -30,33 +30,39 @@ class LostInits(Struct, frozen=True):
 
     def __str__(self) -> str:
         """Describe the differences in a sentence, "" if nothing is lost."""
-        found = []
+        phrases = []
         if self.keys:
-            names = ", ".join(dict.fromkeys(one.init.name for one in self.inits))
-            found.append(f"{_named(self.keys)} ({names}), which can be taken over")
+            names = ", ".join(
+                dict.fromkeys(model_init.init.name for model_init in self.inits)
+            )
+            phrases.append(f"{_named(self.keys)} ({names}), which can be taken over")
         if self.others:
-            found.append(
+            phrases.append(
                 f"{_named(self.others)}, which no setting of a node can express"
             )
-        return f"{LOSES} {'; and of '.join(found)}." if found else ""
+        return f"{LOSES} {'; and of '.join(phrases)}." if phrases else ""
 
 
 def missing(project: Project, inits: tuple[ModelInit, ...]) -> tuple[ModelInit, ...]:
     """Keep those that layers of the drawing do not have yet."""
 
-    def lacks(one: ModelInit) -> bool:
-        block = project.blocks.get(one.block)
+    def lacks(model_init: ModelInit) -> bool:
+        block = project.blocks.get(model_init.block)
         graph = (
-            block.graph if block is not None else None if one.block else project.graph
+            block.graph
+            if block is not None
+            else None
+            if model_init.block
+            else project.graph
         )
-        node = graph.nodes.get(one.node) if graph is not None else None
+        node = graph.nodes.get(model_init.node) if graph is not None else None
         return (
             node is not None
             and not node.shares
-            and node.inits.get(one.parameter) != one.init
+            and node.inits.get(model_init.parameter) != model_init.init
         )
 
-    return tuple(one for one in inits if lacks(one))
+    return tuple(model_init for model_init in inits if lacks(model_init))
 
 
 def _named(keys: tuple[str, ...]) -> str:
@@ -71,15 +77,17 @@ def lost_inits(
 
     A layer of a block is initialised alike in all its instances, so it takes over only what they all share.
     """
-    wanted: dict[tuple[str, str, str], dict[str, Init | None]] = {}
-    for key, place in _nodes_of_keys(project, source, theirs):
-        wanted.setdefault(place, {})[key] = theirs[key]
+    inits_by_parameter: dict[tuple[str, str, str], dict[str, Init | None]] = {}
+    for key, location in _nodes_of_keys(project, source, theirs):
+        inits_by_parameter.setdefault(location, {})[key] = theirs[key]
     inits, keys, others = list[ModelInit](), list[str](), list[str]()
-    for (block, node, parameter), found in wanted.items():
+    for (block, node, parameter), key_inits in inits_by_parameter.items():
         different = [
-            key for key, init in found.items() if init is None or init != ours.get(key)
+            key
+            for key, init in key_inits.items()
+            if init is None or init != ours.get(key)
         ]
-        several = set(found.values())
+        several = set(key_inits.values())
         (first,) = several if len(several) == 1 else (None,)
         if not different:
             continue
@@ -95,22 +103,26 @@ def lost_inits(
 
 def taken_over(project: Project, inits: tuple[ModelInit, ...]) -> Project:
     """Set the initialisations of layers; deleted layers are skipped."""
-    wanted = missing(project, inits)
+    lacking = missing(project, inits)
     graph, blocks = project.graph, dict(project.blocks)
-    for one in wanted:
-        if one.block:
-            block = blocks[one.block]
-            blocks[one.block] = replace(block, graph=_with_init(block.graph, one))
+    for model_init in lacking:
+        if model_init.block:
+            block = blocks[model_init.block]
+            blocks[model_init.block] = replace(
+                block, graph=_with_init(block.graph, model_init)
+            )
         else:
-            graph = _with_init(graph, one)
+            graph = _with_init(graph, model_init)
     return (
-        replace(project, graph=graph, blocks=FrozenMap(blocks)) if wanted else project
+        replace(project, graph=graph, blocks=FrozenMap(blocks)) if lacking else project
     )
 
 
-def _with_init(graph: Graph, one: ModelInit) -> Graph:
-    node = graph.nodes[one.node]
-    return graph.with_node(replace(node, inits=node.inits.set(one.parameter, one.init)))
+def _with_init(graph: Graph, model_init: ModelInit) -> Graph:
+    node = graph.nodes[model_init.node]
+    return graph.with_node(
+        replace(node, inits=node.inits.set(model_init.parameter, model_init.init))
+    )
 
 
 def _nodes_of_keys(
@@ -120,12 +132,12 @@ def _nodes_of_keys(
     rows = _modules(project.blocks, source, project.graph, source.root_class, "", "")
     modules = sorted(rows, key=lambda row: -len(row[0]))
     for key in keys:
-        found = next(
+        module = next(
             (row for row in modules if key == row[0] or key.startswith(f"{row[0]}.")),
             None,
         )
-        if found is not None:
-            path, block, node = found
+        if module is not None:
+            path, block, node = module
             yield key, (block, node, key.removeprefix(path).removeprefix("."))
 
 
@@ -133,12 +145,12 @@ def _modules(
     blocks: Mapping[str, Block],
     source: Source,
     graph: Graph,
-    part: ClassText,
+    class_text: ClassText,
     prefix: str,
     sheet: str,
 ) -> Iterator[tuple[str, str, str]]:
     """Path, block and node of every module, those inside blocks too."""
-    for key in part.modules:
+    for key in class_text.modules:
         node = graph.nodes.get(key)
         if node is None:
             continue
@@ -148,8 +160,10 @@ def _modules(
             else None
         )
         for number in range(node.repeat):
-            path = prefix + part.module(key, number)
-            inner = source.inside(part, key, number) if block is not None else None
+            path = prefix + class_text.module(key, number)
+            inner = (
+                source.inside(class_text, key, number) if block is not None else None
+            )
             if block is not None and inner is not None:
                 yield from _modules(
                     blocks, source, block.graph, inner, f"{path}.", block.name

@@ -57,21 +57,23 @@ class Layers:
         """The paths on the network's own sheet, with which those of all that is inside begin, and their beginnings."""
         layers = self._walk({})
         outer = {path for layer in layers for path in (layer.path, *layer.modules)}
-        return outer, {part for path in outer for part in _beginnings(path)}
+        return outer, {prefix for path in outer for prefix in _beginnings(path)}
 
     def frozen(self) -> Iterator[str]:
         """Yield the paths of frozen modules with parameters, outermost only; of an opened model its code decides."""
-        found = {
+        frozen_blocks = {
             name
             for name, block in self._blocks.items()
             if any(n.frozen for n in block.graph.nodes.values())
         }
         for name in innermost_first(self._blocks):
-            if not found.isdisjoint(used(self._blocks[name].graph)):
-                found.add(name)
-        if not found and not any(node.frozen for node in self._graph.nodes.values()):
+            if not frozen_blocks.isdisjoint(used(self._blocks[name].graph)):
+                frozen_blocks.add(name)
+        if not frozen_blocks and not any(
+            node.frozen for node in self._graph.nodes.values()
+        ):
             return iter(())
-        holding = {name: self._blocks[name] for name in found}
+        holding = {name: self._blocks[name] for name in frozen_blocks}
         return (
             layer.path
             for layer in self._walk(holding, frozen_ones=False)
@@ -110,21 +112,21 @@ def _inside(
     blocks: Mapping[str, Block],
     source: Source,
     graph: Graph,
-    part: ClassText,
+    class_text: ClassText,
     prefix: str,
     frozen: bool,
     counts: Mapping[str, int] | None = None,
     frozen_ones: bool = True,
 ) -> Iterator[NetModule]:
-    """Yield the modules of one sheet, whose class is `part`; `counts` are their parameter counts, if known.
+    """Yield the modules of one sheet, whose class is `class_text`; `counts` are their parameter counts, if known.
 
     With `frozen_ones` it descends into frozen blocks.
     """
-    for key, name in part.modules.items():
+    for key, name in class_text.modules.items():
         node, path = graph.nodes.get(key), prefix + name
         if node is None:
             continue
-        still, spread = frozen or node.frozen, part.spread.get(key, 1)
+        still, spread = frozen or node.frozen, class_text.spread.get(key, 1)
         count = counts.get(key) if counts is not None else None
         listed = node.repeat > 1 and spread == 1
         modules = (
@@ -132,7 +134,7 @@ def _inside(
         )
         yield NetModule(path, modules, node.name, count, still, count != 0)
         for number in range(1, spread):
-            other = prefix + part.module(key, number)
+            other = prefix + class_text.module(key, number)
             yield NetModule(other, (other,), node.name, None, still, count != 0)
         block = (
             blocks.get(node.op.removeprefix(PREFIX))
@@ -141,9 +143,9 @@ def _inside(
         )
         if still and not frozen_ones:
             continue
-        inner = source.inside(part, key, 0) if block is not None else None
+        inner = source.inside(class_text, key, 0) if block is not None else None
         if block is not None and inner is not None:
-            name = f"{prefix}{part.module(key, 0)}."
+            name = f"{prefix}{class_text.module(key, 0)}."
             yield from _inside(
                 blocks, source, block.graph, inner, name, still, frozen_ones=frozen_ones
             )

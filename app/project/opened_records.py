@@ -79,11 +79,11 @@ class OpenedRecord(msgspec.Struct, forbid_unknown_fields=True):
 
 def opened_record(opened: OpenedModel) -> dict[str, Any]:
     """Plain data of an OpenedModel."""
-    found = opened.interface
+    interface = opened.interface
     record = OpenedRecord(
         str(opened.source),
         InterfaceRecord(
-            found.model,
+            interface.model,
             [
                 ArgumentRecord(
                     a.name,
@@ -95,22 +95,24 @@ def opened_record(opened: OpenedModel) -> dict[str, Any]:
                     a.of,
                     a.way,
                 )
-                for a in found.takes
+                for a in interface.takes
             ],
             [
-                ReturnedRecord(one.way, [*one.shape], one.dtype, one.detached)
-                for one in found.returns
+                ReturnedRecord(
+                    returned.way, [*returned.shape], returned.dtype, returned.detached
+                )
+                for returned in interface.returns
             ],
-            [*found.modules],
-            found.parameters,
-            found.losses_in_training,
-            found.lazy,
-            found.quantised,
+            [*interface.modules],
+            interface.parameters,
+            interface.losses_in_training,
+            interface.lazy,
+            interface.quantised,
         ),
         dict(opened.arguments),
         [
-            TensorRecord([*one.shape], one.dtype, one.name, one.values)
-            for one in opened.inputs
+            TensorRecord([*spec.shape], spec.dtype, spec.name, spec.values)
+            for spec in opened.inputs
         ],
         opened.folder,
         opened.sha256,
@@ -126,12 +128,18 @@ def opened_from(record: OpenedRecord) -> OpenedModel:
         source = parse_source(record.source)
     except SourceError as error:
         raise ProjectFileError(f"{error} - at `$.model.source`") from error
-    found = record.interface
-    if bad := next((one.way for one in found.returns if not is_way(one.way)), None):
+    interface = record.interface
+    if bad := next(
+        (returned.way for returned in interface.returns if not is_way(returned.way)),
+        None,
+    ):
         raise ProjectFileError(
             f"{bad!r} does not lead to a tensor - at `$.model.interface.returns`"
         )
-    if bad := next((one.way for one in found.takes if not is_place(one.way)), None):
+    if bad := next(
+        (argument.way for argument in interface.takes if not is_place(argument.way)),
+        None,
+    ):
         raise ProjectFileError(
             f"{bad!r} does not lead to a tensor - at `$.model.interface.takes`"
         )
@@ -139,13 +147,13 @@ def opened_from(record: OpenedRecord) -> OpenedModel:
         source,
         FrozenMap(record.arguments),
         tuple(
-            InputSpec(tuple(one.shape), one.dtype, one.name, one.values)
-            for one in record.inputs
+            InputSpec(tuple(spec.shape), spec.dtype, spec.name, spec.values)
+            for spec in record.inputs
         ),
         record.folder,
         record.sha256,
         Interface(
-            found.model,
+            interface.model,
             tuple(
                 Argument(
                     a.name,
@@ -157,17 +165,22 @@ def opened_from(record: OpenedRecord) -> OpenedModel:
                     a.of,
                     a.way,
                 )
-                for a in found.takes
+                for a in interface.takes
             ),
             tuple(
-                Returned(one.way, tuple(one.shape), one.dtype, one.detached)
-                for one in found.returns
+                Returned(
+                    returned.way,
+                    tuple(returned.shape),
+                    returned.dtype,
+                    returned.detached,
+                )
+                for returned in interface.returns
             ),
-            tuple(found.modules),
-            found.parameters,
-            found.losses_in_training,
-            found.lazy,
-            found.quantised,
+            tuple(interface.modules),
+            interface.parameters,
+            interface.losses_in_training,
+            interface.lazy,
+            interface.quantised,
         ),
         record.example,
     )
@@ -180,6 +193,6 @@ def anchored(opened: OpenedModel, folder: Path) -> OpenedModel:
     )
 
 
-def loosened(opened: OpenedModel, place: Callable[[str], str]) -> OpenedModel:
-    """Return a model with its folder replaced by `place` of it."""
-    return replace(opened, folder=place(opened.folder) if opened.folder else "")
+def loosened(opened: OpenedModel, relocate: Callable[[str], str]) -> OpenedModel:
+    """Return a model with its folder replaced by `relocate` of it."""
+    return replace(opened, folder=relocate(opened.folder) if opened.folder else "")

@@ -33,10 +33,10 @@ def into_png(png: bytes, project: bytes) -> bytes:
     """Return a PNG with the bytes of a project file in a zTXt chunk before its image data."""
     chunk = b"zTXt" + KEYWORD + b"\0\0" + zlib.compress(base64.b64encode(project), 9)
     at = png.index(b"IDAT") - 4
-    whole = (
+    packed_chunk = (
         struct.pack(">I", len(chunk) - 4) + chunk + struct.pack(">I", zlib.crc32(chunk))
     )
-    return png[:at] + whole + png[at:]
+    return png[:at] + packed_chunk + png[at:]
 
 
 def as_element(project: bytes) -> str:
@@ -51,13 +51,13 @@ def project_in(data: bytes, suffix: str) -> bytes:
         raise ProjectFileError(
             f"the picture is larger than {LARGEST_PICTURE >> 20} MiB and was not read"
         )
-    found = _in_png(data) if suffix.lower() == ".png" else _in_svg(data)
-    if found is None:
+    content = _in_png(data) if suffix.lower() == ".png" else _in_svg(data)
+    if content is None:
         raise ProjectFileError(
             "the picture carries no project. Tapedeck puts one into the PNG and SVG files that it exports, unless "
             "that is switched off; a copy made by another program may have lost it"
         )
-    return found
+    return content
 
 
 def _in_png(data: bytes) -> bytes | None:
@@ -121,9 +121,9 @@ def _in_svg(data: bytes) -> bytes | None:
         if name == f"{NAMESPACE} project":
             raise _FoundError
 
-    def letters(words: str) -> None:
+    def letters(characters: str) -> None:
         if inside:
-            text.append(words)
+            text.append(characters)
 
     parser = expat.ParserCreate(namespace_separator=" ")
     parser.StartDoctypeDeclHandler = parser.EntityDeclHandler = (
@@ -147,18 +147,18 @@ def _in_svg(data: bytes) -> bytes | None:
 def _inflated(data: bytes, most: int) -> bytes:
     unpacker = zlib.decompressobj()
     try:
-        found = unpacker.decompress(data, most + 1)
+        content = unpacker.decompress(data, most + 1)
     except zlib.error as error:
         raise ProjectFileError(
             f"the project in the picture is damaged: {error}"
         ) from error
-    if len(found) > most:
+    if len(content) > most:
         raise ProjectFileError(
             f"the project in the picture is larger than {limits.LARGEST_FILE >> 20} MiB"
         )
     if not unpacker.eof:
         raise ProjectFileError("the project in the picture is cut off")
-    return found
+    return content
 
 
 def _decoded(text: bytes) -> bytes:

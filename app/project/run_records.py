@@ -143,13 +143,16 @@ _ALWAYS = {
 
 def data_record(config: DataConfig) -> dict[str, Any]:
     """Plain data of a DataConfig."""
-    own: dict[str, Any] = {"options": encoded(config.options)} if config.options else {}
+    structured: dict[str, Any] = (
+        {"options": encoded(config.options)} if config.options else {}
+    )
     for name in ("train_transforms", "eval_transforms"):
         if transforms := getattr(config, name):
-            own[name] = [
-                {"name": one.name, "params": encoded(one.params)} for one in transforms
+            structured[name] = [
+                {"name": transform.name, "params": encoded(transform.params)}
+                for transform in transforms
             ]
-    return _fields(config, own)
+    return _fields(config, structured)
 
 
 def data_from(record: DataRecord) -> DataConfig:
@@ -158,34 +161,37 @@ def data_from(record: DataRecord) -> DataConfig:
     values["options"] = _params(record.options, "$.data.options")
     for name in ("train_transforms", "eval_transforms"):
         values[name] = tuple(
-            Transform(one.name, _params(one.params, f"$.data.{name}[{number}].params"))
-            for number, one in enumerate(values[name])
+            Transform(
+                transform.name,
+                _params(transform.params, f"$.data.{name}[{number}].params"),
+            )
+            for number, transform in enumerate(values[name])
         )
     return DataConfig(**values)
 
 
 def training_record(config: TrainingConfig) -> dict[str, Any]:
     """Plain data of a TrainingConfig."""
-    own: dict[str, Any] = {
+    structured: dict[str, Any] = {
         "optimizer": _choice_record(config.optimizer),
         "loss": _choice_record(config.loss),
     }
     if config.start is not None:
-        own["start"] = _start_record(config.start)
+        structured["start"] = _start_record(config.start)
     if config.schedule is not None:
         schedule = config.schedule
-        own["schedule"] = {
+        structured["schedule"] = {
             **_choice_record(schedule.choice),
             "per": schedule.per,
             "warmup": schedule.warmup,
         }
     if config.groups:
-        own["groups"] = [
+        structured["groups"] = [
             {"path": group.path, "options": encoded(group.options)}
             for group in config.groups
         ]
     if config.losses:
-        own["losses"] = [
+        structured["losses"] = [
             {
                 "output": row.output,
                 **_choice_record(row.loss),
@@ -195,8 +201,8 @@ def training_record(config: TrainingConfig) -> dict[str, Any]:
             for row in config.losses
         ]
     if config.inputs:
-        own["inputs"] = dict(config.inputs)
-    return _fields(config, own)
+        structured["inputs"] = dict(config.inputs)
+    return _fields(config, structured)
 
 
 def training_from(record: TrainingRecord) -> TrainingConfig:
@@ -235,14 +241,14 @@ def training_from(record: TrainingRecord) -> TrainingConfig:
     return TrainingConfig(**values)
 
 
-def _fields(config: Any, own: dict[str, Any]) -> dict[str, Any]:
-    """Serialize the fields of a config in order: `own` has those that are not plain, defaults are left out."""
+def _fields(config: Any, structured: dict[str, Any]) -> dict[str, Any]:
+    """Serialize the fields of a config in order: `structured` has those that are not plain, defaults are left out."""
     record: dict[str, Any] = {}
     default = type(config)()
     for name in config.__struct_fields__:
         value = getattr(config, name)
-        if name in own:
-            record[name] = own[name]
+        if name in structured:
+            record[name] = structured[name]
         elif name in _ALWAYS or value != getattr(default, name):
             record[name] = list(value) if isinstance(value, tuple) else value
     return record
@@ -253,20 +259,20 @@ def _choice_record(choice: Choice) -> dict[str, Any]:
 
 
 def _choice(
-    record: ChoiceRecord | ScheduleRecord | OutputLossRecord, place: str
+    record: ChoiceRecord | ScheduleRecord | OutputLossRecord, location: str
 ) -> Choice:
-    return Choice(record.name, _params(record.params, f"{place}.params"))
+    return Choice(record.name, _params(record.params, f"{location}.params"))
 
 
-def _params(raw: dict[str, Any], place: str) -> FrozenMap[str, Any]:
+def _params(raw: dict[str, Any], location: str) -> FrozenMap[str, Any]:
     """Decode parameters. Raises ProjectFileError, also for a number that is larger than any parameter may be."""
-    params = decoded(raw, place)
+    params = decoded(raw, location)
     for name, value in params.items():
         if not _is_within_bounds(value):
             most = f"{MOST['parameter']:g}"
             raise ProjectFileError(
                 f"Expected a number from -{most} to {most}, as float32 can hold it, and this one is larger - at "
-                f"`{place}.{name}`"
+                f"`{location}.{name}`"
             )
     return params
 
@@ -285,9 +291,9 @@ def _is_within_bounds(value: Any) -> bool:
 
 
 def _start_record(start: StartWeights) -> dict[str, Any]:
-    told: dict[str, Any] = {"file": start.path, "sha256": start.sha256}
+    start_record: dict[str, Any] = {"file": start.path, "sha256": start.sha256}
     return (
-        told
+        start_record
         | ({"keys": list(start.keys)} if start.keys else {})
         | ({"name": start.name} if start.name else {})
     )

@@ -241,7 +241,7 @@ def _clamped(point: tuple[float, float]) -> list[float]:
 # --- From records -----------------------------------------------------------------------------------------------
 
 
-def sheet_parts(record: SheetRecord, graph: Graph, place: str) -> dict[str, Any]:
+def sheet_parts(record: SheetRecord, graph: Graph, location: str) -> dict[str, Any]:
     """Return positions, comments, bends and unfolded nodes of a sheet, as arguments of a Project or a Block."""
     wires = set(graph.edges)
     bends = {
@@ -251,7 +251,7 @@ def sheet_parts(record: SheetRecord, graph: Graph, place: str) -> dict[str, Any]
     for key, comment in record.comments.items():
         if comment.kind not in KINDS:
             raise ProjectFileError(
-                f"{comment.kind!r:.40} is not one of {', '.join(KINDS)} - at `{place}.comments.{key}`"
+                f"{comment.kind!r:.40} is not one of {', '.join(KINDS)} - at `{location}.comments.{key}`"
             )
     return {
         "positions": FrozenMap(
@@ -281,35 +281,35 @@ def blocks_from(
     nodes, which define the ports. Together with the `network` they must respect the drawing limits."""
     drafts: dict[str, Block] = {}
     for i, record in enumerate(records):
-        place = f"$.blocks[{i}]"
+        location = f"$.blocks[{i}]"
         if not record.name.isidentifier() or record.name in drafts:
-            words = (
+            message = (
                 f"{record.name!r:.60} is not a valid name for a block, or is used twice"
             )
-            raise ProjectFileError(f"{words} - at `{place}.name`")
+            raise ProjectFileError(f"{message} - at `{location}.name`")
         params = tuple(
-            _block_param(param, f"{place}.params[{n}]")
+            _block_param(param, f"{location}.params[{n}]")
             for n, param in enumerate(record.params)
         )
-        nodes = _nodes(record.graph.nodes, f"{place}.graph.nodes")
+        nodes = _nodes(record.graph.nodes, f"{location}.graph.nodes")
         drafts[record.name] = Block(
             record.name, Graph(nodes), params=params, note=record.note
         )
     _check_nesting(network, drafts)
     ops = with_blocks(ops, FrozenMap(drafts))
-    whole = {}
+    blocks = {}
     for i, record in enumerate(records):
         graph = graph_from(record.graph, ops, f"$.blocks[{i}].graph")
         parts = sheet_parts(record, graph, f"$.blocks[{i}]")
-        whole[record.name] = replace(drafts[record.name], graph=graph, **parts)
-    return FrozenMap(whole), ops
+        blocks[record.name] = replace(drafts[record.name], graph=graph, **parts)
+    return FrozenMap(blocks), ops
 
 
 def _check_nesting(network: GraphRecord, drafts: Mapping[str, Block]) -> None:
-    places = {name: f"$.blocks[{i}]" for i, name in enumerate(drafts)}
+    locations = {name: f"$.blocks[{i}]" for i, name in enumerate(drafts)}
     if inner := circling(drafts):
         raise ProjectFileError(
-            f"the block {inner:.60} contains itself - at `{places[inner]}`"
+            f"the block {inner:.60} contains itself - at `{locations[inner]}`"
         )
     try:
         limits.check_nesting(
@@ -317,15 +317,15 @@ def _check_nesting(network: GraphRecord, drafts: Mapping[str, Block]) -> None:
         )
     except limits.TooLargeError as error:
         raise ProjectFileError(
-            f"{error} - at `{places.get(error.block, '$.graph')}`"
+            f"{error} - at `{locations.get(error.block, '$.graph')}`"
         ) from error
 
 
-def _block_param(record: ParamRecord, place: str) -> Param:
+def _block_param(record: ParamRecord, location: str) -> Param:
     kinds = (*COMPUTED, "choice", "dtype")
     if record.kind not in kinds or not record.name.isidentifier():
         raise ProjectFileError(
-            f"{record.name!r:.40} of kind {record.kind!r:.40} is not a parameter - at `{place}`"
+            f"{record.name!r:.40} of kind {record.kind!r:.40} is not a parameter - at `{location}`"
         )
     param = Param(
         record.name,
@@ -345,14 +345,14 @@ def _block_param(record: ParamRecord, place: str) -> Param:
                 f"the default of {param.name:.60} is a value, not an expression"
             )
     except (literals.LiteralError, ParamError) as error:
-        raise ProjectFileError(f"{error} - at `{place}.default`") from error
+        raise ProjectFileError(f"{error} - at `{location}.default`") from error
     return replace(param, default=value)
 
 
-def _nodes(records: list[NodeRecord], place: str) -> FrozenMap[str, Node]:
+def _nodes(records: list[NodeRecord], location: str) -> FrozenMap[str, Node]:
     nodes: dict[str, Node] = {}
     for i, item in enumerate(records):
-        at = f"{place}[{i}]"
+        at = f"{location}[{i}]"
         if item.id in nodes:
             raise ProjectFileError(
                 f"two nodes have the id {item.id!r:.60} - at `{at}.id`; give one another id"
@@ -386,14 +386,14 @@ def _nodes(records: list[NodeRecord], place: str) -> FrozenMap[str, Node]:
     for i, node in enumerate(nodes.values()):
         owner = nodes.get(node.shares)
         if node.shares and (owner is None or owner.shares or owner.op != node.op):
-            words = f"{node.name:.60} shares its module with {node.shares!r:.60}, which is no module of the same type"
-            raise ProjectFileError(f"{words} - at `{place}[{i}].shares`")
+            message = f"{node.name:.60} shares its module with {node.shares!r:.60}, which is no module of the same type"
+            raise ProjectFileError(f"{message} - at `{location}[{i}].shares`")
     return FrozenMap(nodes)
 
 
-def graph_from(record: GraphRecord, ops: Catalog, place: str = "$.graph") -> Graph:
+def graph_from(record: GraphRecord, ops: Catalog, location: str = "$.graph") -> Graph:
     """Plain records checked against the catalog. Unknown ops pass: they become placeholders that keep their data."""
-    nodes = _nodes(record.nodes, f"{place}.nodes")
+    nodes = _nodes(record.nodes, f"{location}.nodes")
     for i, node in enumerate(nodes.values()):
         if node.op in ops:
             try:
@@ -401,35 +401,35 @@ def graph_from(record: GraphRecord, ops: Catalog, place: str = "$.graph") -> Gra
                 check_inits(node.inits)
             except ParamError as error:
                 raise ProjectFileError(
-                    f"{node.name:.60}: {error} - at `{place}.nodes[{i}].params`"
+                    f"{node.name:.60}: {error} - at `{location}.nodes[{i}].params`"
                 ) from error
-        _check_ties(node, nodes, f"{place}.nodes[{i}].tied")
+        _check_ties(node, nodes, f"{location}.nodes[{i}].tied")
     edges: list[Edge] = []
     graph = Graph(nodes)
     for i, wire in enumerate(record.edges):
         edge = Edge(wire.source, wire.output, wire.target, wire.port, wire.index)
-        _check_edge(graph, edge, f"{place}.edges[{i}]", ops)
+        _check_edge(graph, edge, f"{location}.edges[{i}]", ops)
         edges.append(edge)
-    _check_ports(edges, graph, ops, place)
+    _check_ports(edges, graph, ops, location)
     return Graph(nodes, tuple(edges))
 
 
-def _check_ties(node: Node, nodes: Mapping[str, Node], place: str) -> None:
+def _check_ties(node: Node, nodes: Mapping[str, Node], location: str) -> None:
     try:
         check_ties(node.tied)
     except ParamError as error:
-        raise ProjectFileError(f"{node.name:.60}: {error} - at `{place}`") from error
+        raise ProjectFileError(f"{node.name:.60}: {error} - at `{location}`") from error
     for name, tie in node.tied.items():
         if tie.node not in nodes or tie.node == node.id:
-            words = f"{name:.60} of {node.name:.60} is tied to node {tie.node!r:.60}, which does not exist here"
-            raise ProjectFileError(f"{words} - at `{place}`")
+            message = f"{name:.60} of {node.name:.60} is tied to node {tie.node!r:.60}, which does not exist here"
+            raise ProjectFileError(f"{message} - at `{location}`")
 
 
-def _check_edge(graph: Graph, edge: Edge, place: str, ops: Catalog) -> None:
+def _check_edge(graph: Graph, edge: Edge, location: str, ops: Catalog) -> None:
     for end, node_id in (("source", edge.source), ("target", edge.target)):
         if node_id not in graph.nodes:
             raise ProjectFileError(
-                f"a wire ends at node {node_id!r:.60}, which does not exist - at `{place}.{end}`"
+                f"a wire ends at node {node_id!r:.60}, which does not exist - at `{location}.{end}`"
             )
     source, target = graph.nodes[edge.source], graph.nodes[edge.target]
     spec = ops.get(target.op)
@@ -440,41 +440,41 @@ def _check_edge(graph: Graph, edge: Edge, place: str, ops: Catalog) -> None:
     ):
         ports = ", ".join(port.name for port in ops[target.op].inputs) or "no inputs"
         raise ProjectFileError(
-            f"{target.name:.60} has no input {edge.port!r:.60}, it has {ports} - at `{place}.port`"
+            f"{target.name:.60} has no input {edge.port!r:.60}, it has {ports} - at `{location}.port`"
         )
     if source.op in ops and edge.output >= len(ops[source.op].outputs):
         count = len(ops[source.op].outputs)
         raise ProjectFileError(
-            f"{source.name:.60} has {count} outputs, not number {edge.output} - at `{place}.output`"
+            f"{source.name:.60} has {count} outputs, not number {edge.output} - at `{location}.output`"
         )
 
 
 def _check_ports(edges: Iterable[Edge], graph: Graph, ops: Catalog, at: str) -> None:
     """Check that no port position has two wires. Loops are left to `plan`, which shows them as problems on the
     canvas."""
-    seen: set[tuple[str, str, int]] = set()
+    wired: set[tuple[str, str, int]] = set()
     for i, edge in enumerate(edges):
         spec = ops.get(graph.nodes[edge.target].op)
         port = (spec.input(edge.port) or spec.wirable(edge.port)) if spec else None
-        place = (
+        input_position = (
             edge.target,
             edge.port,
             edge.index if port is None or port.variadic else 0,
         )
-        if place in seen:
+        if input_position in wired:
             where = f"{edge.port:.60} of {graph.nodes[edge.target].name:.60}"
             raise ProjectFileError(
                 f"two wires end at {where} - at `{at}.edges[{i}]`; remove one"
             )
-        seen.add(place)
+        wired.add(input_position)
 
 
-def decoded(params: dict[str, Any], place: str) -> FrozenMap[str, Any]:
+def decoded(params: dict[str, Any], location: str) -> FrozenMap[str, Any]:
     """Decode parameters. Raises ProjectFileError."""
     values = {}
     for name, raw in params.items():
         try:
             values[name] = literals.decode(raw)
         except literals.LiteralError as error:
-            raise ProjectFileError(f"{error} - at `{place}.{name}`") from error
+            raise ProjectFileError(f"{error} - at `{location}.{name}`") from error
     return FrozenMap(values)

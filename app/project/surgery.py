@@ -111,7 +111,9 @@ class _Call(Struct, frozen=True):
         """Return whether its output features are not those of its input, one by one."""
         if self.spec.kind != "module":
             return False
-        if any(part in self.op for part in _MIXING) or not self.op.startswith("nn."):
+        if any(fragment in self.op for fragment in _MIXING) or not self.op.startswith(
+            "nn."
+        ):
             groups = self.resolved.get("groups", 1)
             return not (
                 "Conv" in self.op
@@ -122,11 +124,9 @@ class _Call(Struct, frozen=True):
 
     def size(self, names: Iterable[str]) -> int:
         """Return the first of some parameters that is a number, 0 for none."""
-        found = next(
-            (self.resolved[name] for name in names if name in self.resolved), 0
-        )
-        found = found[-1] if isinstance(found, tuple) and found else found
-        return found if isinstance(found, int) else 0
+        size = next((self.resolved[name] for name in names if name in self.resolved), 0)
+        size = size[-1] if isinstance(size, tuple) and size else size
+        return size if isinstance(size, int) else 0
 
     def feature_count(self) -> int:
         """Return the number of output features, 0 if unknown."""
@@ -162,22 +162,24 @@ def surgery_between(
         )
     for analysis, which in ((run, "net of the run"), (edited, "edited net")):
         if not analysis.runnable:
-            told = (
+            message = (
                 analysis.errors[0].message
                 if analysis.errors
                 else "It has not been analysed."
             )
-            raise SurgeryError(f"The {which} has errors: {told}")
+            raise SurgeryError(f"The {which} has errors: {message}")
     old, new = _calls(run), _calls(edited)
     matches = _matches(old, new)
     layers: dict[str, str] = {}
-    for other, one in sorted((other, one) for one, other in matches.items()):
+    for other, old_index in sorted(
+        (other, position) for position, other in matches.items()
+    ):
         if (
-            old[one].holds
+            old[old_index].holds
             and new[other].holds
-            and not _other_values(old[one], new[other])
+            and not _other_values(old[old_index], new[other])
         ):
-            layers.setdefault(new[other].path, old[one].path)
+            layers.setdefault(new[other].path, old[old_index].path)
     if not layers:
         raise SurgeryError(
             "No layer of the run is in the edited net. Start a new run with it."
@@ -185,7 +187,7 @@ def surgery_between(
     edit = _Edit(old, new, matches)
     return Surgery(
         edited.source,
-        tuple((one, other) for other, one in layers.items()),
+        tuple((old_path, other) for other, old_path in layers.items()),
         after.training.groups,
         after.training.recompute,
         edit.starts(),
@@ -210,45 +212,62 @@ def _unfold(
     source: Source,
     plan: Plan,
     results: Mapping[str, StepResult],
-    part: ClassText,
+    class_text: ClassText,
     prefix: str,
     ids: tuple[tuple[str, int], ...],
-    given: Mapping[str, Value] | None,
+    block_inputs: Mapping[str, Value] | None,
 ) -> list[Value | None]:
-    """Append the calls of one sheet; `given` are the inputs of a block. Returns what its outputs take."""
+    """Append the calls of one sheet; `block_inputs` are the inputs of a block. Returns what its outputs take."""
     values: dict[str, list[Value | None]] = {}
     ends: list[Value | None] = []
     for step in plan.steps:
         args = {
             port: tuple(
-                found
+                source_value
                 for ref in refs
                 if ref.output < len(values.get(ref.node, ()))
-                and (found := values[ref.node][ref.output]) is not None
+                and (source_value := values[ref.node][ref.output]) is not None
             )
             for port, refs in step.args.items()
         }
-        if given is not None and step.node.op == "input":
-            values[step.id] = [given.get(step.node.name)]
+        if block_inputs is not None and step.node.op == "input":
+            values[step.id] = [block_inputs.get(step.node.name)]
             continue
-        if given is not None and step.node.op == "output":
-            ends.append(next((one for taken in args.values() for one in taken), None))
+        if block_inputs is not None and step.node.op == "output":
+            ends.append(
+                next(
+                    (
+                        argument
+                        for port_values in args.values()
+                        for argument in port_values
+                    ),
+                    None,
+                )
+            )
             continue
         result = results[step.id]
-        owner = step.module if step.module in part.modules else step.id
+        owner = step.module if step.module in class_text.modules else step.id
         first = next(iter(step.args), "")
         outs: list[Value | None] = []
         for number in range(step.node.repeat):
-            path = prefix + part.module(owner, number) if owner in part.modules else ""
+            path = (
+                prefix + class_text.module(owner, number)
+                if owner in class_text.modules
+                else ""
+            )
             turn = (
                 result.turns[min(number, len(result.turns) - 1)]
                 if result.turns
                 else None
             )
-            inner = source.inside(part, owner, number)
+            inner = source.inside(class_text, owner, number)
             here = (*ids, (step.id, number))
             if turn is not None and turn.inside is not None and inner is not None:
-                inputs = {port: taken[0] for port, taken in args.items() if taken}
+                inputs = {
+                    port: port_values[0]
+                    for port, port_values in args.items()
+                    if port_values
+                }
                 outs = _unfold(
                     calls,
                     source,
@@ -260,11 +279,13 @@ def _unfold(
                     inputs,
                 )
             else:
-                taken = tuple(one for several in args.values() for one in several)
+                arguments = tuple(
+                    argument for several in args.values() for argument in several
+                )
                 resolved = turn.resolved if turn is not None else result.resolved
                 outcome = turn.outcome if turn is not None else result.outcome
                 calls.append(
-                    _Call(here, step.node, step.spec, path, taken, result, resolved)
+                    _Call(here, step.node, step.spec, path, arguments, result, resolved)
                 )
                 count = max(
                     len(getattr(outcome, "outputs", ())), len(step.spec.outputs), 1
@@ -278,55 +299,57 @@ def _unfold(
 
 def _matches(old: list[_Call], new: list[_Call]) -> dict[int, int]:
     """Return which call of the edited net is which of the run's, by their positions."""
-    found: dict[int, int] = {}
-    _match(found, old, new, lambda call: (call.op, call.ids))
-    _match(found, old, new, lambda call: (call.op, call.node.name, call.ids[-1]))
-    _match_by_arguments(found, old, new)
+    matches: dict[int, int] = {}
+    _match(matches, old, new, lambda call: (call.op, call.ids))
+    _match(matches, old, new, lambda call: (call.op, call.node.name, call.ids[-1]))
+    _match_by_arguments(matches, old, new)
     _match(
-        found, old, new, lambda call: (call.op, call.path) if call.path else call.ids
+        matches, old, new, lambda call: (call.op, call.path) if call.path else call.ids
     )
-    return found
+    return matches
 
 
 def _match(
-    found: dict[int, int],
+    matches: dict[int, int],
     old: list[_Call],
     new: list[_Call],
     key: Callable[[_Call], Hashable],
 ) -> None:
     """Match the calls that are left where one of each net has a key."""
-    taken = set(found.values())
-    left = _unique((key(call), at) for at, call in enumerate(old) if at not in found)
-    right = _unique((key(call), at) for at, call in enumerate(new) if at not in taken)
-    found.update((at, right[name]) for name, at in left.items() if name in right)
+    matched = set(matches.values())
+    left = _unique((key(call), at) for at, call in enumerate(old) if at not in matches)
+    right = _unique((key(call), at) for at, call in enumerate(new) if at not in matched)
+    matches.update((at, right[name]) for name, at in left.items() if name in right)
 
 
 def _match_by_arguments(
-    found: dict[int, int], old: list[_Call], new: list[_Call]
+    matches: dict[int, int], old: list[_Call], new: list[_Call]
 ) -> None:
     """Match the remaining calls by their inputs: the same op with the same settings and matched inputs.
 
     The nodes of a block get other ids and names when it is expanded.
     """
 
-    def key(call: _Call, places: Mapping[int, int]) -> Hashable:
-        args = tuple((places.get(at, -1), output) for at, output in call.args)
+    def key(call: _Call, counterparts: Mapping[int, int]) -> Hashable:
+        args = tuple((counterparts.get(at, -1), output) for at, output in call.args)
         return (
             call.op,
             args,
             tuple(sorted((name, repr(value)) for name, value in call.resolved.items())),
         )
 
-    taken = set(found.values())
-    own = {at: at for at in range(len(new))}
+    matched = set(matches.values())
+    identity = {at: at for at in range(len(new))}
     right = _unique(
-        (key(call, own), at) for at, call in enumerate(new) if at not in taken
+        (key(call, identity), at) for at, call in enumerate(new) if at not in matched
     )
     for at, call in enumerate(old):
-        other = right.get(key(call, found)) if at not in found and call.args else None
-        if other is not None and other not in taken:
-            found[at] = other
-            taken.add(other)
+        other = (
+            right.get(key(call, matches)) if at not in matches and call.args else None
+        )
+        if other is not None and other not in matched:
+            matches[at] = other
+            matched.add(other)
 
 
 def _unique(pairs: Iterable[tuple[H, int]]) -> dict[H, int]:
@@ -335,13 +358,13 @@ def _unique(pairs: Iterable[tuple[H, int]]) -> dict[H, int]:
     >>> _unique([("a", 1), ("b", 2), ("a", 3)])
     {'b': 2}
     """
-    found: dict[H, int] = {}
+    unique: dict[H, int] = {}
     twice: set[H] = set()
     for key, value in pairs:
-        if key in found:
+        if key in unique:
             twice.add(key)
-        found[key] = value
-    return {key: value for key, value in found.items() if key not in twice}
+        unique[key] = value
+    return {key: value for key, value in unique.items() if key not in twice}
 
 
 def _other_values(old: _Call, new: _Call) -> bool:
@@ -357,11 +380,11 @@ class _Edit:
     ) -> None:
         self._old, self._new = old, new
         self._matches = matches
-        self._back = {other: one for one, other in matches.items()}
+        self._back = {other: old_index for old_index, other in matches.items()}
         self._takers: dict[int, set[int]] = {}
         for at, call in enumerate(new):
-            for one, _ in call.args:
-                self._takers.setdefault(one, set()).add(at)
+            for source, _ in call.args:
+                self._takers.setdefault(source, set()).add(at)
         self._begun: dict[int, tuple[str, str]] = {}
         self._begin_all()
 
@@ -369,14 +392,14 @@ class _Edit:
 
     def starts(self) -> tuple[tuple[str, str, str], ...]:
         """Return path, "identity", "zero" or "plain", and the reason, for every new layer."""
-        found: dict[str, tuple[str, str, str]] = {}
+        starts: dict[str, tuple[str, str, str]] = {}
         for at, call in enumerate(self._new):
-            if call.holds and at not in self._back and call.path not in found:
-                found[call.path] = (
+            if call.holds and at not in self._back and call.path not in starts:
+                starts[call.path] = (
                     call.path,
                     *self._begun.get(at, ("plain", "On a new branch.")),
                 )
-        return tuple(found.values())
+        return tuple(starts.values())
 
     def _begin_all(self) -> None:
         for at, call in enumerate(self._new):
@@ -390,7 +413,7 @@ class _Edit:
         """Return the name of a layer with weights that was removed before a value, "" for none."""
         while value is not None and value[0] not in self._matches:
             call = self._old[value[0]]
-            if call.mixes or any(part in call.op for part in _NORMS):
+            if call.mixes or any(fragment in call.op for fragment in _NORMS):
                 return call.node.name
             value = call.args[0] if call.args else None
         return ""
@@ -448,20 +471,20 @@ class _Edit:
 
     def _new_before(self, value: Value) -> int:
         """Return the number of new layers with weights on the path to a value."""
-        count, seen = 0, set[int]()
+        count, visited = 0, set[int]()
         todo = [value[0]]
         while todo:
             at = todo.pop()
-            if at in self._back or at in seen:
+            if at in self._back or at in visited:
                 continue
-            seen.add(at)
+            visited.add(at)
             call = self._new[at]
             count += (
                 call.mixes
                 or call.spec.kind == "parameter"
-                or any(part in call.op for part in _NORMS)
+                or any(fragment in call.op for fragment in _NORMS)
             )
-            todo += [one for one, _ in call.args]
+            todo += [source for source, _ in call.args]
         return count
 
     def _zeroed(self, value: Value) -> bool:
@@ -469,7 +492,7 @@ class _Edit:
         while value[0] not in self._back and len(self._takers.get(value[0], ())) <= 1:
             at, call = value[0], self._new[value[0]]
             norm = (
-                any(part in call.op for part in _NORMS)
+                any(fragment in call.op for fragment in _NORMS)
                 and call.resolved.get("affine", True) is not False
             )
             if call.holds and (call.mixes or norm or call.spec.kind == "parameter"):
@@ -480,17 +503,17 @@ class _Edit:
                     or call.node.inits
                 ):
                     return False
-                told = "Last of a new branch: the sum keeps its value."
-                self._begun[at] = ("zero", told)
+                reason = "Last of a new branch: the sum keeps its value."
+                self._begun[at] = ("zero", reason)
                 return True
             if call.op in _MUL and len(call.args) == 2:
                 return any(
-                    self._zeroed(one)
-                    for one in sorted(call.args, key=self._is_free, reverse=True)
+                    self._zeroed(argument)
+                    for argument in sorted(call.args, key=self._is_free, reverse=True)
                 )
             if (
                 not call.args
-                or any(part in call.op.lower() for part in _NOT_FROM_ZERO)
+                or any(fragment in call.op.lower() for fragment in _NOT_FROM_ZERO)
                 or call.op in _CAT
             ):
                 return False
@@ -504,15 +527,15 @@ class _Edit:
 
     def segments(self) -> tuple[tuple[str, tuple[tuple[int, int], ...]], ...]:
         """Return the parts, old and new size, of the input of each layer whose number of features differs."""
-        found: dict[str, tuple[tuple[int, int], ...]] = {}
-        for one, other in self._matches.items():
-            old, new = self._old[one], self._new[other]
+        segments: dict[str, tuple[tuple[int, int], ...]] = {}
+        for old_index, other in self._matches.items():
+            old, new = self._old[old_index], self._new[other]
             was, now = old.size(_FEATURES), new.size(_FEATURES)
             if new.holds and was and now and was != now and old.args and new.args:
                 parts = self._parts(old.args[0], new.args[0], was, now)
                 if parts is not None:
-                    found.setdefault(new.path, parts)
-        return tuple(found.items())
+                    segments.setdefault(new.path, parts)
+        return tuple(segments.items())
 
     def _parts(
         self, old: Value, new: Value, was: int, now: int
@@ -554,21 +577,21 @@ class _Edit:
 def _sources(
     calls: list[_Call],
     value: Value,
-    known: Callable[[int], int | None],
+    counterpart: Callable[[int], int | None],
     passes: Callable[[int], bool] | None = None,
 ) -> Iterator[tuple[Hashable, int, bool]]:
     """Yield which calls the features of a value come from, in order: key, how many, and whether they are the last axis.
 
-    `known` gives the position in the edited net of a call that stays.
+    `counterpart` gives the position in the edited net of a call that stays.
     """
     while True:
         at, call = value[0], calls[value[0]]
-        stays = known(at)
+        stays = counterpart(at)
         if call.op in _CAT and call.args:
             dim = call.resolved.get("dim", 0)
-            for one in call.args:
-                inner = list(_sources(calls, one, known, passes))
-                size = _size_along(calls[one[0]], one[1], dim)
+            for argument in call.args:
+                inner = list(_sources(calls, argument, counterpart, passes))
+                size = _size_along(calls[argument[0]], argument[1], dim)
                 if len(inner) == 1 and size:
                     yield inner[0][0], size, inner[0][2]
                 else:
@@ -583,7 +606,7 @@ def _sources(
             key: Hashable = (
                 (stays, value[1]) if stays is not None else (id(calls), at, value[1])
             )
-            last = any(part in call.op for part in _LAST)
+            last = any(fragment in call.op for fragment in _LAST)
             ways = 2 if call.resolved.get("bidirectional") else 1  # concatenated
             for way in range(ways):
                 yield (key, way), call.feature_count() // ways, last
@@ -609,21 +632,21 @@ def _size_along(call: _Call, output: int, dim: object) -> int:
 def _description(old: list[_Call], new: list[_Call], matches: Mapping[int, int]) -> str:
     """Return the edits in words, such as "conv3 inserted, fc1 widened 64 → 96"; the first few, and how many more."""
     back = set(matches.values())
-    told = [
+    edits = [
         f"{call.node.name} inserted" for at, call in enumerate(new) if at not in back
     ]
-    told += [
+    edits += [
         f"{call.node.name} removed" for at, call in enumerate(old) if at not in matches
     ]
-    for one, other in matches.items():
-        told += _edits(old[one], new[other])
-    told = list(dict.fromkeys(told))
-    if not told and any(
-        old[one].path != new[other].path for one, other in matches.items()
+    for old_index, other in matches.items():
+        edits += _edits(old[old_index], new[other])
+    edits = list(dict.fromkeys(edits))
+    if not edits and any(
+        old[position].path != new[other].path for position, other in matches.items()
     ):
         return "Layers moved"
-    more = f" and {len(told) - _NAMED} more" if len(told) > _NAMED else ""
-    return ", ".join(told[:_NAMED]) + more or "Other settings of the net"
+    more = f" and {len(edits) - _NAMED} more" if len(edits) > _NAMED else ""
+    return ", ".join(edits[:_NAMED]) + more or "Other settings of the net"
 
 
 def _edits(old: _Call, new: _Call) -> Iterator[str]:

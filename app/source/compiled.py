@@ -45,8 +45,8 @@ def load_class(source: Source) -> Callable[[], nn.Module]:
     if source.files:
         module.__dict__["__builtins__"] = builtins_with(source.files)
     exec(compile(source.text, name, "exec"), module.__dict__)
-    made: Callable[[], nn.Module] = module.__dict__[source.class_name]
-    return made
+    factory: Callable[[], nn.Module] = module.__dict__[source.class_name]
+    return factory
 
 
 def make_module(source: Source) -> nn.Module:
@@ -63,16 +63,16 @@ def make_module(source: Source) -> nn.Module:
         return load_class(source)()
 
 
-def check_own(own: OwnModel) -> None:
+def check_own(model: OwnModel) -> None:
     """Let the user's files of a model be imported. Raises LayerFileError for one that is missing, that has changed
     since the model was opened, or that is not trusted."""
-    name = Path(own.path).name
-    files = own_files.read(Path(own.path), own.module, own.found_from)
+    name = Path(model.path).name
+    files = own_files.read(Path(model.path), model.module, model.found_from)
     if files is None:
         raise LayerFileError(
-            f"{own.path} cannot be read; it defines the model. Restore it."
+            f"{model.path} cannot be read; it defines the model. Restore it."
         )
-    if not files.is_version(own.sha256):
+    if not files.is_version(model.sha256):
         raise LayerFileError(
             f"{name} has changed since its model was opened. Open the model again."
         )

@@ -123,24 +123,24 @@ class Source(Shared, frozen=True):
 
     def within(self, path: Path) -> Source:
         """Return the same text with the lines and modules of the block at a path; without any for an invalid path."""
-        part, prefix = self.root_class, ""
+        class_text, prefix = self.root_class, ""
         for node, number in path:
-            inner = self.inside(part, node, number)
+            inner = self.inside(class_text, node, number)
             if inner is None:
                 return replace(self, lines=FrozenMap(), modules=FrozenMap())
-            prefix += f"{part.module(node, number)}."
-            part = inner
+            prefix += f"{class_text.module(node, number)}."
+            class_text = inner
         modules = FrozenMap(
-            {node: prefix + name for node, name in part.modules.items()}
+            {node: prefix + name for node, name in class_text.modules.items()}
         )
         further = {
             node: tuple(
-                prefix + part.module(node, number) for number in range(1, count)
+                prefix + class_text.module(node, number) for number in range(1, count)
             )
-            for node, count in part.spread.items()
+            for node, count in class_text.spread.items()
         }
         return replace(
-            self, lines=part.lines, modules=modules, further=FrozenMap(further)
+            self, lines=class_text.lines, modules=modules, further=FrozenMap(further)
         )
 
     @property
@@ -148,15 +148,15 @@ class Source(Shared, frozen=True):
         """The class of the network."""
         return self.classes.get("", ClassText(self.lines, self.modules))
 
-    def inside(self, part: ClassText, node: str, number: int) -> ClassText | None:
-        """Return the class of one repetition of a node in `part`, None if the node is no block."""
-        turns = part.placed.get(node)
-        if node not in part.modules or not (turns or node in part.blocks):
+    def inside(self, class_text: ClassText, node: str, number: int) -> ClassText | None:
+        """Return the class of one repetition of a node in `class_text`, None if the node is no block."""
+        turns = class_text.placed.get(node)
+        if node not in class_text.modules or not (turns or node in class_text.blocks):
             return None
         return (
             turns[min(number, len(turns) - 1)]
             if turns
-            else self.classes[part.blocks[node]]
+            else self.classes[class_text.blocks[node]]
         )
 
     @property
@@ -172,10 +172,10 @@ class Source(Shared, frozen=True):
     @property
     def filename(self) -> str:
         """The name under which tracebacks show the text; equal texts over equal files share it."""
-        whole = "".join(
+        combined = "".join(
             (self.text, *(file.module + file.sha256 for file in self.files))
         )
-        return f"{GENERATED}{hashlib.sha256(whole.encode()).hexdigest()[:12]}>"
+        return f"{GENERATED}{hashlib.sha256(combined.encode()).hexdigest()[:12]}>"
 
     def same_net(self, other: Source) -> bool:
         """Return whether both define the same module: the same text and the same files."""

@@ -115,32 +115,42 @@ class Interface(Struct, frozen=True):
         """The losses that the model computes itself: `loss`, also if it was None this time, else those whose names say
         so, to be summed, else the first number of a tuple, else the numbers that it returned in place of anything
         else. What no gradient flows through is none."""
-        floats = [one for one in self.returns if one.is_float]
-        numbers = [one for one in floats if not one.shape and not one.detached]
+        floats = [returned for returned in self.returns if returned.is_float]
+        numbers = [
+            returned
+            for returned in floats
+            if not returned.shape and not returned.detached
+        ]
         for name in _TOTALS:
             total = [
-                one
-                for one in self.returns
-                if one.name.rpartition(".")[2] == name and one.may_be_loss
+                returned
+                for returned in self.returns
+                if returned.name.rpartition(".")[2] == name and returned.may_be_loss
             ]
             if total:
-                return (min(total, key=lambda one: one.name.count(".")),)
-        if named := tuple(one for one in numbers if "loss" in one.name.lower()):
+                return (min(total, key=lambda returned: returned.name.count(".")),)
+        if named := tuple(
+            returned for returned in numbers if "loss" in returned.name.lower()
+        ):
             return named
-        elements = tuple(one for one in numbers if one.is_element)[:1]
-        return elements or (() if any(one.shape for one in floats) else tuple(numbers))
+        elements = tuple(returned for returned in numbers if returned.is_element)[:1]
+        return elements or (
+            () if any(returned.shape for returned in floats) else tuple(numbers)
+        )
 
     @property
     def chief(self) -> Returned | None:
         """The tensor that a loss takes if none is named: of the usual names, else the first floating point one."""
-        own = self.own_losses
+        losses = self.own_losses
         floats = [
-            one for one in self.returns if one.is_float and one.shape and one not in own
+            output
+            for output in self.returns
+            if output.is_float and output.shape and output not in losses
         ]
         for name in _CHIEF:
-            for one in floats:
-                if one.name == name:
-                    return one
+            for returned in floats:
+                if returned.name == name:
+                    return returned
         return floats[0] if floats else None
 
 
@@ -162,10 +172,10 @@ def is_place(text: str) -> bool:
     return _PLACE.fullmatch(text) is not None
 
 
-def steps_of(place: str) -> tuple[str, ...]:
+def steps_of(access_path: str) -> tuple[str, ...]:
     """Split the access path of a tensor in an argument.
 
     >>> steps_of('[*]["boxes"](0)')
     ('[*]', '["boxes"]', '(0)')
     """
-    return tuple(re.findall(r'\[\*\]|\["[^"\\\n]*"\]|\[\d+\]|\(\d+\)', place))
+    return tuple(re.findall(r'\[\*\]|\["[^"\\\n]*"\]|\[\d+\]|\(\d+\)', access_path))

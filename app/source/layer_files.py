@@ -124,38 +124,38 @@ def trusted() -> tuple[frozenset[str], frozenset[str]]:
 
 def trust_only(allowed: Iterable[str], tried: Iterable[str]) -> None:
     """Let these run and no others, as another process does."""
-    wanted = set(allowed)
+    permitted = set(allowed)
     _allowed.update(
-        wanted
+        permitted
     )  # what stays allowed is so at every moment: others load meanwhile
-    _allowed.intersection_update(wanted)
+    _allowed.intersection_update(permitted)
     _tried.update(tried)
 
 
 def error_text(error: BaseException, file: LayerFile) -> str:
     """Return the last line of an error's traceback, with the line of the file."""
-    words = "".join(traceback.format_exception_only(error)).strip().splitlines()[-1]
+    message = "".join(traceback.format_exception_only(error)).strip().splitlines()[-1]
     frames = traceback.walk_tb(error.__traceback__)
-    places = [
+    line_numbers = [
         line for frame, line in frames if frame.f_code.co_filename == file.filename
     ]
     line = (
         error.lineno
         if isinstance(error, SyntaxError)
-        else places[-1]
-        if places
+        else line_numbers[-1]
+        if line_numbers
         else None
     )
-    return f"{words} (line {line})" if line else words
+    return f"{message} (line {line})" if line else message
 
 
 def error_location(trace: TracebackType | None) -> str:
     """Return where in the user's files an error came from, such as "line 24 of layers.py", "" if in none."""
-    found = ""
+    location = ""
     for frame, line in traceback.walk_tb(trace):
-        if own := _OWN.fullmatch(frame.f_code.co_filename):
-            found = f"line {line} of {own[1]}"
-    return found
+        if match := _OWN.fullmatch(frame.f_code.co_filename):
+            location = f"line {line} of {match[1]}"
+    return location
 
 
 def is_layer_file(filename: str) -> bool:
@@ -169,24 +169,24 @@ def display_name(filename: str) -> str:
     >>> display_name("<layers.py 0123456789ab>"), display_name("/home/ada/net.py")
     ('layers.py', 'net.py')
     """
-    own = _OWN.fullmatch(filename)
-    return own[1] if own else Path(filename).name
+    match = _OWN.fullmatch(filename)
+    return match[1] if match else Path(filename).name
 
 
 def own_frames(text: str) -> str:
     """Keep of a traceback the frames of the user's files and of the net; "" without any of the user's."""
-    kept, taken, own = [], True, False
+    remaining, included, any_user_frame = [], True, False
     for line in text.splitlines():
         if line.startswith('  File "'):
             file = _FRAME.match(line)
             mine = _OWN.fullmatch(file[1]) if file else None
-            own, taken = (
-                own or mine is not None,
+            any_user_frame, included = (
+                any_user_frame or mine is not None,
                 file is not None and file[1].startswith("<"),
             )
             line = line.replace(file[1], mine[1]) if file and mine else line
         elif not line.startswith("  "):
-            taken = True
-        if taken:
-            kept.append(line)
-    return "\n".join(kept) if own else ""
+            included = True
+        if included:
+            remaining.append(line)
+    return "\n".join(remaining) if any_user_frame else ""

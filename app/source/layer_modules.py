@@ -94,7 +94,7 @@ def attribute(file: LayerFile, name: str) -> Any:
 
 def builtins_with(files: Iterable[LayerFile]) -> dict[str, Any]:
     """Return builtins for a module in which `from my_layers import Swish` resolves to one of these files only."""
-    known = {file.module: file for file in files}
+    files_by_module = {file.module: file for file in files}
     plain = builtins.__import__
 
     def import_here(
@@ -104,8 +104,8 @@ def builtins_with(files: Iterable[LayerFile]) -> dict[str, Any]:
         fromlist: Any = (),
         level: int = 0,
     ) -> Any:
-        if level == 0 and name in known:
-            return load(known[name])
+        if level == 0 and name in files_by_module:
+            return load(files_by_module[name])
         return plain(name, globals, locals, fromlist, level)
 
     return {**vars(builtins), "__import__": import_here}
@@ -125,7 +125,7 @@ def _try(file: LayerFile) -> None:
     """Import the text in a separate process, with a timeout."""
     command = [sys.executable, "-P", "-c", _CHILD]
     surroundings = {**os.environ, "OMP_NUM_THREADS": "1", "PYTHONPATH": python_path()}
-    with tempfile.TemporaryFile() as told:
+    with tempfile.TemporaryFile() as stderr_file:
         try:
             done = subprocess.run(
                 command,
@@ -133,7 +133,7 @@ def _try(file: LayerFile) -> None:
                     [file.text, file.filename, own_imports.__name__]
                 ).encode(),
                 stdout=subprocess.DEVNULL,
-                stderr=told,
+                stderr=stderr_file,
                 timeout=PATIENCE,
                 env=surroundings,
                 creationflags=getattr(subprocess, "CREATE_NO_WINDOW", 0),
@@ -145,15 +145,15 @@ def _try(file: LayerFile) -> None:
             ) from None
         if done.returncode == _FINE:
             return
-        told.seek(max(0, told.tell() - 4096))
-        lines = told.read().decode("utf-8", "replace").strip().splitlines()
+        stderr_file.seek(max(0, stderr_file.tell() - 4096))
+        lines = stderr_file.read().decode("utf-8", "replace").strip().splitlines()
     if done.returncode == 1 and lines and lines[-1][:1].isalpha():
         # Its own words come from the run in this process, with the line; an exit must not happen there.
         if "sys.exit" in lines[-1]:
             raise LayerFileError(f"{file.name} cannot be loaded: {lines[-1]}")
         return
-    words = f"it ends the process with code {done.returncode}"
-    raise LayerFileError(f"{file.name} cannot be loaded: {words} when it is imported")
+    reason = f"it ends the process with code {done.returncode}"
+    raise LayerFileError(f"{file.name} cannot be loaded: {reason} when it is imported")
 
 
 def _run(file: LayerFile) -> None:

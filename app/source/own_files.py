@@ -222,9 +222,9 @@ class _Reader:
         near = [file.parents[n] for n in range(min(_FOLDERS_UP, len(file.parents)))]
         try:
             near += sorted(
-                one
-                for one in file.parent.iterdir()
-                if one.is_dir() and one.name.isidentifier()
+                folder
+                for folder in file.parent.iterdir()
+                if folder.is_dir() and folder.name.isidentifier()
             )
         except OSError:
             pass

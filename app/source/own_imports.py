@@ -50,7 +50,7 @@ def permit(
     finder.folders.update(map(os.path.realpath, folders))
     finder.texts.update(texts)
     finder.compiled.update(compiled)
-    sys.path[:] = [*folders, *(one for one in sys.path if one not in folders)]
+    sys.path[:] = [*folders, *(entry for entry in sys.path if entry not in folders)]
     PathFinder.invalidate_caches()
 
 
@@ -81,9 +81,9 @@ def _finder() -> OwnFinder:
         if isinstance(finder, OwnFinder):
             return finder
         if finder is PathFinder:
-            made = OwnFinder()
-            sys.meta_path[number] = made
-            return made
+            user_finder = OwnFinder()
+            sys.meta_path[number] = user_finder
+            return user_finder
     raise ImportError("Python's finder of modules on sys.path is not installed")
 
 
@@ -98,10 +98,10 @@ class OwnFinder(MetaPathFinder):
             str, tuple[str, str]
         ] = {}  # by module: the path and the text that it ran with
         here = os.path.realpath(os.getcwd())
-        entries = [os.path.realpath(one) for one in sys.path if one]
+        entries = [os.path.realpath(entry) for entry in sys.path if entry]
         self._environment = [
             str(_PROGRAM.parent),
-            *(one for one in entries if one != here),
+            *(entry for entry in entries if entry != here),
         ]
 
     def find_spec(
@@ -177,9 +177,9 @@ class OwnFinder(MetaPathFinder):
     ) -> ModuleSpec | None:
         """Find a module without the user's folders."""
         entries = [
-            one
-            for one in (sys.path if path is None else path)
-            if not self._is_own(os.path.join(one, "x"))
+            entry
+            for entry in (sys.path if path is None else path)
+            if not self._is_own(os.path.join(entry, "x"))
         ]
         return PathFinder.find_spec(fullname, entries) if entries else None
 
@@ -236,9 +236,9 @@ class _RefusingLoader(Loader):
 
     def exec_module(self, module: ModuleType) -> None:
         file = Path(self._path)
-        words = f"{self._path} is your own code that was not reviewed, so none of it was run. "
+        message = f"{self._path} is your own code that was not reviewed, so none of it was run. "
         if file.suffix == ".py":
-            words += f"Name it in a file that is reviewed, by `import {file.stem}`, and save it as UTF-8"
+            message += f"Name it in a file that is reviewed, by `import {file.stem}`, and save it as UTF-8"
         else:
-            words += "Put its source, a .py file, beside the model, or install it as a package"
-        raise NotReviewedError(words, name=module.__name__, path=self._path)
+            message += "Put its source, a .py file, beside the model, or install it as a package"
+        raise NotReviewedError(message, name=module.__name__, path=self._path)

@@ -29,13 +29,13 @@ def place_of(error: BaseException) -> str:
 
 
 def _place_in(block: str) -> str:
-    places = [
+    locations = [
         f"line {line} of {layer_files.display_name(file)}"
         for file, line in _FRAME.findall(block)
         if layer_files.is_layer_file(file)
         or (user_frames.is_users(file) and "-packages" not in file)
     ]
-    return places[-1] if places else ""
+    return locations[-1] if locations else ""
 
 
 def kind_of(error: BaseException) -> str:
@@ -67,10 +67,10 @@ def sentence(error: BaseException) -> str:
     text = str(error).strip()
     if is_ours(error):
         return (text or type(error).__name__).removesuffix(".")
-    place = place_of(error)
-    if isinstance(error, OSError) and error.strerror and not place:
+    location = place_of(error)
+    if isinstance(error, OSError) and error.strerror and not location:
         return (
             f"{error.filename}: {error.strerror}" if error.filename else error.strerror
         )
-    words = f"{kind_of(error)}: {text}".removesuffix(": ").removesuffix(".")
-    return f"{words} ({place})" if place else words
+    message = f"{kind_of(error)}: {text}".removesuffix(": ").removesuffix(".")
+    return f"{message} ({location})" if location else message

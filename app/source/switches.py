@@ -27,11 +27,11 @@ class Switches(Struct, frozen=True):
         if self.dtype != before.dtype:
             yield f"Its file makes {self.dtype} the default of all of torch{_line(file, 'default_dtype')}"
         if self.deterministic != before.deterministic:
-            place = _line(file, "deterministic_algorithms")
-            yield f"Its file turns deterministic algorithms {_state(self.deterministic)} for all of torch{place}"
+            location = _line(file, "deterministic_algorithms")
+            yield f"Its file turns deterministic algorithms {_state(self.deterministic)} for all of torch{location}"
         if self.anomaly != before.anomaly:
-            place = _line(file, "detect_anomaly")
-            yield f"Its file turns the detection of anomalies {_state(self.anomaly)} for all of torch{place}"
+            location = _line(file, "detect_anomaly")
+            yield f"Its file turns the detection of anomalies {_state(self.anomaly)} for all of torch{location}"
 
 
 def current() -> Switches:

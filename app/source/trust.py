@@ -75,8 +75,10 @@ class TrustStore:
 
     def before(self, path: str | Path) -> str | None:
         """Return the last trusted text of the file at a path, to show changes; None without any."""
-        known = (entry.texts for entry in reversed(self._entries.values()))
-        return next((texts[str(path)] for texts in known if str(path) in texts), None)
+        text_sets = (entry.texts for entry in reversed(self._entries.values()))
+        return next(
+            (texts[str(path)] for texts in text_sets if str(path) in texts), None
+        )
 
     def trust(self, file: LayerFile | OwnFiles) -> None:
         """Allow a text, or all files of a model, to run, persistently. Raises OSError if that cannot be saved."""
@@ -84,7 +86,7 @@ class TrustStore:
             sha256, path, texts = (
                 file.key,
                 file.entry.path,
-                {one.path: one.reviewed_text for one in file.files},
+                {user_file.path: user_file.reviewed_text for user_file in file.files},
             )
         else:
             sha256, path, texts = file.sha256, file.path, {file.path: file.text}
@@ -103,12 +105,16 @@ class TrustStore:
 
     def mark_tried(self, sha256: str) -> None:
         """Mark its first import as completed, so that it is not tried in a separate process again. Raises OSError."""
-        known = self._entries.get(sha256)
-        if known is not None and not known.tried and sha256 in (kept := self._read()):
-            self._keep({**kept, sha256: msgspec.structs.replace(known, tried=True)})
+        record = self._entries.get(sha256)
+        if (
+            record is not None
+            and not record.tried
+            and sha256 in (stored := self._read())
+        ):
+            self._keep({**stored, sha256: msgspec.structs.replace(record, tried=True)})
 
-    def _keep(self, kept: dict[str, TrustRecord]) -> None:
-        newest = list(kept.values())[-MOST:]
+    def _keep(self, records: dict[str, TrustRecord]) -> None:
+        newest = list(records.values())[-MOST:]
         for number, entry in enumerate(newest[:-MOST_KEPT]):
             newest[number] = msgspec.structs.replace(entry, texts={})
         self._entries = {entry.sha256: entry for entry in newest}

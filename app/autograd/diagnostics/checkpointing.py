@@ -37,15 +37,16 @@ def table(
 
     A table that is cancelled has the rows that were ready.
     """
-    wanted = tuple(blocks(batch.model) if paths is None else paths)
+    module_paths = tuple(blocks(batch.model) if paths is None else paths)
     kinds = {
-        path: type(module_tree.submodule(batch.model, path)).__name__ for path in wanted
+        path: type(module_tree.submodule(batch.model, path)).__name__
+        for path in module_paths
     }
     with preserve_gradients(batch.model), temporary_mode(batch.model, batch.train):
         grads, peak = _measured(batch, PLAIN)
         plain_held = _held_bytes(batch, PLAIN)
         rows = []
-        for path in wanted:
+        for path in module_paths:
             if cancelled():
                 break
             special = Special(checkpoint=(path,))
@@ -121,9 +122,9 @@ def _timed(
 ) -> tuple[tuple[float, ...], tuple[float, ...]]:
     """Time a step with and without checkpointing, in seconds per round; both alternate so that other load affects them
     equally."""
-    found: tuple[list[float], list[float]] = ([], [])
+    timings: tuple[list[float], list[float]] = ([], [])
     for number in range(repeats + 1):
-        pair = list(zip((PLAIN, special), found, strict=True))
+        pair = list(zip((PLAIN, special), timings, strict=True))
         for kind, seconds in pair[::-1] if number % 2 else pair:
             began = time.perf_counter()
             _step(batch, kind)
@@ -131,7 +132,7 @@ def _timed(
             if number:  # the first warms up
                 seconds.append(time.perf_counter() - began)
             _clear(batch.model)
-    return tuple(found[0]), tuple(found[1])
+    return tuple(timings[0]), tuple(timings[1])
 
 
 def _step(batch: TrainingBatch, special: Special) -> None:
@@ -151,12 +152,12 @@ def _clear(model: nn.Module) -> None:
 
 def _difference(ours: list[Tensor | None], theirs: list[Tensor | None]) -> float:
     worst = 0.0
-    for one, other in zip(ours, theirs, strict=True):
-        if one is None or other is None:
-            worst = worst if one is other else float("inf")
-        elif not torch.equal(one, other):
-            scale = float(one.abs().max()) or 1.0
-            worst = max(worst, float((one - other).abs().max()) / scale)
+    for gradient, other in zip(ours, theirs, strict=True):
+        if gradient is None or other is None:
+            worst = worst if gradient is other else float("inf")
+        elif not torch.equal(gradient, other):
+            scale = float(gradient.abs().max()) or 1.0
+            worst = max(worst, float((gradient - other).abs().max()) / scale)
     return worst
 
 

@@ -38,32 +38,32 @@ def cure_of(write: _Write, saving: OpLocation, saved: str) -> LineFix | None:
 
     A write through a view is meant to reach the base tensor, so there the saved tensor is cloned instead.
     """
-    place = write.location
-    if place.line is None:
+    location = write.location
+    if location.line is None:
         return None
     if write.parameter:
         text = f"{write.parameter} is a parameter: change it after backward(), as optimizer.step() does."
-        return LineFix(place.line, place.code, "", text, place.file)
+        return LineFix(location.line, location.code, "", text, location.file)
     if (
         saved in ("result", "output")
         and saving.line is not None
-        and (write.view or not place.code)
+        and (write.view or not location.code)
     ):
         after = cloned_result(saving.code)
         if after:
             text = f"Continue with a copy of what {saving.op} saves: write `{after}`."
             return LineFix(saving.line, saving.code, after, text, saving.file)
-    after = cloned_target(place.code, place.op, place.layer)
+    after = cloned_target(location.code, location.op, location.layer)
     if after:
         text = f"Write to a copy: `{after.splitlines()[0]}`" + (
             " in the line before." if "\n" in after else "."
         )
-        return LineFix(place.line, place.code, after, text, place.file)
-    if place.layer:
-        text = f"Set inplace=False in {place.layer}, or call it with `.clone()` on its input."
+        return LineFix(location.line, location.code, after, text, location.file)
+    if location.layer:
+        text = f"Set inplace=False in {location.layer}, or call it with `.clone()` on its input."
     else:
         text = "Put `.clone()` on the tensor before this line changes it."
-    return LineFix(place.line, place.code, "", text, place.file)
+    return LineFix(location.line, location.code, "", text, location.file)
 
 
 def cloned_result(code: str) -> str:
@@ -100,10 +100,10 @@ def cloned_target(code: str, op: str, layer: str = "") -> str:
         return _copied_before(statement.target, code)
     if isinstance(statement, ast.Assign) and op == "__setitem__":
         return _copied_before(statement.targets[0], code)
-    found = [node for node in ast.walk(statement) if isinstance(node, ast.Call)]
+    calls = [node for node in ast.walk(statement) if isinstance(node, ast.Call)]
     methods = [
         call
-        for call in found
+        for call in calls
         if isinstance(call.func, ast.Attribute) and call.func.attr == op
     ]
     for call in methods:
@@ -121,7 +121,7 @@ def cloned_target(code: str, op: str, layer: str = "") -> str:
             return f"{ast.unparse(target)} = {ast.unparse(cloned)}"
         return ast.unparse(cloned)
     functions = [
-        call for call in found if call.args and _writes_to_first(call, op, layer)
+        call for call in calls if call.args and _writes_to_first(call, op, layer)
     ]
     if len(functions) != 1 or isinstance(functions[0].args[0], ast.Starred):
         return ""
@@ -177,6 +177,6 @@ class _Put(ast.NodeTransformer):
 def _with(statement: ast.stmt, old: ast.expr, new: ast.expr) -> ast.stmt:
     """Copy a statement with `old` replaced by `new`."""
     memo: dict[int, object] = {id(old): old, id(new): new}
-    whole = copy.deepcopy(statement, memo)
-    _Put(old, new).visit(whole)  # a statement stays the statement that it is
-    return ast.fix_missing_locations(whole)
+    statement_copy = copy.deepcopy(statement, memo)
+    _Put(old, new).visit(statement_copy)  # a statement stays the statement that it is
+    return ast.fix_missing_locations(statement_copy)

@@ -50,19 +50,19 @@ def dead_units(
     graph: LiveGraph, gradients: Mapping[str, Tensor]
 ) -> tuple[DeadUnits, ...]:
     """Find the layers with dead units, in tape order; `gradients` are the parameters', as of `Playback.gradients`."""
-    found: list[DeadUnits] = []
+    dead: list[DeadUnits] = []
     for node, live in zip(graph.tape.nodes, graph.nodes, strict=True):
         if node.name.startswith(_CUTTING):
             output = _output_of(live)
             if output is not None and output.ndim >= 2:
                 unit = output.ndim - 1 if output.ndim == 3 else 1
                 others = tuple(d for d in range(output.ndim) if d != unit)
-                found += _dead_units_of(
+                dead += _dead_units_of(
                     graph, node, "activation", (output == 0).all(dim=others)
                 )
         elif node.is_leaf and node.parameters and node.parameters[0] in gradients:
-            found += _of_weight(graph, node, gradients[node.parameters[0]])
-    return tuple(found)
+            dead += _of_weight(graph, node, gradients[node.parameters[0]])
+    return tuple(dead)
 
 
 def _of_weight(graph: LiveGraph, node: TapeNode, gradient: Tensor) -> list[DeadUnits]:
@@ -78,7 +78,7 @@ def _of_weight(graph: LiveGraph, node: TapeNode, gradient: Tensor) -> list[DeadU
 
 
 def _dead_units_of(
-    graph: LiveGraph, node: TapeNode, what: str, dead: Tensor
+    graph: LiveGraph, node: TapeNode, kind: str, dead: Tensor
 ) -> list[DeadUnits]:
     which = dead.nonzero().flatten().tolist()
     if not which:
@@ -92,7 +92,7 @@ def _dead_units_of(
             node.id,
             node.layer,
             title,
-            what,
+            kind,
             len(which),
             len(dead),
             tuple(which[:MOST_NAMED]),

@@ -164,32 +164,32 @@ class CutWatcher:
         ended = torch._C._autograd._get_sequence_nr()
         writes = _is_write(name) or "out" in kwargs
         outputs = tensors_in(args[:1]) if _is_write(name) else tensors_in(result)
-        place: OpLocation | None = None
+        location: OpLocation | None = None
         if (
             alive
             or ended > started
             or any(output.is_floating_point() for output in outputs)
         ):
-            place = self.places.here(frame, name)
+            location = self.places.here(frame, name)
             for tensor in inputs:
                 if isinstance(tensor, Parameter):
-                    self.used.setdefault(id(tensor), place)
-            self.places.note(started, ended, place)
+                    self.used.setdefault(id(tensor), location)
+            self.places.note(started, ended, location)
         if name in _TO_NUMBER:
-            if alive and place is not None:
-                self._cut(_TO_NUMBER[name], place, alive, "", False, frame)
+            if alive and location is not None:
+                self._cut(_TO_NUMBER[name], location, alive, "", False, frame)
             return
         for output in outputs:
             if output.requires_grad and output.grad_fn is not None and ended > started:
                 self._made.append(output.grad_fn)
-            if place is not None and output.is_floating_point():
-                self._record_requires(place, output.requires_grad)
+            if location is not None and output.is_floating_point():
+                self._record_requires(location, output.requires_grad)
             cut = self._detached_inputs(alive, output, writes)
             mine = taint
-            if cut and place is not None:
+            if cut and location is not None:
                 dtype = str(output.dtype).removeprefix("torch.")
                 mine = taint | {
-                    self._cut(_kind(name, output), place, cut, dtype, writes, frame)
+                    self._cut(_kind(name, output), location, cut, dtype, writes, frame)
                 }
             if mine:
                 self._taints[output] = mine | self._taints.get(output, frozenset())
@@ -205,16 +205,16 @@ class CutWatcher:
             return [(tensor, node) for tensor, node in alive if tensor is not output]
         return []
 
-    def _record_requires(self, place: OpLocation, requires: bool) -> None:
-        if place.node is not None:
-            self.requires[place.node] = requires
-        if place.layer:
-            self.layer_requires[place.layer] = requires
+    def _record_requires(self, location: OpLocation, requires: bool) -> None:
+        if location.node is not None:
+            self.requires[location.node] = requires
+        if location.layer:
+            self.layer_requires[location.layer] = requires
 
     def _cut(
         self,
         kind: str,
-        place: OpLocation,
+        location: OpLocation,
         alive: Any,
         dtype: str,
         writes: bool,
@@ -229,7 +229,7 @@ class CutWatcher:
         if inside:
             kind = "checkpoint" if inside == "CheckpointFunction" else "custom"
         edges = [node for _, node in alive]
-        self._seen.append(_Seen(Cut(kind, place, dtype, writes, inside), edges))
+        self._seen.append(_Seen(Cut(kind, location, dtype, writes, inside), edges))
         return len(self._seen) - 1
 
     # -- afterwards ----------------------------------------------------------------------------------------------------
@@ -242,19 +242,21 @@ class CutWatcher:
             *(self._taints.get(end, ()) for end in ends)
         )
         cuts = []
-        for number, seen in enumerate(self._seen):
+        for number, record in enumerate(self._seen):
             chains: dict[str, tuple[PathStep, ...]] = {}
-            for leaf in (edge for edge in seen.edges if isinstance(edge, torch.Tensor)):
-                if known := names.get(id(leaf)):
-                    chains[known[0]] = ()
-            for node, nodes in _leaf_paths(
-                [edge for edge in seen.edges if not isinstance(edge, torch.Tensor)]
+            for leaf in (
+                edge for edge in record.edges if isinstance(edge, torch.Tensor)
             ):
-                if known := names.get(id(node.variable)):
+                if parameter_names := names.get(id(leaf)):
+                    chains[parameter_names[0]] = ()
+            for node, nodes in _leaf_paths(
+                [edge for edge in record.edges if not isinstance(edge, torch.Tensor)]
+            ):
+                if parameter_names := names.get(id(node.variable)):
                     chains.setdefault(
-                        known[0], tuple(self._link(node) for node in nodes)
+                        parameter_names[0], tuple(self._link(node) for node in nodes)
                     )
-            cut = seen.cut
+            cut = record.cut
             cuts.append(
                 Cut(
                     cut.kind,
@@ -376,13 +378,13 @@ def custom_node(frame: FrameType | None) -> Any:
 
 
 def _below(roots: Iterable[Any]) -> Iterator[Any]:
-    seen, todo = set(roots), list(roots)
+    visited, todo = set(roots), list(roots)
     while todo:
         node = todo.pop()
         yield node
         for child, _ in node.next_functions:
-            if child is not None and child not in seen:
-                seen.add(child)
+            if child is not None and child not in visited:
+                visited.add(child)
                 todo.append(child)
 
 
@@ -391,7 +393,7 @@ def _leaf_paths(roots: list[Any]) -> Iterator[tuple[Any, list[Any]]]:
     above: dict[Any, Any] = {root: None for root in roots}
     row = list(above)
     while row:
-        found: list[Any] = []
+        next_row: list[Any] = []
         for node in row:
             if is_accumulate(node):
                 way, user = [], above[node]
@@ -402,5 +404,5 @@ def _leaf_paths(roots: list[Any]) -> Iterator[tuple[Any, list[Any]]]:
             for child, _ in node.next_functions:
                 if child is not None and child not in above:
                     above[child] = node
-                    found.append(child)
-        row = found
+                    next_row.append(child)
+        row = next_row

@@ -49,7 +49,7 @@ def find_all(
 
     A failing forward pass is a finding too. Raises CaptureError for a net that cannot be run at all.
     """
-    found: list[Finding] = []
+    findings: list[Finding] = []
     tape, paths, rungs = None, None, None
 
     def stage(number: int) -> bool:
@@ -61,32 +61,34 @@ def find_all(
         if stage(0):
             suspect, reached = _forward(batch)
             if reached is not None:
-                found.append(_non_finite(batch, reached))
+                findings.append(_non_finite(batch, reached))
                 suspect = None
         broken: Mutations | None = None
         if stage(1):
             broken = find_broken(batch)
             tape = broken.tape
-            found += _in_place(batch, broken)
+            findings += _in_place(batch, broken)
         if stage(2):
             paths = find_paths(batch)
             tape = paths.tape or tape
-            found += _of_paths(paths)
-            found += _unregistered(batch)
+            findings += _of_paths(paths)
+            findings += _unregistered(batch)
         if not any(
-            one.severity == "error" and one.kind in ("in place", "failed")
-            for one in found
+            finding.severity == "error" and finding.kind in ("in place", "failed")
+            for finding in findings
         ) and stage(3):
             tape, rungs, more = _backward(batch)
-            if suspect is not None and any(one.kind == "non-finite" for one in more):
-                found.append(
+            if suspect is not None and any(
+                finding.kind == "non-finite" for finding in more
+            ):
+                findings.append(
                     _non_finite(batch, suspect)
                 )  # dropped by the forward, and back in the gradients
-            found += more
+            findings += more
     except ForwardError as failed:
         where = f"line {failed.line}" if failed.line is not None else "The network"
         cure = "Fix this line: until it runs, there is no graph to inspect."
-        found.append(
+        findings.append(
             Finding(
                 "failed",
                 "error",
@@ -99,14 +101,17 @@ def find_all(
         )
     except CaptureError as error:
         paths = paths or find_paths(batch)  # explains why nothing requires a gradient
-        found += [
+        findings += [
             Finding("failed", "error", "The network", str(error)),
             *_of_paths(paths),
         ]
-    found = by_cause(
-        sorted(found, key=lambda one: (RANKS[one.severity], one.kind != "non-finite"))
+    findings = by_cause(
+        sorted(
+            findings,
+            key=lambda finding: (RANKS[finding.severity], finding.kind != "non-finite"),
+        )
     )
-    return Findings(tuple(found), tape, paths, rungs, cancelled())
+    return Findings(tuple(findings), tape, paths, rungs, cancelled())
 
 
 def _forward(batch: TrainingBatch) -> tuple[NonFinite | None, NonFinite | None]:
@@ -134,25 +139,29 @@ def _forward(batch: TrainingBatch) -> tuple[NonFinite | None, NonFinite | None]:
     return watch.found, reached
 
 
-def _non_finite(batch: TrainingBatch, found: NonFinite) -> Finding:
-    cure = found.cure
-    if not cure and found.made_here:
+def _non_finite(batch: TrainingBatch, non_finite: NonFinite) -> Finding:
+    cure = non_finite.cure
+    if not cure and non_finite.made_here:
         cure = "Check its inputs: a point where it has no finite result or slope, or numbers that are too large."
-    elif not cure and not found.reason:
+    elif not cure and not non_finite.reason:
         cure = "It was in the inputs: check the data, the weights, or the vector that backward starts with."
-    title = "loss" if found.in_loss else _title(batch, found.layer, found.node)
-    severity = "warning" if found.masked_by else "error"
+    title = (
+        "loss"
+        if non_finite.in_loss
+        else _title(batch, non_finite.layer, non_finite.node)
+    )
+    severity = "warning" if non_finite.masked_by else "error"
     return Finding(
         "non-finite",
         severity,
         title,
-        found.sentence(),
+        non_finite.sentence(),
         cure,
-        found.layer,
-        found.tape_node,
-        found.node,
-        found.line,
-        file=found.file,
+        non_finite.layer,
+        non_finite.tape_node,
+        non_finite.node,
+        non_finite.line,
+        file=non_finite.file,
     )
 
 
@@ -175,23 +184,21 @@ def _in_place(batch: TrainingBatch, mutations: Mutations) -> Iterator[Finding]:
 def _broken(batch: TrainingBatch, tape: Tape, broken: BrokenNode) -> Finding:
     cure = broken.cure
     culprit: OpLocation = broken.writes[0].location if broken.writes else broken.place
-    said = (
+    advice = (
         cure.sentence
         if cure is not None
         else "Put .clone() on the tensor before it is changed."
     )
     layer = module_tree.submodule(batch.model, culprit.layer) if culprit.layer else None
-    if getattr(layer, "inplace", False) and "inplace" not in said:
-        said = (
-            f"Set inplace=False in {culprit.layer}. {said.replace('Write', 'Or write')}"
-        )
+    if getattr(layer, "inplace", False) and "inplace" not in advice:
+        advice = f"Set inplace=False in {culprit.layer}. {advice.replace('Write', 'Or write')}"
     unread = any(write.replaced == "unread" for write in broken.writes)
     return Finding(
         "silent" if broken.silent else "in place",
         "warning" if unread else "error",
         tape.title_of(tape.nodes[broken.node]),
         broken.sentence,
-        said,
+        advice,
         broken.place.layer,
         broken.node,
         culprit.node or broken.place.node,
@@ -236,7 +243,7 @@ def _of_answers(tape: Tape | None, answers: list[GradAnswer]) -> Finding:
     first = answers[0]
     layer = first.parameter.rpartition(".")[0]
     severity = "info" if first.kind in ("frozen", "cancelled") else "warning"
-    place, sentence = first.place, first.sentence
+    location, sentence = first.place, first.sentence
     more = [answer.parameter.rpartition(".")[2] for answer in answers[1:]]
     if more:
         sentence += (
@@ -244,12 +251,17 @@ def _of_answers(tape: Tape | None, answers: list[GradAnswer]) -> Finding:
             if first.kind == "frozen"
             else f" The same holds for {', '.join(more)}."
         )
-    node = place.node if place is not None else None
-    line = place.line if place is not None else None
+    node = location.node if location is not None else None
+    line = location.line if location is not None else None
     tape_node = first.tape_node
     if tape_node is None and tape is not None:
         tape_node = next(
-            (one.id for one in tape.nodes if first.parameter in one.parameters), None
+            (
+                candidate.id
+                for candidate in tape.nodes
+                if first.parameter in candidate.parameters
+            ),
+            None,
         )
     return Finding(
         "zero" if first.state == "zero" else first.state,
@@ -261,7 +273,7 @@ def _of_answers(tape: Tape | None, answers: list[GradAnswer]) -> Finding:
         tape_node,
         node,
         line,
-        file=place.file if place is not None else "",
+        file=location.file if location is not None else "",
     )
 
 
@@ -300,16 +312,18 @@ def _backward(batch: TrainingBatch) -> tuple[Tape, Ladder | None, list[Finding]]
                     ],
                 )
             dead += [
-                one for one in dead_units(graph, grads) if one.what != "activation"
+                dead_layer
+                for dead_layer in dead_units(graph, grads)
+                if dead_layer.what != "activation"
             ]
     rungs = ladder(by_module(tape), norms)
-    found = [
+    findings = [
         _lost_finding(tape, lost) for lost in rungs.lost if lost.kind != "non_finite"
     ]
-    found += _dead(tape, dead)
+    findings += _dead(tape, dead)
     if spoiled:
-        found += _arising(batch)
-    return tape, rungs, found
+        findings += _arising(batch)
+    return tape, rungs, findings
 
 
 def _arising(batch: TrainingBatch) -> Iterator[Finding]:
@@ -318,7 +332,7 @@ def _arising(batch: TrainingBatch) -> Iterator[Finding]:
     ones = [1.0 if end.requires_grad else None for end in graph.ends]
     playback = Playback(graph, seeds=graph.seeds or ones)
     try:
-        yield from [_non_finite(batch, each) for each in arising(playback)]
+        yield from [_non_finite(batch, non_finite) for non_finite in arising(playback)]
     except StepError as failed:
         node = playback.tape.nodes[failed.node]
         text = f"Backward fails here: {failed}"
@@ -354,8 +368,10 @@ def _lost_finding(tape: Tape, lost: GainFinding) -> Finding:
     code = tape.code_of(node) if node.line is not None else ""
     where += f" (line {node.line}: {code})" if code else ""
     text = f"The gradient {lost.kind} at {where}: {lost.rule}."
-    place = (node.layer, node.id, node.node, node.line)
-    return Finding(lost.kind, "warning", lost.title, text, cure, *place, file=node.file)
+    location = (node.layer, node.id, node.node, node.line)
+    return Finding(
+        lost.kind, "warning", lost.title, text, cure, *location, file=node.file
+    )
 
 
 def _dead(tape: Tape, dead: Iterable[DeadUnits]) -> Iterator[Finding]:
@@ -364,27 +380,36 @@ def _dead(tape: Tape, dead: Iterable[DeadUnits]) -> Iterator[Finding]:
         "output": "got no gradient: the weights before them do not change",
         "input": "got no gradient: the weights after them do not change",
     }
-    known: set[tuple[int, ...]] = set()
-    for one in sorted(dead, key=lambda one: one.what != "activation"):
+    reported: set[tuple[int, ...]] = set()
+    for dead_layer in sorted(
+        dead, key=lambda candidate: candidate.what != "activation"
+    ):
         # Permanently zero units imply zero gradients of their weights, few idle weights are normal, and if all are idle
         # the zero gradient is reported already.
-        if one.what != "activation" and (
-            one.which in known or not MANY_DEAD <= one.share < 1
+        if dead_layer.what != "activation" and (
+            dead_layer.which in reported or not MANY_DEAD <= dead_layer.share < 1
         ):
             continue
-        known.add(one.which)
-        node = tape.nodes[one.node]
-        kind = {"input": "inputs", "output": "outputs"}.get(one.what, "units")
-        which = ", ".join(map(str, one.which[:6])) + (", …" if one.dead > 6 else "")
-        text = f"{one.dead} of {one.units} {kind} of {one.parameter or one.title} {whats[one.what]} ({which})."
-        severity = "warning" if one.share >= MANY_DEAD else "info"
+        reported.add(dead_layer.which)
+        node = tape.nodes[dead_layer.node]
+        kind = {"input": "inputs", "output": "outputs"}.get(dead_layer.what, "units")
+        which = ", ".join(map(str, dead_layer.which[:6])) + (
+            ", …" if dead_layer.dead > 6 else ""
+        )
+        text = (
+            f"{dead_layer.dead} of {dead_layer.units} {kind} of "
+            f"{dead_layer.parameter or dead_layer.title} {whats[dead_layer.what]} ({which})."
+        )
+        severity = "warning" if dead_layer.share >= MANY_DEAD else "info"
         cure = (
             "They may be active on a larger batch. Otherwise lower the learning rate or use LeakyReLU."
-            if one.what == "activation"
+            if dead_layer.what == "activation"
             else "Check their incoming gradients and the activation after them."
         )
-        place = (one.layer, one.node, node.node, node.line)
-        yield Finding("dead", severity, one.title, text, cure, *place, file=node.file)
+        location = (dead_layer.layer, dead_layer.node, node.node, node.line)
+        yield Finding(
+            "dead", severity, dead_layer.title, text, cure, *location, file=node.file
+        )
 
 
 def _title(batch: TrainingBatch, layer: str, node: str | None) -> str:

@@ -72,9 +72,9 @@ def ladder(
         group_by_layer(tape),
         key=lambda group: min(tape.steps[node] for node in group.nodes),
     )
-    place = {node: group.key for group in groups for node in group.nodes}
+    group_keys = {node: group.key for group in groups for node in group.nodes}
     measured = [
-        (group, *_norms(tape, norms, group, place))
+        (group, *_norms(tape, norms, group, group_keys))
         for group in groups
         if group.key != LOSS
     ]
@@ -85,36 +85,42 @@ def ladder(
             group.title,
             arriving,
             leaving,
-            own,
+            parameter_norm,
             _ratio(leaving, arriving),
             _ratio(leaving, start),
         )
-        for group, arriving, leaving, own in measured
+        for group, arriving, leaving, parameter_norm in measured
     )
     return Ladder(rungs, tuple(_find_lost(rungs, vanished, exploded)))
 
 
 def rung_of(tape: Tape, norms: Norms, group: LayerGroup) -> Rung:
     """Compute one group's rung alone, as far as its norms are known; its `reach` is None."""
-    place = dict.fromkeys(group.nodes, group.key)
-    arriving, leaving, own = _norms(tape, norms, group, place)
+    group_keys = dict.fromkeys(group.nodes, group.key)
+    arriving, leaving, parameter_norm = _norms(tape, norms, group, group_keys)
     return Rung(
-        group.key, group.title, arriving, leaving, own, _ratio(leaving, arriving), None
+        group.key,
+        group.title,
+        arriving,
+        leaving,
+        parameter_norm,
+        _ratio(leaving, arriving),
+        None,
     )
 
 
 def _norms(
-    tape: Tape, norms: Norms, group: LayerGroup, place: Mapping[int, str]
+    tape: Tape, norms: Norms, group: LayerGroup, group_keys: Mapping[int, str]
 ) -> tuple[float | None, float | None, float | None]:
     """Return the gradient norms into a group, out of it to other groups, and of its parameters."""
-    arriving, leaving, own = [], [], []
+    arriving, leaving, parameter_norms = [], [], []
     for number in group.nodes:
         incoming = tape.incoming.get(number, ())
         if tape.nodes[number].is_leaf:
             if tape.nodes[number].parameters:
-                own.append(norms.node_norms.get(number))
+                parameter_norms.append(norms.node_norms.get(number))
         elif number in tape.roots or any(
-            place.get(edge.source) != group.key for edge in incoming
+            group_keys.get(edge.source) != group.key for edge in incoming
         ):
             arriving.append(norms.node_norms.get(number))
         for edge in tape.outgoing.get(number, ()):
@@ -123,19 +129,19 @@ def _norms(
             if (
                 not target.parameters
                 if target.is_leaf
-                else place.get(edge.target) != group.key
+                else group_keys.get(edge.target) != group.key
             ):
                 leaving.append(norms.edge_norms.get((edge.source, edge.slot)))
-    return _together(arriving), _together(leaving), _together(own)
+    return _together(arriving), _together(leaving), _together(parameter_norms)
 
 
 def _together(norms: Iterable[float | None]) -> float | None:
-    known = [norm for norm in norms if norm is not None]
-    return math.hypot(*known) if known else None
+    available = [norm for norm in norms if norm is not None]
+    return math.hypot(*available) if available else None
 
 
-def _ratio(one: float | None, other: float | None) -> float | None:
-    return one / other if one is not None and other else None
+def _ratio(numerator: float | None, other: float | None) -> float | None:
+    return numerator / other if numerator is not None and other else None
 
 
 def _find_lost(

@@ -207,9 +207,16 @@ def _reached(
         stop = stop_of(tape, measured, name)
         where = "" if stop.node is None else _stops(tape, stop.node)
         text = f"The gradient of {name} is exactly zero: {where}{stop.why}."
-        place = None if stop.node is None else _location(tape, stop.node)
+        location = None if stop.node is None else _location(tape, stop.node)
         return GradAnswer(
-            name, "zero", "zero", text, stop.cure, place, norm=norm, tape_node=stop.node
+            name,
+            "zero",
+            "zero",
+            text,
+            stop.cure,
+            location,
+            norm=norm,
+            tape_node=stop.node,
         )
     return GradAnswer(
         name,
@@ -241,8 +248,8 @@ def _location(tape: Tape, number: int) -> OpLocation:
 
 def _sentence_of(cut: Cut, parameter: str) -> str:
     """Say why the path of a parameter ends in this cut."""
-    what = _IN_PLACE if cut.in_place and cut.kind == "no_grad" else _WHAT[cut.kind]
-    return f"The gradient path of {parameter} is cut {cut.place.where}: {_filled(what, cut)}."
+    template = _IN_PLACE if cut.in_place and cut.kind == "no_grad" else _WHAT[cut.kind]
+    return f"The gradient path of {parameter} is cut {cut.place.where}: {_filled(template, cut)}."
 
 
 def _cure_of(cut: Cut) -> str:
@@ -259,13 +266,13 @@ def _filled(text: str, cut: Cut) -> str:
 def _end_of_way(parameter: str, last: PathStep, output: int | None) -> tuple[str, str]:
     """Say why a parameter with an unused result gets no gradient, and how to fix it."""
     if output is not None:
-        said = f"The network returns it as output {output + 1}, and the loss is computed from another one."
+        message = f"The network returns it as output {output + 1}, and the loss is computed from another one."
         return (
-            f"{parameter} is not part of the loss. {said}",
+            f"{parameter} is not part of the loss. {message}",
             "Add a term for this output to the loss.",
         )
-    made = f"the last that was computed from it is {last.node} {last.place.where}, and nothing uses that result"
+    reason = f"the last that was computed from it is {last.node} {last.place.where}, and nothing uses that result"
     return (
-        f"{parameter} is not part of the loss: {made}.",
+        f"{parameter} is not part of the loss: {reason}.",
         "Use the result, or remove the line.",
     )

@@ -120,7 +120,7 @@ def find_broken(batch: TrainingBatch) -> Mutations:
         with batch.hold(around=watcher) as graph:
             broken = watcher.broken(graph.nodes)
             order = graph.tape.steps
-            broken.sort(key=lambda found: order.get(found.node, 0))
+            broken.sort(key=lambda broken_node: order.get(broken_node.node, 0))
             with preserve_gradients(batch.model):
                 return Mutations(graph.tape, tuple(broken), run_backward(graph))
     finally:
@@ -152,8 +152,8 @@ class WriteWatcher:
         self._parameters: dict[int, str] = {}
         if model is not None:
             for parameter in module_tree.parameters(model):
-                for part in parts_of(parameter):
-                    self._parameters[_block(part)] = self._names[id(parameter)]
+                for component in parts_of(parameter):
+                    self._parameters[_block(component)] = self._names[id(parameter)]
 
     def __enter__(self) -> WriteWatcher:
         self.places.__enter__()
@@ -190,16 +190,16 @@ class WriteWatcher:
         try:
             return func(*args, **kwargs)
         finally:
-            _, place = self._calls.pop()
-            self.places.note(started, _sequence(), place)
+            _, location = self._calls.pop()
+            self.places.note(started, _sequence(), location)
 
     def _replace(
-        self, tensor: torch.Tensor, value: torch.Tensor, place: OpLocation
+        self, tensor: torch.Tensor, value: torch.Tensor, location: OpLocation
     ) -> None:
         """Record that `.data` of a tensor is about to be set: nodes saved its memory, or the tensor itself."""
         with torch._C.DisableTorchFunction():
-            for replaced, each in (("unread", tensor), ("read", value)):
-                for dense in parts_of(each):
+            for replaced, saved_tensor in (("unread", tensor), ("read", value)):
+                for dense in parts_of(saved_tensor):
                     block = StorageWeakRef(dense.untyped_storage())
                     self._parameters.setdefault(
                         block.cdata, self._names.get(id(tensor), "")
@@ -207,7 +207,7 @@ class WriteWatcher:
                     self._writes.append(
                         _Seen(
                             block,
-                            place,
+                            location,
                             _sequence(),
                             None,
                             True,
@@ -222,9 +222,9 @@ class WriteWatcher:
             return
         for tensor in written_by(func, args, kwargs):
             if self._calls:
-                started, place = self._calls[-1]
+                started, location = self._calls[-1]
             else:
-                started, place = (
+                started, location = (
                     _sequence(),
                     self.places.here(frame, func._schema.name.rpartition("::")[2]),
                 )
@@ -232,13 +232,13 @@ class WriteWatcher:
             silent = tensor in self._data_aliases or (
                 base is not None and base in self._data_aliases
             )
-            for part in parts_of(tensor):
-                block = StorageWeakRef(part.untyped_storage())
-                before = self._digest_before(part, block.cdata) if silent else None
+            for component in parts_of(tensor):
+                block = StorageWeakRef(component.untyped_storage())
+                before = self._digest_before(component, block.cdata) if silent else None
                 self._writes.append(
                     _Seen(
                         block,
-                        place,
+                        location,
                         started,
                         custom_node(frame),
                         silent,
@@ -247,13 +247,13 @@ class WriteWatcher:
                     )
                 )
 
-    def _digest_before(self, part: torch.Tensor, block: int) -> bytes | None:
+    def _digest_before(self, tensor: torch.Tensor, block: int) -> bytes | None:
         """Return the digest of what a node may have saved, unless no node was created since the last one."""
         now = _sequence()
         if self._digested.get(block) == now:
             return None
         self._digested[block] = now
-        return _digest(part)
+        return _digest(tensor)
 
     # -- afterwards ----------------------------------------------------------------------------------------------------
 
@@ -262,7 +262,7 @@ class WriteWatcher:
         by_block: dict[int, list[_Seen]] = {}
         for write in self._writes:
             by_block.setdefault(write.block.cdata, []).append(write)
-        found: list[BrokenNode] = []
+        broken_nodes: list[BrokenNode] = []
         for number, node in enumerate(nodes):
             for name, tensor, version, now in _saved_versions(node):
                 blocks = [
@@ -284,10 +284,10 @@ class WriteWatcher:
                         continue
                 else:
                     writes = [write for write in writes if not write.silent] or writes
-                found.append(
+                broken_nodes.append(
                     self._describe(number, node, name, tensor, version, now, writes)
                 )
-        return found
+        return broken_nodes
 
     def _describe(
         self,
@@ -297,14 +297,14 @@ class WriteWatcher:
         tensor: Any,
         version: int | None,
         now: int,
-        seen: list[_Seen],
+        recorded_writes: list[_Seen],
     ) -> BrokenNode:
-        place, silent = self.places.location_of(node), version is None
+        location, silent = self.places.location_of(node), version is None
         parameter = next(
             filter(None, (self._parameters.get(block) for block in _blocks(tensor))), ""
         )
         counts: dict[Write, int] = {}
-        for write in seen:
+        for write in recorded_writes:
             key = Write(
                 write.place,
                 write.silent,
@@ -314,11 +314,11 @@ class WriteWatcher:
             )
             counts[key] = counts.get(key, 0) + 1
         writes = tuple(replace(write, count=count) for write, count in counts.items())
-        sentence = _sentence(short_name(node), place, name, version, now, writes)
+        sentence = _sentence(short_name(node), location, name, version, now, writes)
         return BrokenNode(
             number,
             short_name(node),
-            place,
+            location,
             name,
             tuple(tensor.shape),
             now if silent else version,
@@ -326,13 +326,13 @@ class WriteWatcher:
             silent,
             writes,
             sentence,
-            cure_of(writes[0], place, name) if writes else None,
+            cure_of(writes[0], location, name) if writes else None,
         )
 
 
 def _sentence(
     node: str,
-    place: OpLocation,
+    location: OpLocation,
     saved: str,
     version: int | None,
     now: int,
@@ -344,16 +344,18 @@ def _sentence(
         for write in writes
     )
     who, ending = who or "An unrecorded operation", "" if len(writes) > 1 else "s"
-    kept = f"what {node} {place.where} saves for backward ({saved})"
+    saved_text = f"what {node} {location.where} saves for backward ({saved})"
     if replacing := [write for write in writes if write.replaced]:
-        return _replaced(replacing[0], kept)
+        return _replaced(replacing[0], saved_text)
     if version is None:
         return (
-            f"{who} write{ending} through .data into {kept}. The version counter does not change, so torch cannot "
+            f"{who} write{ending} through .data into {saved_text}. The version counter does not "
+            "change, so torch cannot "
             f"detect it: the gradient is silently wrong."
         )
     return (
-        f"{who} change{ending} in place {kept}: saved at version {version}, now at version {now}. Backward will raise "
+        f"{who} change{ending} in place {saved_text}: saved at version {version}, now at version "
+        f"{now}. Backward will raise "
         "“one of the variables needed for gradient computation has been modified by an inplace operation”."
     )
 
@@ -409,12 +411,12 @@ def _digest(tensor: torch.Tensor) -> bytes:
     if tensor.is_meta:
         return b""
     with torch._C.DisableTorchFunction():
-        whole = (
+        storage_bytes = (
             torch.empty(0, dtype=torch.uint8, device=tensor.device)
             .set_(tensor.untyped_storage())
             .cpu()
         )
-        return hashlib.blake2b(whole.numpy().data, digest_size=16).digest()
+        return hashlib.blake2b(storage_bytes.numpy().data, digest_size=16).digest()
 
 
 def _since_saved(writes: list[_Seen], tensor: torch.Tensor) -> list[_Seen]:
@@ -423,13 +425,13 @@ def _since_saved(writes: list[_Seen], tensor: torch.Tensor) -> list[_Seen]:
     if not saved:
         return writes
     if any(
-        _digest(part) == saved
-        for part in parts_of(tensor)
-        if _block(part) == writes[0].block.cdata
+        _digest(component) == saved
+        for component in parts_of(tensor)
+        if _block(component) == writes[0].block.cdata
     ):
         return []
     return writes[
-        max(place for place, write in enumerate(writes) if write.before == saved) :
+        max(index for index, write in enumerate(writes) if write.before == saved) :
     ]
 
 
@@ -439,7 +441,7 @@ def _block(tensor: torch.Tensor) -> int:
 
 def _blocks(tensor: torch.Tensor) -> list[int]:
     """Return the storages of a tensor: several for a sparse one."""
-    return [_block(part) for part in parts_of(tensor)]
+    return [_block(component) for component in parts_of(tensor)]
 
 
 def _after(write: _Seen, node: Any) -> bool:
@@ -452,8 +454,8 @@ def _after(write: _Seen, node: Any) -> bool:
 
 def written_by(func: Any, args: Any, kwargs: Any) -> Iterator[Any]:
     """Yield the tensors that an operation's schema declares as written."""
-    for place, name in _written_arguments(func):
-        value = args[place] if place < len(args) else kwargs.get(name)
+    for index, name in _written_arguments(func):
+        value = args[index] if index < len(args) else kwargs.get(name)
         for tensor in value if isinstance(value, (list, tuple)) else (value,):
             if isinstance(tensor, torch.Tensor):
                 yield tensor
@@ -462,8 +464,8 @@ def written_by(func: Any, args: Any, kwargs: Any) -> Iterator[Any]:
 @lru_cache(maxsize=1024)
 def _written_arguments(func: Any) -> tuple[tuple[int, str], ...]:
     return tuple(
-        (place, argument.name)
-        for place, argument in enumerate(func._schema.arguments)
+        (index, argument.name)
+        for index, argument in enumerate(func._schema.arguments)
         if argument.alias_info is not None and argument.alias_info.is_write
     )
 

@@ -160,8 +160,8 @@ class ForwardWatch:
                 self._origins[storage._cdata] = (StorageWeakRef(storage), origin)
 
     def _origin(self, tensor: Tensor) -> NonFinite | None:
-        known = self._origins.get(tensor.untyped_storage()._cdata)
-        return None if known is None else known[1]
+        origin = self._origins.get(tensor.untyped_storage()._cdata)
+        return None if origin is None else origin[1]
 
     def _new_origin(
         self, op: str, value: str, reason: nonfinite_reasons.Reason | None = None
@@ -176,7 +176,7 @@ class ForwardWatch:
             if self._source is not None and line is not None
             else None
         )
-        known = self._source is not None or self._model is not None
+        locatable = self._source is not None or self._model is not None
         sentence, cure = reason or nonfinite_reasons.UNKNOWN
         return NonFinite(
             "forward",
@@ -186,7 +186,7 @@ class ForwardWatch:
             layer,
             node,
             line or at or None,
-            in_loss=known and not inside,
+            in_loss=locatable and not inside,
             file=file,
             reason=sentence,
             cure=cure,
@@ -229,9 +229,9 @@ class _Watching(TorchDispatchMode):
         self, func: Any, types: Any, args: Any = (), kwargs: Any = None
     ) -> Any:
         # Checked before the call, since an in-place operation overwrites its input.
-        given = (args, kwargs)
-        kinds = _kinds(given)
-        before = self._watch.reached(given) if any(kinds) else None
+        arguments = (args, kwargs)
+        kinds = _kinds(arguments)
+        before = self._watch.reached(arguments) if any(kinds) else None
         values = _by_name(func, args, kwargs or {})
         answered = func(*args, **(kwargs or {}))
         self._watch.saw(func, values, kinds, before, answered)

@@ -63,9 +63,9 @@ def _origins(
         spread = _spread(record, by_node)
         first = next(
             (
-                each
-                for each in spread
-                if any(_is_nan(edge.stats) for edge in _leaves(each))
+                step
+                for step in spread
+                if any(_is_nan(edge.stats) for edge in _leaves(step))
             ),
             record,
         )

@@ -185,7 +185,7 @@ def of_node(node: Any, arriving: Sequence[Tensor | None], unread: bool) -> Reaso
             "Mend the backward of this Function.",
         )
     name, values = _operation(node.name()), _saved(node)
-    gradient = next((each for each in arriving if each is not None), None)
+    gradient = next((incoming for incoming in arriving if incoming is not None), None)
     return _of(_NAMES.get(name, name), values, gradient if unread else None)
 
 
@@ -232,14 +232,16 @@ def _bad_values(_name: str, values: Values) -> Reason | None:
         _tensor(values, name) for name in values if not name.startswith("result")
     ]
     floating = [
-        each for each in tensors if each is not None and each.is_floating_point()
+        tensor
+        for tensor in tensors
+        if tensor is not None and tensor.is_floating_point()
     ]
-    if any(bool(each.isnan().any()) for each in floating):
+    if any(bool(tensor.isnan().any()) for tensor in floating):
         return Reason(
             "It computes with a NaN of the forward pass.",
             "Mend the operation that made it there first.",
         )
-    if any(bool(each.isinf().any()) for each in floating):
+    if any(bool(tensor.isinf().any()) for tensor in floating):
         return Reason(
             "It computes with an infinite value of the forward pass.", _FINITE
         )
@@ -272,11 +274,15 @@ def _masked_row(name: str, values: Values) -> Reason | None:
     dims = tuple(dim) if isinstance(dim, (list, tuple)) else (dim,)
     if scores is not None and scores.ndim:
         hits = torch.isneginf(scores)
-        for each in sorted(
-            (each % scores.ndim for each in dims if abs(each) <= scores.ndim),
+        for axis in sorted(
+            (
+                dimension % scores.ndim
+                for dimension in dims
+                if abs(dimension) <= scores.ndim
+            ),
             reverse=True,
         ):
-            hits = hits.all(each)
+            hits = hits.all(axis)
     elif result is not None and name == "logsumexp":
         hits = torch.isneginf(result)
     elif (
@@ -350,10 +356,12 @@ def _few_values(name: str, values: Values) -> Reason | None:
         return None
     dims = values.get("dim")
     count = 1
-    for each in (
-        range(tensor.ndim) if not dims else (each % tensor.ndim for each in dims)
+    for axis in (
+        range(tensor.ndim)
+        if not dims
+        else (dimension % tensor.ndim for dimension in dims)
     ):
-        count *= tensor.shape[each]
+        count *= tensor.shape[axis]
     free = 1 if correction is None else correction
     if count > free:
         return None
@@ -423,5 +431,5 @@ def _saved(node: Any) -> dict[str, Any]:
 def _signed(value: Any) -> Any:
     """Return negative dimensions, which torch shows as unsigned numbers of 64 bits, as they were."""
     if isinstance(value, tuple):
-        return tuple(_signed(each) for each in value)
+        return tuple(_signed(element) for element in value)
     return value - 2**64 if isinstance(value, int) and value >= 2**63 else value

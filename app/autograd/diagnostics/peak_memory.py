@@ -33,8 +33,8 @@ class Peak(TorchDispatchMode):
         result = func(*args, **(kwargs or {}))
         for leaf in tree_leaves(result):
             if isinstance(leaf, torch.Tensor):
-                for part in parts_of(leaf):
-                    self._add(part)
+                for component in parts_of(leaf):
+                    self._add(component)
         return result
 
     def _add(self, tensor: torch.Tensor) -> None:
@@ -58,4 +58,4 @@ class Peak(TorchDispatchMode):
 
 
 def _keys(tensor: torch.Tensor) -> tuple[int, ...]:
-    return tuple(part.untyped_storage()._cdata for part in parts_of(tensor))
+    return tuple(component.untyped_storage()._cdata for component in parts_of(tensor))

@@ -96,16 +96,16 @@ def measure(graph: LiveGraph) -> Measured:
     arrived: dict[int, bool] = {}
     left: dict[int, tuple[bool | None, ...]] = {}
 
-    def note(place: int) -> Any:
+    def note(index: int) -> Any:
         def hook(grad_inputs: Any, grad_outputs: Any) -> None:
-            arrived[place] = any(_any(grad) for grad in grad_outputs)
-            left[place] = tuple(
+            arrived[index] = any(_any(grad) for grad in grad_outputs)
+            left[index] = tuple(
                 None if grad is None else _any(grad) for grad in grad_inputs
             )
 
         return hook
 
-    hooks = [node.register_hook(note(place)) for place, node in enumerate(graph.nodes)]
+    hooks = [node.register_hook(note(index)) for index, node in enumerate(graph.nodes)]
     with preserve_gradients(model):
         try:
             error = run_backward(graph)
@@ -122,8 +122,8 @@ def measure(graph: LiveGraph) -> Measured:
             list(grads.values())
         )  # as playback measures them, so that one gradient has one norm
         norms = {
-            name: None if one is None else one.norm
-            for name, one in zip(grads, stats, strict=True)
+            name: None if measurement is None else measurement.norm
+            for name, measurement in zip(grads, stats, strict=True)
         }
     return Measured(norms, arrived, left, error)
 
@@ -131,7 +131,7 @@ def measure(graph: LiveGraph) -> Measured:
 def stop_of(tape: Tape, measured: Measured, parameter: str) -> ZeroCause:
     """Find where a gradient that is exactly zero became so."""
     leaf = next(node for node in tape.nodes if parameter in node.parameters)
-    seen, row = {leaf.id}, [leaf.id]
+    visited, row = {leaf.id}, [leaf.id]
     while row:
         above = [edge for node in row for edge in tape.incoming.get(node, ())]
         for edge in sorted(
@@ -143,9 +143,9 @@ def stop_of(tape: Tape, measured: Measured, parameter: str) -> ZeroCause:
         row = [
             source
             for source in dict.fromkeys(edge.source for edge in above)
-            if source not in seen
+            if source not in visited
         ]
-        seen.update(row)
+        visited.update(row)
     return ZeroCause(
         None, "the gradient that backward starts from is zero", "Check the loss itself."
     )
@@ -215,13 +215,13 @@ def _norm_above(tape: Tape, node: int) -> TapeNode | None:
 
 def _names_below(tape: Tape, node: int) -> list[str]:
     """List the parameters that a node takes, directly or transposed."""
-    found: list[str] = []
+    names: list[str] = []
     for edge in tape.outgoing.get(node, ()):
         target = tape.nodes[edge.target]
         if target.name == "TBackward0":
             target = tape.nodes[tape.outgoing[target.id][0].target]
-        found += target.parameters[:1]
-    return found
+        names += target.parameters[:1]
+    return names
 
 
 def _any(grad: Any) -> bool:

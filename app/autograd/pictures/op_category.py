@@ -54,7 +54,8 @@ def module_category(class_name: str) -> str | None:
     ('conv', 'act', 'seq', None)
     """
     return next(
-        (category for category, words in _MODULES if re.search(words, class_name)), None
+        (category for category, pattern in _MODULES if re.search(pattern, class_name)),
+        None,
     )
 
 
@@ -66,5 +67,5 @@ def node_category(name: str) -> str:
     ('conv', 'shape', 'block')
     """
     return next(
-        (category for category, words in _NODES if re.search(words, name)), "block"
+        (category for category, pattern in _NODES if re.search(pattern, name)), "block"
     )

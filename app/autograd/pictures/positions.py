@@ -67,14 +67,14 @@ class TapePositions:
             for saved in shown_first(tape.nodes[int(box)].saved)
         ]
         return tuple(
-            tape.steps[one.freed_by] if one.kind == "activation" else None
-            for one in storages
+            tape.steps[storage.freed_by] if storage.kind == "activation" else None
+            for storage in storages
         )
 
     def freed(self, box: str, position: int) -> frozenset[int]:
         """Return the chips of a box whose memory is freed once `position` nodes have run."""
         return frozenset(
-            place
-            for place, step in enumerate(self.chips(box))
+            index
+            for index, step in enumerate(self.chips(box))
             if step is not None and step < position
         )

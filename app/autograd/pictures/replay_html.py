@@ -54,13 +54,13 @@ def replay_html(
     """
     views, shown = _views(tape, folded, drawing)
     style, script = _styles(), _file("page.js")
-    given = {
+    replacements = {
         "TITLE": text(title or "Backward pass"),
         "SUMMARY": text(summary(tape)),
         "FAILED": f'<p class="failed">{text(failed)}</p>' if failed else "",
         "GRAPH": "\n".join(
-            to_svg(one, layout if place == shown else None, place != shown)
-            for place, (_, one) in enumerate(views)
+            to_svg(view_drawing, layout if index == shown else None, index != shown)
+            for index, (_, view_drawing) in enumerate(views)
         ),
         "STYLE": style,
         "SCRIPT": script,
@@ -68,7 +68,7 @@ def replay_html(
         "SCRIPT_HASH": _hash(script),
         "DATA": _json(replay_data(tape, views, shown, passed)),
     }
-    return _MARK.sub(lambda mark: given[mark[1]], _file("page.html"))
+    return _MARK.sub(lambda mark: replacements[mark[1]], _file("page.html"))
 
 
 def _views(tape: Tape, folded: Folded, drawing: Drawing) -> tuple[list[View], int]:
@@ -86,10 +86,16 @@ def _views(tape: Tape, folded: Folded, drawing: Drawing) -> tuple[list[View], in
         levels.add(level)
     views = []
     for unfolded in sorted(levels, key=lambda keys: (len(keys), sorted(keys))):
-        one = folded if unfolded == folded.unfolded else fold(tape, groups, unfolded)
-        if one is folded or len(set(one.place)) <= MOST_BOXES:
-            views.append((one, drawing if one is folded else draw(tape, one)))
-    return views, next(place for place, (one, _) in enumerate(views) if one is folded)
+        folding = (
+            folded if unfolded == folded.unfolded else fold(tape, groups, unfolded)
+        )
+        if folding is folded or len(set(folding.place)) <= MOST_BOXES:
+            views.append(
+                (folding, drawing if folding is folded else draw(tape, folding))
+            )
+    return views, next(
+        index for index, (candidate, _) in enumerate(views) if candidate is folded
+    )
 
 
 def replay_data(
@@ -107,13 +113,13 @@ def replay_data(
         "held": held_by_step(tape)[: len(passed.records) + 1],
         "turns": [
             {
-                "title": one.title,
-                "category": f"c-{one.category if one.category in CATEGORIES else 'io'}",
-                "first": one.first,
-                "end": min(one.end, len(passed.records)),
+                "title": stretch.title,
+                "category": f"c-{stretch.category if stretch.category in CATEGORIES else 'io'}",
+                "first": stretch.first,
+                "end": min(stretch.end, len(passed.records)),
             }
-            for one in stretches(tape)
-            if one.first < len(passed.records)
+            for stretch in stretches(tape)
+            if stretch.first < len(passed.records)
         ],
     }
 
@@ -128,7 +134,7 @@ def _view(
         *(box.id for box in drawing.boxes),
         *(group.id for group in drawing.groups),
     ]
-    keys = {name: place for place, name in enumerate(names)}
+    keys = {name: index for index, name in enumerate(names)}
     norms = passed.edge_norms
     return {
         "parts": [
@@ -140,7 +146,7 @@ def _view(
                 {"step": tape.steps[source], "norm": number(norms.get((source, slot)))}
                 for source, slot in edges
             ]
-            for edges in (drawn.edges[place] for place in range(len(drawing.arrows)))
+            for edges in (drawn.edges[index] for index in range(len(drawing.arrows)))
         ],
         "steps": [
             _changes(tape, drawn, keys, record.node) for record in passed.records
@@ -208,7 +214,7 @@ def _step(tape: Tape, record: StepRecord) -> dict[str, Any]:
             }
             for edge in record.leaving
         ],
-        "sums": [_sum(tape, each) for each in record.fan_ins],
+        "sums": [_sum(tape, gradient_sum) for gradient_sum in record.fan_ins],
         "inside": [
             {"name": name, "stats": _stats(stats)} for name, stats in record.inside
         ],
@@ -248,10 +254,10 @@ def _stats(stats: GradStats | None) -> dict[str, Any] | None:
 
 def _sum(tape: Tape, sum_: FanIn) -> dict[str, Any]:
     shares = []
-    for place, share in enumerate(sum_.shares):
-        others = [other for other in range(len(sum_.shares)) if other != place]
+    for index, share in enumerate(sum_.shares):
+        others = [other for other in range(len(sum_.shares)) if other != index]
         largest = max(others, key=lambda other: sum_.shares[other].norm, default=None)
-        cosine = None if largest is None else sum_.cosines[place][largest]
+        cosine = None if largest is None else sum_.cosines[index][largest]
         origin = "given or edited" if share.source < 0 else _to(tape, share.source)
         shares.append(
             {
@@ -280,8 +286,10 @@ def _to(tape: Tape, number_: int) -> str:
 
 def _json(data: dict[str, Any]) -> str:
     """Serialize to JSON that cannot close an HTML element."""
-    found = json.dumps(data, ensure_ascii=True, allow_nan=False, separators=(",", ":"))
-    return re.sub("[<>&\u2028\u2029]", lambda mark: _ENDS[mark[0]], found)
+    serialized = json.dumps(
+        data, ensure_ascii=True, allow_nan=False, separators=(",", ":")
+    )
+    return re.sub("[<>&\u2028\u2029]", lambda mark: _ENDS[mark[0]], serialized)
 
 
 def _styles() -> str:
@@ -297,12 +305,12 @@ def _styles() -> str:
 
 
 def _colours(theme: str) -> str:
-    found = json.loads(resources.path("themes", f"{theme}.json").read_text("utf-8"))
+    palette = json.loads(resources.path("themes", f"{theme}.json").read_text("utf-8"))
     colours = {
-        **found["colors"],
-        **{f"c-{key}": value for key, value in found["categories"].items()},
+        **palette["colors"],
+        **{f"c-{key}": value for key, value in palette["categories"].items()},
     }
-    colours["held"] = found["series"][0]
+    colours["held"] = palette["series"][0]
     return "".join(f"--{name}:{value};" for name, value in colours.items())
 
 
@@ -310,7 +318,7 @@ def _file(name: str) -> str:
     return resources.path("replay", name).read_text("utf-8")
 
 
-def _hash(words: str) -> str:
+def _hash(content: str) -> str:
     return (
-        "sha256-" + base64.b64encode(hashlib.sha256(words.encode()).digest()).decode()
+        "sha256-" + base64.b64encode(hashlib.sha256(content.encode()).digest()).decode()
     )

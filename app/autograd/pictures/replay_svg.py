@@ -41,7 +41,7 @@ def laid_out(drawing: Drawing) -> Layout:
     roomy = replace(
         drawing,
         arrows=tuple(
-            with_values(each, label=each.label or UNNAMED) for each in drawing.arrows
+            with_values(arrow, label=arrow.label or UNNAMED) for arrow in drawing.arrows
         ),
     )
     sizes = estimated_sizes(roomy)
@@ -55,7 +55,7 @@ def to_svg(drawing: Drawing, layout: Layout | None = None, off: bool = False) ->
     return "\n".join(_lines(drawing, layout or laid_out(drawing), off))
 
 
-def text(words: str) -> str:
+def text(content: str) -> str:
     """Escape text for the page, attributes included.
 
     >>> text('<b title="x">')
@@ -63,7 +63,7 @@ def text(words: str) -> str:
     """
     shown = "".join(
         letter if letter.isprintable() else "\N{REPLACEMENT CHARACTER}"
-        for letter in words
+        for letter in content
     )
     return html.escape(shown, quote=True)
 
@@ -76,12 +76,12 @@ def _lines(drawing: Drawing, layout: Layout, off: bool) -> Iterator[str]:
         f'width="{width:.0f}" height="{height:.0f}" xmlns="http://www.w3.org/2000/svg">'
     )
     first = len(drawing.boxes)
-    for place, group in enumerate(drawing.groups):
-        yield from _group(first + place, group, layout.groups[group.id])
+    for index, group in enumerate(drawing.groups):
+        yield from _group(first + index, group, layout.groups[group.id])
     for number, arrow in enumerate(drawing.arrows):
         yield from _arrow(number, arrow, layout.routes[number], layout.labels[number])
-    for place, one in enumerate(drawing.boxes):
-        yield from _box(place, one, layout.boxes[one.id])
+    for index, drawn_box in enumerate(drawing.boxes):
+        yield from _box(index, drawn_box, layout.boxes[drawn_box.id])
     yield "</svg>"
 
 
@@ -98,19 +98,19 @@ def _group(key: int, group: Group, rect: Rect) -> Iterator[str]:
 
 def _box(key: int, box: Box, rect: Rect) -> Iterator[str]:
     radius = 9 if box.shape == "leaf" else 5
-    said = "\n".join(filter(None, (box.title, box.subtitle, *box.lines)))
+    tooltip = "\n".join(filter(None, (box.title, box.subtitle, *box.lines)))
     yield (
         f'<g class="box {box.shape if box.shape in ("op", "leaf", "folded", "call") else "op"} '
         f'{_category(box.category)}" data-key="{key}" tabindex="-1">'
     )
-    yield f"<title>{text(said)}</title>{_rect(rect, radius, 'base')}{_rect(rect, radius, 'body')}"
+    yield f"<title>{text(tooltip)}</title>{_rect(rect, radius, 'base')}{_rect(rect, radius, 'body')}"
     # Clips text that is too long for its box.
     yield f'<svg x="{rect.x:.1f}" y="{rect.y:.1f}" width="{rect.width:.1f}" height="{rect.height:.1f}">'
     y = 16.0
     yield f'<text class="name" x="9" y="{y:g}">{text(box.title)}</text>'
-    for words in filter(None, (box.subtitle, *box.lines)):
+    for line in filter(None, (box.subtitle, *box.lines)):
         y += LINE
-        yield f'<text class="small" x="9" y="{y:g}">{text(words)}</text>'
+        yield f'<text class="small" x="9" y="{y:g}">{text(line)}</text>'
     if box.chips:
         yield from _chips(box.chips, y + 6)
     if box.shape == "folded":
@@ -138,11 +138,11 @@ def _chip_width(chip: Chip) -> float:
 
 def _chips(chips: Sequence[Chip], y: float) -> Iterator[str]:
     x = 8.0
-    for place, chip in enumerate(chips):
+    for index, chip in enumerate(chips):
         width = _chip_width(chip)
         kind = "held" if chip.kind == "held" else "plain"
         yield (
-            f'<g class="chip {kind}" data-chip="{place}"><rect x="{x:g}" y="{y:g}" width="{width:g}" '
+            f'<g class="chip {kind}" data-chip="{index}"><rect x="{x:g}" y="{y:g}" width="{width:g}" '
             f'height="{CHIP:g}" rx="3"/><text x="{x + 5:g}" y="{y + 11:g}">{text(chip.text)}</text>'
             f'<path d="M{x + 3:g} {y + 7.5:g}h{width - 6:g}"/></g>'
         )

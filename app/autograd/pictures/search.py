@@ -8,20 +8,20 @@ from app.autograd.tape import Tape, TapeNode
 from app.util.formatting import shape_text
 
 
-def find(tape: Tape, words: str) -> tuple[int, ...]:
+def find(tape: Tape, query: str) -> tuple[int, ...]:
     """Find the nodes that contain every word, case-insensitively; returns ids in forward order.
 
     Searches the node's name, its layer (title and module path), its parameters, and its saved tensors with their shapes
     (`result`, `64×32`, `float32`).
     """
-    wanted = words.casefold().replace("*", "×").split()
-    if not wanted:
+    terms = query.casefold().replace("*", "×").split()
+    if not terms:
         return ()
-    return tuple(node.id for node in tape.forward if _fits(_text(tape, node), wanted))
+    return tuple(node.id for node in tape.forward if _fits(_text(tape, node), terms))
 
 
-def _fits(text: str, wanted: list[str]) -> bool:
-    return all(word in text for word in wanted)
+def _fits(text: str, terms: list[str]) -> bool:
+    return all(word in text for word in terms)
 
 
 def _text(tape: Tape, node: TapeNode) -> str:
@@ -33,9 +33,9 @@ def _text(tape: Tape, node: TapeNode) -> str:
 
 
 def between(
-    arrows: Iterable[tuple[str, str]], one: frozenset[str], other: frozenset[str]
+    arrows: Iterable[tuple[str, str]], starts: frozenset[str], other: frozenset[str]
 ) -> tuple[frozenset[str], bool]:
-    """Return (all on any path of arrows from `one` to `other`, False); if there is none, the reverse paths and True.
+    """Return (all on any path of arrows from `starts` to `other`, False); if there is none, the reverse paths and True.
 
     Empty if neither direction has a path. Ends that are on a path are included.
     """
@@ -44,20 +44,20 @@ def between(
     for source, target in arrows:
         after.setdefault(source, []).append(target)
         before.setdefault(target, []).append(source)
-    forth = _reached(after, one) & _reached(before, other)
+    forth = _reached(after, starts) & _reached(before, other)
     if forth:
         return forth, False
-    return _reached(after, other) & _reached(before, one), True
+    return _reached(after, other) & _reached(before, starts), True
 
 
 def _reached(
     following: Mapping[str, list[str]], ends: frozenset[str]
 ) -> frozenset[str]:
-    found = set(ends)
+    reached = set(ends)
     todo = list(ends)
     while todo:
-        for place in following.get(todo.pop(), ()):
-            if place not in found:
-                found.add(place)
-                todo.append(place)
-    return frozenset(found)
+        for successor in following.get(todo.pop(), ()):
+            if successor not in reached:
+                reached.add(successor)
+                todo.append(successor)
+    return frozenset(reached)

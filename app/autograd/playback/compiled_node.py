@@ -37,12 +37,12 @@ def rerunnable(node: Any) -> Iterator[None]:
         yield
         return
     saved = [*node.saved_tensors, *getattr(node, "_tensors_no_vc_check", ())]
-    kept = [(one, one.detach().clone()) for one in saved]
+    backups = [(tensor, tensor.detach().clone()) for tensor in saved]
     try:
         with config.patch(donated_buffer=False):  # which refuses a second run
             yield
     finally:
-        for one, before in kept:
-            one.data.copy_(
+        for saved_tensor, before in backups:
+            saved_tensor.data.copy_(
                 before
             )  # `data` leaves the version alone that saved tensors are checked by

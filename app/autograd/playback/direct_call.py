@@ -40,15 +40,18 @@ def can_be_called(node: Any, arriving: list[Tensor | None], hooks: bool = True) 
     """
     if hooks and (torch.is_anomaly_enabled() or _has_hooks(node)):
         return False
-    if any(given is not None and type(given) is not torch.Tensor for given in arriving):
+    if any(
+        gradient is not None and type(gradient) is not torch.Tensor
+        for gradient in arriving
+    ):
         return False
     if is_custom(node) and not (
-        all(given is not None for given in arriving) and _is_clear(node)
+        all(gradient is not None for gradient in arriving) and _is_clear(node)
     ):
         return False
     return all(
-        _is_plain(child, place)
-        for child, place in node.next_functions
+        _is_plain(child, output)
+        for child, output in node.next_functions
         if child is not None
     )
 
@@ -60,15 +63,17 @@ def after_tensor_hooks(
 
     The engine runs them when only incoming gradients are requested, and then visits this node alone.
     """
-    given = [place for place, gradient in enumerate(arriving) if gradient is not None]
-    roots = [GradientEdge(node, place) for place in given]
-    wanted = [GradientEdge(node, place) for place in range(len(arriving))]
-    gradients = [arriving[place] for place in given]
+    active_outputs = [
+        output for output, gradient in enumerate(arriving) if gradient is not None
+    ]
+    roots = [GradientEdge(node, output) for output in active_outputs]
+    edges = [GradientEdge(node, output) for output in range(len(arriving))]
+    gradients = [arriving[output] for output in active_outputs]
     with torch.autograd.set_multithreading_enabled(False):
         return list(
             torch.autograd.grad(
                 roots,
-                wanted,
+                edges,
                 gradients,
                 retain_graph=True,
                 create_graph=create_graph,
@@ -90,12 +95,12 @@ def called(
         outputs = _by_slot(node, outputs)
     if len(outputs) != len(edges):
         return None, 0.0
-    for slot, (child, place) in enumerate(edges):
+    for slot, (child, output) in enumerate(edges):
         gradient = outputs[slot]
         if child is None or gradient is None:
             outputs[slot] = None
         elif isinstance(gradient, torch.Tensor) and fits(
-            gradient, metadata := child._input_metadata[place]
+            gradient, metadata := child._input_metadata[output]
         ):
             outputs[slot] = _match_metadata(gradient, metadata)
         else:
@@ -112,12 +117,13 @@ def fits(gradient: Tensor, metadata: Any) -> bool:
         and not metadata.dtype.is_complex
     ):
         return False
-    wanted, shape = metadata.shape, gradient.shape
-    if len(shape) < len(wanted):
+    expected_shape, shape = metadata.shape, gradient.shape
+    if len(shape) < len(expected_shape):
         return False
-    ends = shape[len(shape) - len(wanted) :]
+    ends = shape[len(shape) - len(expected_shape) :]
     return all(
-        have == want or want == 1 for have, want in zip(ends, wanted, strict=True)
+        have == want or want == 1
+        for have, want in zip(ends, expected_shape, strict=True)
     )
 
 
@@ -178,8 +184,8 @@ def _by_slot(node: Any, answers: list[Any]) -> list[Any]:
     return [answer for answer, need in zip(answers, needs, strict=True) if need]
 
 
-def _is_plain(child: Any, place: int) -> bool:
-    metadata = child._input_metadata[place]
+def _is_plain(child: Any, output: int) -> bool:
+    metadata = child._input_metadata[output]
     if metadata.is_nested_tensor or metadata.is_cpp_nested_tensor:
         return False
     if not is_accumulate(child):
@@ -207,15 +213,15 @@ def inside_engine(run: Callable[[], _T]) -> _T:
 
     That pass has two nodes; one of them increments the sequence number.
     """
-    found: list[_T] = []
+    results: list[_T] = []
     graded = torch.is_grad_enabled()
 
     def once() -> None:
         with torch.set_grad_enabled(graded):
-            found.append(run())
+            results.append(run())
 
     with torch.enable_grad():
         end = _Inside.apply(torch.zeros((), requires_grad=True), once)
     with torch.autograd.set_multithreading_enabled(False):
         torch.autograd.backward(end, torch.ones(()))
-    return found[0]
+    return results[0]

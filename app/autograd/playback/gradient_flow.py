@@ -58,13 +58,18 @@ class AccumulatedGradient(Struct):
     def sum(self) -> Tensor | None:
         """Return the accumulated gradient; None if nothing has arrived."""
         if self.total is None:
-            for _, part in self.parts:
-                self.total = part if self.total is None else added(self.total, part)
+            for _, gradient in self.parts:
+                self.total = (
+                    gradient if self.total is None else added(self.total, gradient)
+                )
         return self.total
 
     def part(self, edge: Edge) -> Tensor | None:
         """Return the gradient of one edge, if it is stored."""
-        return next((gradient for known, gradient in self.parts if known == edge), None)
+        return next(
+            (gradient for arrival_edge, gradient in self.parts if arrival_edge == edge),
+            None,
+        )
 
     def only(self, gradient: Tensor | None) -> Edge:
         """Return the edge that alone provided this tensor; `NO_EDGE` if there is none."""
@@ -77,16 +82,16 @@ class AccumulatedGradient(Struct):
     @property
     def bytes(self) -> int:
         """Approximate size of the stored gradients; shared memory counts for each."""
-        kept = [part for _, part in self.parts] or (
+        gradients = [gradient for _, gradient in self.parts] or (
             [self.total] if self.total is not None else []
         )
-        return sum(tensor_bytes(part) for part in kept)
+        return sum(tensor_bytes(gradient) for gradient in gradients)
 
     def copied(self) -> AccumulatedGradient:
         """Copy, so that what arrives later does not change it."""
-        kept = copy(self)
-        kept.parts = list(self.parts)
-        return kept
+        duplicate = copy(self)
+        duplicate.parts = list(self.parts)
+        return duplicate
 
 
 class GradientFlow:
@@ -172,7 +177,7 @@ def tensor_bytes(tensor: Tensor) -> int:
     """Return the memory behind a tensor: that of an expanded one is small."""
     if tensor.layout is torch.strided:
         return tensor.untyped_storage().nbytes()
-    return sum(part.nbytes for part in parts_of(tensor))
+    return sum(component.nbytes for component in parts_of(tensor))
 
 
 def fan_in(node: int, output_nr: int, arrived: AccumulatedGradient) -> FanIn:
@@ -180,20 +185,20 @@ def fan_in(node: int, output_nr: int, arrived: AccumulatedGradient) -> FanIn:
     gradients = [gradient for _, gradient in arrived.parts]
     total, *stats = measure([arrived.sum(), *gradients])
     norm = total.norm if total is not None else 0.0
-    known = [part for part in stats if part is not None]
-    absmax = max((part.absmax for part in known), default=0.0)
-    finite = all(math.isfinite(part.absmax) for part in known)
+    measured_stats = [grad_stats for grad_stats in stats if grad_stats is not None]
+    absmax = max((grad_stats.absmax for grad_stats in measured_stats), default=0.0)
+    finite = all(math.isfinite(grad_stats.absmax) for grad_stats in measured_stats)
     inner = products(gradients, absmax) if gradients and finite else None
     square = sum(map(sum, inner)) if inner else 0.0
     shares = tuple(
         Share(
             edge[0],
             edge[1],
-            part.norm,
-            sum(inner[place]) / square if inner and square > 0 else None,
+            grad_stats.norm,
+            sum(inner[index]) / square if inner and square > 0 else None,
         )
-        for place, ((edge, _), part) in enumerate(
-            zip(arrived.parts, known, strict=True)
+        for index, ((edge, _), grad_stats) in enumerate(
+            zip(arrived.parts, measured_stats, strict=True)
         )
     )
     return FanIn(
@@ -206,7 +211,7 @@ def _cosines(
 ) -> tuple[tuple[float | None, ...], ...]:
     if inner is None:
         return ((None,) * count,) * count
-    lengths = [math.sqrt(inner[place][place]) for place in range(count)]
+    lengths = [math.sqrt(inner[index][index]) for index in range(count)]
 
     def cosine(i: int, j: int) -> float | None:
         both = lengths[i] * lengths[j]

@@ -45,4 +45,4 @@ class GradientLook(Struct, frozen=True):
             self.histogram.high,
             len(self.histogram.counts),
         )
-        return tuple(low + (high - low) * place / bins for place in range(bins + 1))
+        return tuple(low + (high - low) * index / bins for index in range(bins + 1))

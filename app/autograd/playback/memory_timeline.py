@@ -30,10 +30,10 @@ T = TypeVar("T")
 
 def _once(tape: Tape, name: str, make: Callable[[Tape], T]) -> T:
     """Cache a value derived from a tape on the tape, like its cached properties."""
-    known = vars(tape)
-    if name not in known:
-        known[name] = make(tape)
-    return known[name]
+    attributes = vars(tape)
+    if name not in attributes:
+        attributes[name] = make(tape)
+    return attributes[name]
 
 
 def prepare(tape: Tape) -> Tape:
@@ -85,25 +85,25 @@ def _stretches(tape: Tape) -> tuple[Stretch, ...]:
     keys = node_keys(tape)
     groups = {group.key: group for group in group_by_layer(tape)}
     released = released_by_step(tape)
-    found: list[Stretch] = []
+    spans: list[Stretch] = []
     first = 0
-    for place in range(1, len(tape.order) + 1):
+    for index in range(1, len(tape.order) + 1):
         key = keys[tape.order[first]]
-        if place < len(tape.order) and keys[tape.order[place]] == key:
+        if index < len(tape.order) and keys[tape.order[index]] == key:
             continue
         group = groups[key]
-        found.append(
+        spans.append(
             Stretch(
                 key,
                 group.title,
                 group.category,
                 first,
-                place,
-                sum(released[first:place]),
+                index,
+                sum(released[first:index]),
             )
         )
-        first = place
-    return tuple(found)
+        first = index
+    return tuple(spans)
 
 
 def categories(tape: Tape) -> list[str]:
@@ -112,19 +112,19 @@ def categories(tape: Tape) -> list[str]:
 
 
 def _categories(tape: Tape) -> list[str]:
-    found = [""] * len(tape.order)
+    step_categories = [""] * len(tape.order)
     for piece in stretches(tape):
         for step in range(piece.first, piece.end):
             node = tape.nodes[tape.order[step]]
             if node.is_leaf:
                 users = tape.incoming.get(node.id, ())
                 node = tape.nodes[users[0].source] if users else node
-            found[step] = (
+            step_categories[step] = (
                 node_category(node.name)
                 if piece.category == "block"
                 else piece.category
             )
-    return found
+    return step_categories
 
 
 def largest(

@@ -105,8 +105,8 @@ def _by_engine(node: Any, arriving: list[Tensor | None], create_graph: bool) -> 
     try:
         with torch.autograd.set_multithreading_enabled(False):
             _run(node, arriving, create_graph)
-    except _Taken as taken:
-        taken.__traceback__ = None
+    except _Taken as stop:
+        stop.__traceback__ = None
     finally:
         for handle in handles:
             handle.remove()
@@ -114,9 +114,11 @@ def _by_engine(node: Any, arriving: list[Tensor | None], create_graph: bool) -> 
 
 
 def _run(node: Any, arriving: list[Tensor | None], create_graph: bool) -> None:
-    given = [place for place, gradient in enumerate(arriving) if gradient is not None]
-    roots = [GradientEdge(node, place) for place in given]
-    gradients = [arriving[place] for place in given]
+    active_outputs = [
+        output for output, gradient in enumerate(arriving) if gradient is not None
+    ]
+    roots = [GradientEdge(node, output) for output in active_outputs]
+    gradients = [arriving[output] for output in active_outputs]
     if is_custom(node):
         # A reentrant checkpoint rejects selected inputs; nothing below the node is reached anyway.
         torch.autograd.backward(
@@ -124,8 +126,8 @@ def _run(node: Any, arriving: list[Tensor | None], create_graph: bool) -> None:
         )
         return
     targets = [
-        GradientEdge(child, place)
-        for child, place in node.next_functions
+        GradientEdge(child, output)
+        for child, output in node.next_functions
         if child is not None
     ]
     torch.autograd.grad(
@@ -158,12 +160,12 @@ def zeros_like(metadata: Any) -> Tensor:
     )
 
 
-def added(one: Tensor, other: Tensor) -> Tensor:
+def added(gradient: Tensor, other: Tensor) -> Tensor:
     """Add gradients as the engine does: a sparse one is added to the dense one."""
     return (
-        other + one
-        if one.layout is not torch.strided and other.layout is torch.strided
-        else one + other
+        other + gradient
+        if gradient.layout is not torch.strided and other.layout is torch.strided
+        else gradient + other
     )
 
 
@@ -203,36 +205,36 @@ def _frames(hook: Any) -> Iterator[Any]:
 def undone(node: Any, buffers: Iterable[Tensor]) -> Iterator[None]:
     """Undo what running a node changes beside its results: buffers, of a layer that runs forward again, and what the
     `ctx` of a Function holds."""
-    kept = [(buffer, buffer.detach().clone()) for buffer in buffers]
-    held = dict(vars(node)) if is_custom(node) else None
+    buffer_values = [(buffer, buffer.detach().clone()) for buffer in buffers]
+    attributes = dict(vars(node)) if is_custom(node) else None
     try:
         yield
     finally:
-        for buffer, before in kept:
+        for buffer, before in buffer_values:
             if not torch.equal(buffer, before):
                 buffer.data.copy_(
                     before
                 )  # `data` leaves the version alone that saved tensors are checked by
-        if held is not None:
+        if attributes is not None:
             vars(node).clear()
-            vars(node).update(held)
+            vars(node).update(attributes)
 
 
 @contextmanager
 def own_grads(parameters: dict[str, Any]) -> Iterator[dict[str, Tensor]]:
     """Collect the gradients accumulated into the parameters within, and restore `.grad` afterwards."""
-    kept = {name: parameter.grad for name, parameter in parameters.items()}
-    found: dict[str, Tensor] = {}
+    original_grads = {name: parameter.grad for name, parameter in parameters.items()}
+    grads: dict[str, Tensor] = {}
     for parameter in parameters.values():
         parameter.grad = None
     try:
-        yield found
-        found.update(
+        yield grads
+        grads.update(
             {name: p.grad for name, p in parameters.items() if p.grad is not None}
         )
     finally:
         for name, parameter in parameters.items():
-            parameter.grad = kept[name]
+            parameter.grad = original_grads[name]
 
 
 def _waiter(gradients: list[Tensor]) -> Any:

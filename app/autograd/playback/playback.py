@@ -147,14 +147,16 @@ class Playback:
     @property
     def gradients(self) -> dict[str, Tensor]:
         """Gradients that a real backward would have added to `.grad` by now, by name (the first of tied ones)."""
-        found: dict[str, Tensor] = {}
+        gradients: dict[str, Tensor] = {}
         for node, gradient in self.leaf_gradients.items():
             if names := self.tape.nodes[node].parameters:
-                found[names[0]] = gradient
+                gradients[names[0]] = gradient
         for inside in self._inside.values():
             for name, gradient in inside.items():
-                found[name] = found[name] + gradient if name in found else gradient
-        return found
+                gradients[name] = (
+                    gradients[name] + gradient if name in gradients else gradient
+                )
+        return gradients
 
     def result(self) -> PassResult:
         """Return the steps played so far, with the norms on nodes and edges."""
@@ -259,9 +261,9 @@ class Playback:
         ]
         arriving = measure([slot.sum() if slot else None for slot in slots], self.scale)
         sums = tuple(
-            fan_in(number, nr, each)
-            for nr, each in enumerate(slots)
-            if each and each.count > 1
+            fan_in(number, nr, slot)
+            for nr, slot in enumerate(slots)
+            if slot and slot.count > 1
         )
         return tuple(arriving), sums
 
@@ -315,8 +317,8 @@ class Playback:
             raise RuntimeError(
                 "This graph was freed. Capture it again to play its backward pass."
             )
-        place = self.position
-        number = self.tape.order[place]
+        position = self.position
+        number = self.tape.order[position]
         node, before = self.graph.nodes[number], torch._C._autograd._get_sequence_nr()
         with torch.inference_mode(False), torch.set_grad_enabled(self.create_graph):
             slots = [
@@ -332,15 +334,15 @@ class Playback:
                         (edge.target, edge.output_nr),
                         (number, edge.slot),
                         gradient,
-                        place,
+                        position,
                     )
         if self.tape.nodes[number].is_leaf and called.received[0] is not None:
             self.leaf_gradients[number] = called.received[0]
-        made = torch._C._autograd._get_sequence_nr() - before - called.aside
+        created = torch._C._autograd._get_sequence_nr() - before - called.aside
         record = (
-            self._record(number, slots, arriving, called, made)
+            self._record(number, slots, arriving, called, created)
             if measured
-            else self._records[place]
+            else self._records[position]
         )
         self.position += 1
         self._flow.trim(self.position)
@@ -398,31 +400,33 @@ class Playback:
         slots: list[AccumulatedGradient | None],
         arriving: list[Tensor | None],
         called: Called,
-        made: int,
+        created: int,
     ) -> StepRecord:
         edges = self.tape.outgoing.get(number, ())
         inside = self._inside.get(number, {})
         pairs = list(zip(arriving, called.received, strict=True))
         # A gradient from a single edge was measured when it left.
-        told = [
-            self._told.get(each.only(got)) if each else None
-            for each, (_, got) in zip(slots, pairs, strict=True)
+        edge_stats = [
+            self._told.get(slot.only(got)) if slot else None
+            for slot, (_, got) in zip(slots, pairs, strict=True)
         ]
         new = [
-            None if known else got
-            for known, got in zip(told, called.received, strict=True)
+            None if cached else got
+            for cached, got in zip(edge_stats, called.received, strict=True)
         ]
         stats = measure(
             [*new, *(called.computed[edge.slot] for edge in edges), *inside.values()],
             self.scale,
         )
-        received = [known or fresh for known, fresh in zip(told, stats, strict=False)]
+        received = [
+            cached or fresh for cached, fresh in zip(edge_stats, stats, strict=False)
+        ]
         rest = stats[len(received) :]
         self._told.update(
             {
-                (e.source, e.slot): each
-                for e, each in zip(edges, rest, strict=False)
-                if each
+                (e.source, e.slot): grad_stats
+                for e, grad_stats in zip(edges, rest, strict=False)
+                if grad_stats
             }
         )
         return StepRecord(
@@ -430,30 +434,32 @@ class Playback:
             node=number,
             arriving=tuple(received),
             leaving=tuple(
-                EdgeGrad(edge.source, edge.slot, edge.target, edge.output_nr, each)
-                for edge, each in zip(edges, rest, strict=False)
+                EdgeGrad(
+                    edge.source, edge.slot, edge.target, edge.output_nr, grad_stats
+                )
+                for edge, grad_stats in zip(edges, rest, strict=False)
             ),
             fan_ins=tuple(
-                fan_in(number, nr, each)
-                for nr, each in enumerate(slots)
-                if each and each.count > 1
+                fan_in(number, nr, slot)
+                for nr, slot in enumerate(slots)
+                if slot and slot.count > 1
             ),
             seconds=called.seconds,
             released=self._released[self.position],
             held=self.curve[self.position + 1],
-            made=made,
+            made=created,
             edited=tuple(
                 sorted({edit.slot[1] for edit in self._edits if edit.slot[0] == number})
             ),
             hooked=tuple(
                 nr
-                for nr, (given, got) in enumerate(pairs)
-                if given is not got and got is not None
+                for nr, (incoming, got) in enumerate(pairs)
+                if incoming is not got and got is not None
             ),
             inside=tuple(
-                (name, each)
-                for name, each in zip(inside, rest[len(edges) :], strict=True)
-                if each
+                (name, grad_stats)
+                for name, grad_stats in zip(inside, rest[len(edges) :], strict=True)
+                if grad_stats
             ),
         )
 
@@ -511,10 +517,10 @@ def _break_at(record: StepRecord, until: Breaks) -> Stop | None:
     return None
 
 
-def _as_gradient(given: Tensor, metadata: object) -> Tensor:
+def _as_gradient(tensor: Tensor, metadata: object) -> Tensor:
     shape = tuple(metadata.shape)  # type: ignore[attr-defined]
-    if tuple(given.shape) != shape:
+    if tuple(tensor.shape) != shape:
         raise ValueError(
-            f"The gradient there has shape {shape}; the given tensor has {tuple(given.shape)}."
+            f"The gradient there has shape {shape}; the given tensor has {tuple(tensor.shape)}."
         )
-    return given.detach().to(metadata.device, metadata.dtype)  # type: ignore[attr-defined]
+    return tensor.detach().to(metadata.device, metadata.dtype)  # type: ignore[attr-defined]

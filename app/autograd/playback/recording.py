@@ -88,9 +88,9 @@ class NormRecorder:
             self._roots
         )  # nodes where gradients of several edges are summed
         self._handing_on = {
-            place
-            for place, name in enumerate(self._names)
-            if name in _REARRANGING or (name in _POOLING and _spreads(nodes[place]))
+            index
+            for index, name in enumerate(self._names)
+            if name in _REARRANGING or (name in _POOLING and _spreads(nodes[index]))
         }
         self._hooks = self._put_on(nodes)
 
@@ -106,12 +106,12 @@ class NormRecorder:
             met.add(target)
             if source not in handing_on:
                 slots.setdefault(source, []).append(edge.slot)
-        places = {**slots, **{place: slots.get(place, []) for place in sums}}
+        slots_by_node = {**slots, **{index: slots.get(index, []) for index in sums}}
         return [
-            nodes[place].register_hook(
-                _measuring(self._what, self._norms, place, of, place in sums)
+            nodes[index].register_hook(
+                _measuring(self._what, self._norms, index, of, index in sums)
             )
-            for place, of in places.items()
+            for index, of in slots_by_node.items()
         ]
 
     def finish(self) -> Recorded:
@@ -179,16 +179,16 @@ def _spreads(node: Any) -> bool:
 
 
 def _measuring(
-    what: list[tuple[int, int]],
+    edge_keys: list[tuple[int, int]],
     norms: list[Tensor],
-    place: int,
+    index: int,
     slots: list[int],
     sums: bool,
 ) -> Callable[[tuple[Tensor | None, ...], tuple[Tensor | None, ...]], None]:
-    """Create the hook: record the norms of gradients leaving node `place` by `slots`, and with `sums` of the incoming
+    """Create the hook: record the norms of gradients leaving node `index` by `slots`, and with `sums` of the incoming
     one."""
-    leaving = [((place, slot), slot) for slot in slots]
-    arriving = place, -1
+    leaving = [((index, slot), slot) for slot in slots]
+    arriving = index, -1
 
     def measure(
         gradients: tuple[Tensor | None, ...], arrived: tuple[Tensor | None, ...]
@@ -200,7 +200,7 @@ def _measuring(
         for key, slot in leaving:
             gradient = gradients[slot]
             if gradient is not None:
-                what.append(key)
+                edge_keys.append(key)
                 # An addition hands one gradient on to both sides.
                 norms.append(
                     norms[-1] if gradient is before else norm_of(values_of(gradient))
@@ -209,7 +209,7 @@ def _measuring(
         if sums:
             for gradient in arrived:
                 if gradient is not None:
-                    what.append(arriving)
+                    edge_keys.append(arriving)
                     norms.append(
                         norms[-1]
                         if gradient is before

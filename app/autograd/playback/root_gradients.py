@@ -28,8 +28,8 @@ def seeded(
         raise ValueError(
             f"{len(graph.ends)} outputs need as many vectors, and {len(seeds)} were given."
         )
-    places = {node: place for place, node in enumerate(graph.nodes)}
-    found = []
+    node_indices = {node: index for index, node in enumerate(graph.nodes)}
+    start_gradients = []
     for number, end in enumerate(graph.ends):
         if not end.requires_grad:
             continue
@@ -38,14 +38,17 @@ def seeded(
         )
         if seed is not None:
             node, output_nr = edge_of(end)
-            found.append(
-                ((places[node], output_nr), seed * scale if scale != 1.0 else seed)
+            start_gradients.append(
+                (
+                    (node_indices[node], output_nr),
+                    seed * scale if scale != 1.0 else seed,
+                )
             )
-    if not found:
+    if not start_gradients:
         raise ValueError(
             "No output has a vector, so there is no gradient to propagate. Give at least one."
         )
-    return found
+    return start_gradients
 
 
 def chosen_vectors(
@@ -55,13 +58,13 @@ def chosen_vectors(
     if options.loss or options.second_order:
         return None
     return lambda ends: [
-        vector(end, options.vector, options.index, place)
-        for place, end in enumerate(ends)
+        vector(end, options.vector, options.index, output_index)
+        for output_index, end in enumerate(ends)
     ]
 
 
-def vector(end: Tensor, kind: str, index: int, place: int) -> Tensor | None:
-    """Return the vector for the vector-Jacobian product of output `place`: ones, random numbers, or 1 at `index` of the
+def vector(end: Tensor, kind: str, index: int, output_index: int) -> Tensor | None:
+    """Return the vector for the vector-Jacobian product of an output: ones, random numbers, or 1 at `index` of the
     last dimension and 0 elsewhere. None for an output that does not require grad.
 
     Raises ValueError for an index out of range.
@@ -74,36 +77,36 @@ def vector(end: Tensor, kind: str, index: int, place: int) -> Tensor | None:
     if kind == "random":
         drawn = torch.randn(
             value.shape,
-            generator=torch.Generator().manual_seed(place),
+            generator=torch.Generator().manual_seed(output_index),
             dtype=torch.float64,
         )
         return drawn.to(value.device, value.dtype)
     last = value.shape[-1] if value.ndim else 1
     if not 0 <= index < last:
         raise ValueError(
-            f"Output {place + 1} has {last} elements in its last dimension; there is no index {index}."
+            f"Output {output_index + 1} has {last} elements in its last dimension; there is no index {index}."
         )
-    found = torch.zeros_like(value)
-    (found if value.ndim else found.view(1))[..., index] = 1
-    return found
+    basis_vector = torch.zeros_like(value)
+    (basis_vector if value.ndim else basis_vector.view(1))[..., index] = 1
+    return basis_vector
 
 
 def _seed(
-    number: int, end: Tensor, given: Tensor | float | None, needed: bool
+    number: int, end: Tensor, seed: Tensor | float | None, needed: bool
 ) -> Tensor | None:
-    if given is None and end.numel() == 1:
-        given = 1.0
-    if given is None:
+    if seed is None and end.numel() == 1:
+        seed = 1.0
+    if seed is None:
         if needed:
             raise ValueError(
                 f"Output {number} has shape {tuple(end.shape)}, and backward starts from a single number or from a "
                 "vector of that shape: choose a loss, or give the vector."
             )
         return None
-    if isinstance(given, torch.Tensor):
-        if given.shape != end.shape:
+    if isinstance(seed, torch.Tensor):
+        if seed.shape != end.shape:
             raise ValueError(
-                f"Output {number} has shape {tuple(end.shape)}; its vector has {tuple(given.shape)}."
+                f"Output {number} has shape {tuple(end.shape)}; its vector has {tuple(seed.shape)}."
             )
-        return given.detach().to(end.device, end.dtype)
-    return torch.full_like(end.detach(), float(given))
+        return seed.detach().to(end.device, end.dtype)
+    return torch.full_like(end.detach(), float(seed))

@@ -110,7 +110,7 @@ class StepRecord(msgspec.Struct, frozen=True, array_like=True):
 
 def whole_norm(parts: Iterable[GradStats | None]) -> float | None:
     """Return the joint norm of several gradients; None without any."""
-    norms = [part.norm for part in parts if part is not None]
+    norms = [grad_stats.norm for grad_stats in parts if grad_stats is not None]
     return (
         sum(norm * norm for norm in norms) ** 0.5
         if len(norms) > 1
@@ -178,21 +178,21 @@ class Stop(Struct, frozen=True):
 
 def stops_at(tape: Tape, breaks: Breaks) -> dict[int, str]:
     """Node -> "node" or "layer", for what `breaks` stops before: every node named, and of a layer where it begins."""
-    found: dict[int, str] = {}
+    stops: dict[int, str] = {}
     if breaks.layers:
         keys, inside_before = node_keys(tape), False
         for node in tape.order:
             inside = bool(_names(tape, node, keys[node]) & breaks.layers)
             if inside and not inside_before:
-                found[node] = "layer"
+                stops[node] = "layer"
             inside_before = inside
-    found.update(dict.fromkeys(breaks.nodes, "node"))
-    return found
+    stops.update(dict.fromkeys(breaks.nodes, "node"))
+    return stops
 
 
-def _names(tape: Tape, place: int, key: str) -> set[str]:
+def _names(tape: Tape, number: int, key: str) -> set[str]:
     """Return all names of a node's layer that a break may refer to."""
-    node = tape.nodes[place]
+    node = tape.nodes[number]
     names = {key}
     if node.in_loss:
         return names

@@ -96,7 +96,7 @@ class PassWatch:
         arriving: tuple[Tensor | None, ...],
         seconds: float,
     ) -> StepRecord:
-        place, edges = len(self._records), self._tape.outgoing.get(number, ())
+        position, edges = len(self._records), self._tape.outgoing.get(number, ())
         slots = [
             self._flow.slots.get((number, output)) for output in range(len(arriving))
         ]
@@ -106,28 +106,33 @@ class PassWatch:
         stats = measure([*arriving, *left])
         received, rest = stats[: len(arriving)], stats[len(arriving) :]
         sums = tuple(
-            fan_in(number, nr, each)
-            for nr, each in enumerate(slots)
-            if each and each.count > 1
+            fan_in(number, nr, slot)
+            for nr, slot in enumerate(slots)
+            if slot and slot.count > 1
         )
         for edge, gradient in zip(edges, left, strict=True):
             if gradient is not None:
                 self._flow.arrive(
-                    (edge.target, edge.output_nr), (number, edge.slot), gradient, place
+                    (edge.target, edge.output_nr),
+                    (number, edge.slot),
+                    gradient,
+                    position,
                 )
         for output in range(len(arriving)):
             self._flow.put((number, output), None)
         steps = len(self._tape.order)
         return StepRecord(
-            position=place,
+            position=position,
             node=number,
             arriving=tuple(received),
             leaving=tuple(
-                EdgeGrad(edge.source, edge.slot, edge.target, edge.output_nr, each)
-                for edge, each in zip(edges, rest, strict=True)
+                EdgeGrad(
+                    edge.source, edge.slot, edge.target, edge.output_nr, grad_stats
+                )
+                for edge, grad_stats in zip(edges, rest, strict=True)
             ),
             fan_ins=sums,
             seconds=seconds,
-            released=released_by_step(self._tape)[place] if place < steps else 0,
-            held=held_by_step(self._tape)[min(place + 1, steps)],
+            released=released_by_step(self._tape)[position] if position < steps else 0,
+            held=held_by_step(self._tape)[min(position + 1, steps)],
         )

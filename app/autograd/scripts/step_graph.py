@@ -37,11 +37,11 @@ class StepGraph:
         notes: Iterable[str] = (),
     ) -> None:
         ends: list[Any] = [tensors] if isinstance(tensors, Tensor) else list(tensors)
-        if not all(isinstance(one, Tensor) for one in ends):
+        if not all(isinstance(tensor, Tensor) for tensor in ends):
             raise CaptureError(
                 "backward was called on an edge of the graph instead of a tensor, such as the loss."
             )
-        if not any(one.requires_grad for one in ends):
+        if not any(tensor.requires_grad for tensor in ends):
             raise NoGraphError(
                 "backward was called on a tensor that requires no gradient."
             )
@@ -72,12 +72,12 @@ class StepGraph:
 def _notes(nodes: Sequence[Any]) -> Iterator[str]:
     """Say what of the graph is played in another way than the script's own backward runs it."""
     if hooked := sum(map(_is_hooked, nodes)):
-        words = (
+        subject = (
             "hook of the script is"
             if hooked == 1
             else f"{hooked} hooks of the script are"
         )
-        yield f"{'A' if hooked == 1 else 'The'} {words} not run while it is played"
+        yield f"{'A' if hooked == 1 else 'The'} {subject} not run while it is played"
     if any(map(is_compiled, nodes)):
         yield "compiled parts are one node each, and have no layers"
 
@@ -85,9 +85,11 @@ def _notes(nodes: Sequence[Any]) -> Iterator[str]:
 def _seeds(gradients: Any, count: int) -> list[Tensor | None] | None:
     if gradients is None:
         return None
-    found = [gradients] if isinstance(gradients, Tensor) else list(gradients)
+    vectors = [gradients] if isinstance(gradients, Tensor) else list(gradients)
     return (
-        found if len(found) == count and any(one is not None for one in found) else None
+        vectors
+        if len(vectors) == count and any(vector is not None for vector in vectors)
+        else None
     )
 
 
@@ -100,9 +102,9 @@ def _tape(
     name_of: Callable[[Tensor], str],
 ) -> Tape:
     sequences = [node._sequence_nr() for node in nodes]
-    own = [number for number in sequences if number != LEAF_SEQUENCE]
-    started = min(own, default=0)
-    inside = [number for number in own if recorder.origin(number).call]
+    numbers = [number for number in sequences if number != LEAF_SEQUENCE]
+    started = min(numbers, default=0)
+    inside = [number for number in numbers if recorder.origin(number).call]
     answered = (
         max(inside) + 1 if inside else LEAF_SEQUENCE
     )  # the loss is what comes after the last layer
@@ -110,18 +112,18 @@ def _tape(
     names = recorder.names_of_parameters()
     leaves = [node.variable for node in nodes if is_accumulate(node)]
     names |= {
-        id(one): (name,)
-        for one in leaves
-        if id(one) not in names and (name := name_of(one))
+        id(leaf): (name,)
+        for leaf in leaves
+        if id(leaf) not in names and (name := name_of(leaf))
     }
     table = StorageTable()
-    table.mark((one for one in leaves if id(one) in names), "parameter")
+    table.mark((leaf for leaf in leaves if id(leaf) in names), "parameter")
     table.mark(recorder.buffers(), "buffer")
     table.mark(recorder.inputs, "input")
     reader = SavedReader(table)
     records = [
-        record_of(place, node, recorder, (started, answered), reader, names)
-        for place, node in enumerate(nodes)
+        record_of(index, node, recorder, (started, answered), reader, names)
+        for index, node in enumerate(nodes)
     ]
     value = ends[0] if len(ends) == 1 and ends[0].numel() == 1 else None
     return Tape(
@@ -132,7 +134,7 @@ def _tape(
         storages=table.storages({node: step for step, node in enumerate(order)}),
         loss=float(value.detach()) if value is not None else None,
         train=any(model.training for model in recorder.models.values()),
-        input_shapes=tuple(tuple(part.shape) for part in recorder.inputs),
+        input_shapes=tuple(tuple(tensor.shape) for tensor in recorder.inputs),
         layers=FrozenMap(recorder.layers()),
         codes=recorder.codes(records),
     )

@@ -68,14 +68,16 @@ class StepRecorder(FileRecorder):
         """The model, or one that holds all of them by name."""
         if len(self.models) == 1:
             return next(iter(self.models.values()))
-        found = nn.Module()
-        found._modules.update(self.models)
-        return found
+        container = nn.Module()
+        container._modules.update(self.models)
+        return container
 
     @property
     def inputs(self) -> list[Tensor]:
         """The tensors that outermost modules were called with, as far as they are alive."""
-        return [tensor for each in self._inputs if (tensor := each()) is not None]
+        return [
+            tensor for reference in self._inputs if (tensor := reference()) is not None
+        ]
 
     # -- while the script runs ----------------------------------------------------------------------------------------
 
@@ -91,8 +93,8 @@ class StepRecorder(FileRecorder):
             register_module_forward_hook(self._returned, always_call=True),
         ]
         stack = [
-            torch._C._get_function_stack_at(place)
-            for place in range(torch._C._len_torch_function_stack())
+            torch._C._get_function_stack_at(index)
+            for index in range(torch._C._len_torch_function_stack())
         ]
         if all(
             isinstance(mode, DeviceContext) for mode in stack
@@ -111,19 +113,19 @@ class StepRecorder(FileRecorder):
 
     def _pull(self) -> bool:
         """Take our mode off torch's stack, wherever it is; return whether it was there."""
-        above, found = [], False
+        above, removed = [], False
         while (
             self._mode is not None
-            and not found
+            and not removed
             and torch._C._len_torch_function_stack()
         ):
             top = _pop_mode()
-            found = top is self._mode
-            if not found:
+            removed = top is self._mode
+            if not removed:
                 above.append(top)
         for mode in reversed(above):
             _push_mode(mode)
-        return found
+        return removed
 
     def _called(self, module: nn.Module, args: Any) -> None:
         if not self.listening:
@@ -137,9 +139,9 @@ class StepRecorder(FileRecorder):
             return
         if not self._open:
             self._inputs += [
-                weakref.ref(one)
-                for one in tensors_of(args)
-                if not isinstance(one, nn.Parameter)
+                weakref.ref(tensor)
+                for tensor in tensors_of(args)
+                if not isinstance(tensor, nn.Parameter)
             ]
         self._calls[path] += 1
         self._open.append((_sequence(), path, self._calls[path]))
@@ -166,8 +168,8 @@ class StepRecorder(FileRecorder):
             return None
         name = self._name_of(module) or type(module).__name__
         several, self._several = self._several, True
-        taken, free, number = {*self.models, *self.paths.values()}, name, 2
-        while free in taken:
+        used_names, free, number = {*self.models, *self.paths.values()}, name, 2
+        while free in used_names:
             free, number = f"{name}_{number}", number + 1
         self._add(free, module)
         self._several = several
@@ -177,10 +179,10 @@ class StepRecorder(FileRecorder):
 
     def names_of_parameters(self) -> dict[int, tuple[str, ...]]:
         """Return the names of all parameters by id."""
-        found: dict[int, tuple[str, ...]] = {}
+        names: dict[int, tuple[str, ...]] = {}
         for name, parameter in self._named("named_parameters"):
-            found[id(parameter)] = (*found.get(id(parameter), ()), name)
-        return found
+            names[id(parameter)] = (*names.get(id(parameter), ()), name)
+        return names
 
     def buffers(self) -> list[Tensor]:
         return [
@@ -196,9 +198,9 @@ class StepRecorder(FileRecorder):
         }
 
     def _named(self, kind: str) -> list[tuple[str, Any]]:
-        found = []
+        members = []
         for model in self.models.values():
             top = self.paths[id(model)]
-            for path, one in getattr(model, kind)(remove_duplicate=False):
-                found.append((f"{top}.{path}".strip("."), one))
-        return found
+            for path, member in getattr(model, kind)(remove_duplicate=False):
+                members.append((f"{top}.{path}".strip("."), member))
+        return members

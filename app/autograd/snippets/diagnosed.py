@@ -50,13 +50,15 @@ class _WithoutBackward(TorchFunctionMode):
     def __torch_function__(
         self, func: Any, types: Any, args: Any = (), kwargs: Any = None
     ) -> Any:
-        given = kwargs or {}
+        arguments = kwargs or {}
         if func in BACKWARD and not _of_a_check(sys._getframe(1)):
-            tensors = args[0] if args else given.get("tensors", given.get("outputs"))
+            tensors = (
+                args[0] if args else arguments.get("tensors", arguments.get("outputs"))
+            )
             raise _Reached(
                 [leaf for leaf in tree_leaves(tensors) if isinstance(leaf, Tensor)]
             )
-        return func(*args, **given)
+        return func(*args, **arguments)
 
 
 def _of_a_check(frame: FrameType | None) -> bool:
@@ -116,14 +118,14 @@ class _Text(Struct):
 
         A gradient check records nothing that stays.
         """
-        made = torch._C._autograd._get_sequence_nr  # counts the nodes of graphs
+        node_counter = torch._C._autograd._get_sequence_nr  # counts the nodes of graphs
         for number, statement in enumerate(self.statements):
-            before = made()
+            before = node_counter()
             try:
                 self.run([statement])
             except BaseException:  # a snippet may call exit(), too
                 return number
-            if made() != before and not (
+            if node_counter() != before and not (
                 _calls_check(statement) and not self._graphs()
             ):
                 return number
@@ -149,12 +151,16 @@ class SnippetModule(nn.Module):
         self._text, self._forward = text, forward
         names = text.names()
         for name, module in names.modules.items():
-            if all(module is not one for one in self.children()):
+            if all(module is not child for child in self.children()):
                 self._modules[name] = module
-        known = {id(parameter) for parameter in self.parameters()}
+        parameter_ids = {id(parameter) for parameter in self.parameters()}
         for name, tensor in names.tensors.items():
-            if tensor.is_leaf and tensor.requires_grad and id(tensor) not in known:
-                known.add(id(tensor))
+            if (
+                tensor.is_leaf
+                and tensor.requires_grad
+                and id(tensor) not in parameter_ids
+            ):
+                parameter_ids.add(id(tensor))
                 self._parameters[name] = tensor  # type: ignore[assignment]  # any leaf has a .grad
 
     def forward(self) -> Any:
@@ -173,15 +179,17 @@ class SnippetModule(nn.Module):
         """Return the last expression's value or `loss`, or else the tensor that was computed last."""
         tensors = self._text.names().tensors
         for name in (self._text.last, "loss"):
-            if (found := tensors.get(name)) is not None and found.requires_grad:
-                return found
-        made = [tensor for tensor in tensors.values() if tensor.grad_fn is not None]
-        made.sort(
+            if (
+                named_tensor := tensors.get(name)
+            ) is not None and named_tensor.requires_grad:
+                return named_tensor
+        computed = [tensor for tensor in tensors.values() if tensor.grad_fn is not None]
+        computed.sort(
             key=lambda tensor: (
                 tensor.grad_fn._sequence_nr() if tensor.grad_fn is not None else -1
             )
         )
-        return made[-1] if made else torch.zeros(())
+        return computed[-1] if computed else torch.zeros(())
 
     def train(self, mode: bool = True) -> SnippetModule:
         """Leave its modules in the modes that the snippet gave them."""

@@ -48,8 +48,8 @@ class LocalNames:
 
     def of_leaf(self, tensor: Tensor) -> str:
         """Return the first name of a tensor that no operation made, "" if it had none."""
-        found = self._leaves.get(id(tensor))
-        return found[1] if found is not None and found[0]() is tensor else ""
+        entry = self._leaves.get(id(tensor))
+        return entry[1] if entry is not None and entry[0]() is tensor else ""
 
     def _called(self, frame: FrameType, event: str, _argument: Any) -> Any:
         if self._left <= 0:
@@ -60,12 +60,12 @@ class LocalNames:
     def _ran(self, frame: FrameType, event: str, _argument: Any) -> Any:
         """A line is about to run, or the frame returns: note what the line before has bound."""
         began = perf_counter()
-        known = self._known.setdefault(id(frame), {})
+        states = self._known.setdefault(id(frame), {})
         for name, value in frame.f_locals.items():
             state = _state(value)
-            if known.get(name) == state:
+            if states.get(name) == state:
                 continue
-            known[name] = state
+            states[name] = state
             if isinstance(value, Tensor) and name.isidentifier() and name != "_":
                 self._note(name, value)
         if event == "return":
@@ -75,11 +75,11 @@ class LocalNames:
 
     def _note(self, name: str, tensor: Tensor) -> None:
         try:
-            made = tensor.grad_fn
+            node = tensor.grad_fn
         except RuntimeError:  # of a tensor within vmap
             return
-        if made is not None:
-            names = self._results.setdefault(made._sequence_nr(), [])
+        if node is not None:
+            names = self._results.setdefault(node._sequence_nr(), [])
             if name not in names and len(names) < MOST:
                 names.append(name)
         elif tensor.requires_grad and id(tensor) not in self._leaves:

@@ -32,11 +32,11 @@ class ScopeNames(Struct):
                 continue
             self._put(name, value)
             if isinstance(value, (list, tuple)):
-                for place, part in enumerate(value[:FEW]):
-                    self._put(f"{name}[{place}]", part)
+                for index, member in enumerate(value[:FEW]):
+                    self._put(f"{name}[{index}]", member)
             elif isinstance(value, dict):
-                for key, part in list(value.items())[:FEW]:
-                    self._put(f"{name}[{key!r}]", part)
+                for key, member in list(value.items())[:FEW]:
+                    self._put(f"{name}[{key!r}]", member)
 
     def _put(self, name: str, value: Any) -> None:
         if isinstance(value, Tensor):
@@ -57,11 +57,11 @@ class ScopeNames(Struct):
 
     def paths(self) -> dict[nn.Module, str]:
         """Return the path of each module, such as `model.layer1.0`."""
-        found: dict[nn.Module, str] = {}
+        paths: dict[nn.Module, str] = {}
         for prefix, module in self.modules.items():
-            for path, part in module_tree.named_modules(module, prefix=prefix):
-                found.setdefault(part, path)
-        return found
+            for path, submodule in module_tree.named_modules(module, prefix=prefix):
+                paths.setdefault(submodule, path)
+        return paths
 
     def of_tensors(self) -> dict[int, tuple[str, ...]]:
         """Map the `id` of a tensor to its names; parameters of modules by path, after their variable names."""
@@ -72,12 +72,12 @@ class ScopeNames(Struct):
 
     def of_results(self) -> dict[Any, tuple[str, ...]]:
         """Autograd node -> names of the tensors that it made."""
-        made = (
+        node_names = (
             (tensor.grad_fn, name)
             for name, tensor in self.tensors.items()
             if "[" not in name
         )
-        return _gathered((node, name) for node, name in made if node is not None)
+        return _gathered((node, name) for node, name in node_names if node is not None)
 
     def rows(self) -> tuple[NamedTensor, ...]:
         """Return a row for every tensor; parameters of modules last."""
@@ -87,10 +87,10 @@ class ScopeNames(Struct):
 
 
 def _gathered(pairs: Iterable[tuple[Any, str]]) -> dict[Any, tuple[str, ...]]:
-    found: dict[Any, tuple[str, ...]] = {}
+    names: dict[Any, tuple[str, ...]] = {}
     for key, name in pairs:
-        found[key] = (*found.get(key, ()), name)
-    return found
+        names[key] = (*names.get(key, ()), name)
+    return names
 
 
 def row_of(name: str, tensor: Tensor) -> NamedTensor:

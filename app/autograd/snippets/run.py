@@ -93,17 +93,17 @@ def run(
     ):
         return answer
     with _as_main(session.module, snippet.folder), _silent():
-        found, why_not = session.diagnosed(execute)
+        diagnosis, why_not = session.diagnosed(execute)
     if listed:
         lines, count = (
-            lines_of(found) if found is not None else ([f"error: {why_not}"], 1)
+            lines_of(diagnosis) if diagnosis is not None else ([f"error: {why_not}"], 1)
         )
         answer = replace(
             answer,
             report_lines=(*answer.report_lines, *lines),
             found=answer.found + count,
         )
-    return replace(answer, findings=found, undiagnosed=why_not)
+    return replace(answer, findings=diagnosis, undiagnosed=why_not)
 
 
 @contextlib.contextmanager
@@ -170,11 +170,11 @@ class _Session:
             if self._last and self._scope.get(LAST) is not None:
                 print(repr(self._scope[LAST]))
         except BaseException as error:  # any error of the snippet is part of its answer
-            found = self._error(error)
+            snippet_error = self._error(error)
             if isinstance(error, SystemExit) and not error.code:
-                self._exit_line = found.line
+                self._exit_line = snippet_error.line
                 return None
-            return found
+            return snippet_error
         return None
 
     @property
@@ -205,30 +205,32 @@ class _Session:
             raise TypeError(f"{name} takes arguments: pass them with --input 1x3x32x32")
         self._made = function
         with _locals_of(getattr(function, "__code__", None), self._local):
-            made = function() if _takes_no_arguments(function) else function(*inputs)
-        if not isinstance(made, Tensor) and callable(made):
+            returned = (
+                function() if _takes_no_arguments(function) else function(*inputs)
+            )
+        if not isinstance(returned, Tensor) and callable(returned):
             if not inputs:
                 raise TypeError(
-                    f"{name} returns {type(made).__name__}: pass its inputs with --input 1x3x32x32"
+                    f"{name} returns {type(returned).__name__}: pass its inputs with --input 1x3x32x32"
                 )
-            if isinstance(made, nn.Module):
-                self._local = {name: made}
-            self._made = made
+            if isinstance(returned, nn.Module):
+                self._local = {name: returned}
+            self._made = returned
             self._local.update(
-                {f"input{place or ''}": one for place, one in enumerate(inputs)}
+                {f"input{index or ''}": tensor for index, tensor in enumerate(inputs)}
             )
             torch.manual_seed(
                 SEED
             )  # as before each run of it that findings and gradcheck take
-            made = made(*inputs)
-        found = [leaf for leaf in tree_leaves(made) if isinstance(leaf, Tensor)]
-        if not found:
+            returned = returned(*inputs)
+        tensors = [leaf for leaf in tree_leaves(returned) if isinstance(leaf, Tensor)]
+        if not tensors:
             raise TypeError(
-                f"{name} returns {type(made).__name__}, which contains no tensor"
+                f"{name} returns {type(returned).__name__}, which contains no tensor"
             )
         self._results = {
-            name if not place else f"{name}[{place}]": one
-            for place, one in enumerate(found)
+            name if not index else f"{name}[{index}]": tensor
+            for index, tensor in enumerate(tensors)
         }
 
     def _names(self) -> ScopeNames:
@@ -246,7 +248,7 @@ class _Session:
     def _error(self, error: BaseException) -> SnippetError:
         """Describe an error with the innermost line of the snippet and the traceback from its first frame on."""
         name, kind = self._source.filename, type(error).__name__
-        words = _message(error)
+        message = _message(error)
         if isinstance(error, SyntaxError) and error.filename == name:
             return SnippetError(
                 kind,
@@ -255,21 +257,21 @@ class _Session:
                 "".join(traceback.format_exception_only(error)),
             )
         frames = list(traceback.walk_tb(error.__traceback__))
-        own = [
-            place
-            for place, (frame, _) in enumerate(frames)
+        frame_indices = [
+            index
+            for index, (frame, _) in enumerate(frames)
             if frame.f_code.co_filename == name
         ]
-        line = frames[own[-1]][1] if own else None
-        skipped = own[0] if own else 0
+        line = frames[frame_indices[-1]][1] if frame_indices else None
+        skipped = frame_indices[0] if frame_indices else 0
         chain = traceback.TracebackException.from_exception(error)
-        told = [
+        shown_frames = [
             frame
             for frame in list(chain.stack)[skipped:]
             if frame.filename not in LISTENING
         ]
-        chain.stack = traceback.StackSummary.from_list(told)
-        return SnippetError(kind, words, line, "".join(chain.format()))
+        chain.stack = traceback.StackSummary.from_list(shown_frames)
+        return SnippetError(kind, message, line, "".join(chain.format()))
 
     # -- results ------------------------------------------------------------------------------------------------------
 
@@ -306,24 +308,26 @@ class _Session:
         if self._snippet.play:
             graphs = self._played(graphs, ends)
         with _silent():
-            told, found = self._looked_into() if error is None else ([], 0)
-        words = unread
-        if not words and graphs and _compiles(self._snippet.text):
-            words = DEAF
-        elif not (words or graphs or error):
-            words = _why_no_graph(names)
+            report_lines, problem_count = (
+                self._looked_into() if error is None else ([], 0)
+            )
+        message = unread
+        if not message and graphs and _compiles(self._snippet.text):
+            message = DEAF
+        elif not (message or graphs or error):
+            message = _why_no_graph(names)
         if self._exit_line is not None:
-            words = f"It exited in line {self._exit_line}. {words}".strip()
+            message = f"It exited in line {self._exit_line}. {message}".strip()
         return SnippetAnswer(
             _ending(error),
-            words,
+            message,
             rows,
             tuple(graphs),
             error,
             "",
             seconds,
-            tuple(told),
-            found,
+            tuple(report_lines),
+            problem_count,
         )
 
     def _played(
@@ -333,14 +337,14 @@ class _Session:
 
         The snippet's hooks run in that as well; their output is discarded.
         """
-        until, found = process_time() + PATIENCE, []
+        until, played_graphs = process_time() + PATIENCE, []
         for graph in graphs:
             if graph.played is None and not graph.stopped and graph.freed_at is None:
                 if len(graph.tape.nodes) > MOST_PLAYED:
                     graph = replace(graph, stopped=_too_many(graph))
                 elif process_time() >= until:
-                    words = f"The graphs before it took the {PATIENCE:.0f} seconds that playing may take."
-                    graph = replace(graph, stopped=words)
+                    reason = f"The graphs before it took the {PATIENCE:.0f} seconds that playing may take."
+                    graph = replace(graph, stopped=reason)
                 else:
                     with _silent():
                         graph = self._played_now(graph, ends[graph.name])
@@ -355,8 +359,8 @@ class _Session:
                     if len(graph.tape.nodes) > MOST_PLAYED
                     else NOT_SEEN,
                 )
-            found.append(graph)
-        return found
+            played_graphs.append(graph)
+        return played_graphs
 
     def _played_now(self, graph: TensorGraph, tensor: Tensor) -> TensorGraph:
         """From ones where the tensor is no single number."""
@@ -380,7 +384,7 @@ class _Session:
         def fresh() -> types.ModuleType:
             module = types.ModuleType(self.module.__name__)
             module.__file__ = self.module.__file__
-            vars(module).update(torch=torch, nn=nn, F=nn.functional, **given)
+            vars(module).update(torch=torch, nn=nn, F=nn.functional, **arguments)
             sys.modules[module.__name__] = module
             return module
 
@@ -389,7 +393,7 @@ class _Session:
             names = (
                 _inlined(tree, self._snippet.function) if self._snippet.function else ()
             )
-            given = dict(zip(names, self._inputs, strict=False))
+            arguments = dict(zip(names, self._inputs, strict=False))
             self._keep_last(tree, text)
             return find_all(
                 batch_of(tree, self._source, execute, fresh, LAST, SEED)
@@ -403,22 +407,22 @@ class _Session:
 
     def _looked_into(self) -> tuple[list[str], int]:
         """Run the diagnostics and the checks on the function or its result."""
-        snippet, made = self._snippet, self._made
+        snippet, target = self._snippet, self._made
         if not snippet.findings and not snippet.checks:
             return [], 0
         lines: list[str] = []
-        found = 0
+        problem_count = 0
         try:
-            if isinstance(made, nn.Module):
+            if isinstance(target, nn.Module):
                 batch = TrainingBatch(
-                    made,
+                    target,
                     self._inputs,
                     source=self._source,
-                    train=made.training,
+                    train=target.training,
                     seed=SEED,
                 )
-                asked = [partial(findings, batch)] if snippet.findings else []
-                asked += [
+                pending_checks = [partial(findings, batch)] if snippet.findings else []
+                pending_checks += [
                     partial(checks.check(name).of_batch, batch, layer)
                     for name, layer in snippet.checks.items()
                 ]
@@ -433,41 +437,52 @@ class _Session:
                     f"{snippet.function} does not."
                 ], 1
             else:
-                asked = [
+                pending_checks = [
                     partial(
                         checks.check(name).of_function,
-                        made,
+                        target,
                         self._inputs,
                         snippet.function,
                     )
                     for name in snippet.checks
                 ]
-            for ask in asked:
+            for ask in pending_checks:
                 more, count = ask()
-                lines, found = lines + more, found + count
+                lines, problem_count = lines + more, problem_count + count
         except Exception as error:  # user code runs there and may raise anything
-            return [*lines, f"error: {error or type(error).__name__}"], found + 1
-        return lines, found
+            return [
+                *lines,
+                f"error: {error or type(error).__name__}",
+            ], problem_count + 1
+        return lines, problem_count
 
     def _ends(self, names: ScopeNames, last: Any) -> dict[str, Tensor]:
         """Return tensors with a graph, by name: the result of a function, a last expression, `loss`, the root of the
         last backward pass, then the newest first."""
-        found = {
-            name: one for name, one in self._results.items() if one.grad_fn is not None
+        ends = {
+            name: candidate
+            for name, candidate in self._results.items()
+            if candidate.grad_fn is not None
         }
         for tensor in tree_leaves(last):
             if isinstance(tensor, Tensor) and tensor.grad_fn is not None:
-                known = next(
-                    (name for name, one in names.tensors.items() if one is tensor),
+                tensor_name = next(
+                    (
+                        name
+                        for name, candidate in names.tensors.items()
+                        if candidate is tensor
+                    ),
                     self._last,
                 )
-                found.setdefault(known, tensor)
+                ends.setdefault(tensor_name, tensor)
         named = {
-            name: one for name, one in names.tensors.items() if one.grad_fn is not None
+            name: candidate
+            for name, candidate in names.tensors.items()
+            if candidate.grad_fn is not None
         }
         if "loss" in named:
-            found.setdefault("loss", named["loss"])
-        begun = {number: place for place, number in enumerate(self._recorder.begun)}
+            ends.setdefault("loss", named["loss"])
+        begun = {number: index for index, number in enumerate(self._recorder.begun)}
 
         def rank(item: tuple[str, Tensor]) -> tuple[int, int]:
             assert item[1].grad_fn is not None
@@ -475,9 +490,9 @@ class _Session:
             return begun.get(number, -1), number
 
         for name, tensor in sorted(named.items(), key=rank, reverse=True):
-            if not any(tensor is one for one in found.values()):
-                found[name] = tensor
-        return found
+            if not any(tensor is candidate for candidate in ends.values()):
+                ends[name] = tensor
+        return ends
 
     def _graph(self, name: str, tensor: Tensor, names: ScopeNames) -> TensorGraph:
         tape, freed = self._recorder.tape_of(tensor, names)
@@ -545,13 +560,13 @@ def _inlined(tree: ast.Module, function: str) -> tuple[str, ...]:
     CaptureError for one that returns at another place than its end."""
     body = next(
         (
-            one
-            for one in tree.body
-            if isinstance(one, ast.FunctionDef) and one.name == function
+            statement
+            for statement in tree.body
+            if isinstance(statement, ast.FunctionDef) and statement.name == function
         ),
         None,
     )
-    returns = [one for one in ast.walk(body or tree) if isinstance(one, ast.Return)]
+    returns = [node for node in ast.walk(body or tree) if isinstance(node, ast.Return)]
     if (
         body is None
         or len(returns) != 1
@@ -563,7 +578,7 @@ def _inlined(tree: ast.Module, function: str) -> tuple[str, ...]:
         )
     last = ast.copy_location(ast.Expr(returns[0].value), returns[0])
     tree.body = [*tree.body, *body.body[:-1], last]
-    return tuple(one.arg for one in body.args.args)
+    return tuple(argument.arg for argument in body.args.args)
 
 
 def _root_name(name: str) -> str:
@@ -580,7 +595,7 @@ def _ending(error: SnippetError | None) -> Ending:
     if error is None:
         return "done"
     full = error.kind == "MemoryError" or any(
-        words in error.message for words in NO_MEMORY
+        phrase in error.message for phrase in NO_MEMORY
     )
     return "memory" if full else "failed"
 
@@ -619,20 +634,23 @@ def _drawn(shape: tuple[int, ...], dtype: str) -> Tensor:
 def _takes_no_arguments(function: Any) -> bool:
     """Return whether it can be called without arguments."""
     try:
-        wanted = inspect.signature(function).parameters.values()
+        parameters = inspect.signature(function).parameters.values()
     except (TypeError, ValueError):
         return True
     fixed = (inspect.Parameter.VAR_POSITIONAL, inspect.Parameter.VAR_KEYWORD)
-    return all(one.default is not one.empty or one.kind in fixed for one in wanted)
+    return all(
+        parameter.default is not parameter.empty or parameter.kind in fixed
+        for parameter in parameters
+    )
 
 
 @contextlib.contextmanager
-def _locals_of(code: Any, found: dict[str, Any]) -> Iterator[None]:
+def _locals_of(code: Any, captured: dict[str, Any]) -> Iterator[None]:
     """Capture the local variables of a function when it returns."""
 
     def profile(frame: Any, event: str, _argument: Any) -> None:
         if event == "return" and frame.f_code is code:
-            found.update(frame.f_locals)
+            captured.update(frame.f_locals)
 
     sys.setprofile(profile)
     try:

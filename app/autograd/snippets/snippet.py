@@ -133,10 +133,12 @@ class SnippetAnswer(Struct, frozen=True):
 
     def tensor(self, name: str) -> NamedTensor:
         """Return the tensor of this name. Raises KeyError."""
-        found = next((tensor for tensor in self.tensors if tensor.name == name), None)
-        if found is None:
+        named_tensor = next(
+            (tensor for tensor in self.tensors if tensor.name == name), None
+        )
+        if named_tensor is None:
             raise KeyError(name)
-        return found
+        return named_tensor
 
 
 class Ready(Struct, frozen=True):
@@ -158,19 +160,22 @@ def ready() -> tuple[Ready, ...]:
 
 def ready_snippet(key: str) -> Ready:
     """Return the bundled snippet of this key. Raises KeyError."""
-    found = next((one for one in ready() if one.key == key), None)
-    if found is None:
+    snippet = next((candidate for candidate in ready() if candidate.key == key), None)
+    if snippet is None:
         raise KeyError(key)
-    return found
+    return snippet
 
 
 def _read(file: Path) -> Ready:
     """Parse `10-spreading.py`: its docstring is title and description, the rest is the code."""
-    whole = file.read_text("utf-8")
-    tree = ast.parse(whole)
-    title, _, words = (ast.get_docstring(tree) or file.stem).partition("\n")
+    source_text = file.read_text("utf-8")
+    tree = ast.parse(source_text)
+    title, _, description = (ast.get_docstring(tree) or file.stem).partition("\n")
     behind = tree.body[0].end_lineno or 0
-    text = "\n".join(whole.splitlines()[behind:]).strip("\n") + "\n"
+    text = "\n".join(source_text.splitlines()[behind:]).strip("\n") + "\n"
     return Ready(
-        file.stem.partition("-")[2], title.rstrip("."), " ".join(words.split()), text
+        file.stem.partition("-")[2],
+        title.rstrip("."),
+        " ".join(description.split()),
+        text,
     )

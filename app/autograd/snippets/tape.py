@@ -74,15 +74,15 @@ class Before(Struct, frozen=True):
         """Return the recorded backward pass, and why it is incomplete or missing ("" if it is complete)."""
         if self.watch is None:
             return None, ""
-        passed, words = self.watch.result(), self.watch.missing_steps()
+        passed, reason = self.watch.result(), self.watch.missing_steps()
         if passed is not None and self.number is not None:
             passed = _part_of(passed, self.number, self.tape)
-            words = (
+            reason = (
                 ""
                 if passed is not None and len(passed.records) == len(self.tape.order)
-                else words
+                else reason
             )
-        return passed, words
+        return passed, reason
 
 
 class SnippetRecorder(OriginRecorder):
@@ -140,11 +140,11 @@ class SnippetRecorder(OriginRecorder):
         super().__exit__(*error)
 
     def origin(self, number: int) -> NodeOrigin:
-        found = super().origin(number)
+        origin = super().origin(number)
         return (
-            replace(found, layer=self._paths.get(found.layer, ""))
-            if found.layer
-            else found
+            replace(origin, layer=self._paths.get(origin.layer, ""))
+            if origin.layer
+            else origin
         )
 
     def starts_backward(
@@ -189,16 +189,26 @@ class SnippetRecorder(OriginRecorder):
         """Return the graph of a tensor before the last backward pass through it."""
         assert tensor.grad_fn is not None
         number = tensor.grad_fn._sequence_nr() - self._started
-        for one in reversed(self._earlier):
+        for earlier in reversed(self._earlier):
             node = next(
-                (each.id for each in one.tape.nodes if each.sequence == number), None
+                (
+                    candidate.id
+                    for candidate in earlier.tape.nodes
+                    if candidate.sequence == number
+                ),
+                None,
             )
             if node is not None:
                 inside = (
-                    None if node == one.tape.roots[0] else numbers_below(one.tape, node)
+                    None
+                    if node == earlier.tape.roots[0]
+                    else numbers_below(earlier.tape, node)
                 )
                 return Before(
-                    below(one.tape, node, _number(tensor)), one.line, one.watch, inside
+                    below(earlier.tape, node, _number(tensor)),
+                    earlier.line,
+                    earlier.watch,
+                    inside,
                 )
         return None
 
@@ -222,17 +232,17 @@ class SnippetRecorder(OriginRecorder):
         table.mark((buffer for _, buffer in names.buffers()), "buffer")
         table.mark(
             (
-                one
-                for one in names.tensors.values()
-                if one.is_leaf and _has_storage(one)
+                named_tensor
+                for named_tensor in names.tensors.values()
+                if named_tensor.is_leaf and _has_storage(named_tensor)
             ),
             "input",
         )
         reader, called = SavedReader(table, may_be_freed=True), names.of_tensors()
         span = (self._started, LEAF_SEQUENCE)
         records = [
-            record_of(place, node, self, span, reader, called)
-            for place, node in enumerate(nodes)
+            record_of(index, node, self, span, reader, called)
+            for index, node in enumerate(nodes)
         ]
         results = names.of_results()
         records = [
@@ -284,7 +294,7 @@ class SnippetRecorder(OriginRecorder):
         within = {line for _, _, line in code.co_lines()}
         lines = self._lines_at(node._sequence_nr())
         inner = max(
-            (place for place, line in enumerate(lines) if line in within), default=-1
+            (index for index, line in enumerate(lines) if line in within), default=-1
         )
         return lines[inner + 1] if inner + 1 < len(lines) else None
 
@@ -327,16 +337,20 @@ def _backward_mode(recorder: SnippetRecorder) -> TorchFunctionMode:
         def __torch_function__(
             self, func: Any, types: Any, args: Any = (), kwargs: Any = None
         ) -> Any:
-            given = kwargs or {}
+            arguments = kwargs or {}
             if func in BACKWARD and recorder.listening:
-                of = args[0] if args else given.get("tensors", given.get("outputs"))
+                of = (
+                    args[0]
+                    if args
+                    else arguments.get("tensors", arguments.get("outputs"))
+                )
                 watch = recorder.starts_backward(
                     of if isinstance(of, (list, tuple)) else (of,), sys._getframe(1)
                 )
                 if watch is not None:
                     with watch:
-                        return func(*args, **given)
-            return func(*args, **given)
+                        return func(*args, **arguments)
+            return func(*args, **arguments)
 
     return BackwardMode()
 
@@ -351,7 +365,8 @@ def _by_line(
     marked = list(records)
     previous: int | None = None
     for record in sorted(
-        (one for one in records if not one.is_leaf), key=lambda one: one.sequence or 0
+        (node for node in records if not node.is_leaf),
+        key=lambda node: node.sequence or 0,
     ):
         line = None if record.layer else record.line
         if line is not None:
@@ -388,25 +403,25 @@ def _apart(
 
 def _title(lines: list[str], line: int, run: int) -> str:
     """Return the abbreviated code of a line, with the number of its run."""
-    words = lines[line - 1].strip() if line <= len(lines) else f"line {line}"
-    words = words.partition("  #")[0].rstrip()
-    words = words if len(words) <= LONGEST else f"{words[: LONGEST - 1]}…"
-    return words if run == 1 else f"{words} · {run}"
+    code = lines[line - 1].strip() if line <= len(lines) else f"line {line}"
+    code = code.partition("  #")[0].rstrip()
+    code = code if len(code) <= LONGEST else f"{code[: LONGEST - 1]}…"
+    return code if run == 1 else f"{code} · {run}"
 
 
 def _part_of(
-    passed: PassResult, number: Mapping[int, int], part: Tape
+    passed: PassResult, number: Mapping[int, int], tape: Tape
 ) -> PassResult | None:
-    """Extract the steps of `part`; `number` maps node ids to those in it. None if they ran in another order.
+    """Extract the steps of `tape`; `number` maps node ids to those in it. None if they ran in another order.
 
     Gradients at its first node are those of the whole pass; a gradient from outside counts as a seed.
     """
-    held, released = held_by_step(part), released_by_step(part)
+    live_bytes, released = held_by_step(tape), released_by_step(tape)
     records: list[StepRecord] = []
     for record in passed.records:
         if record.node not in number:
             continue
-        place = len(records)
+        position = len(records)
         leaving = tuple(
             with_values(edge, source=number[edge.source], target=number[edge.target])
             for edge in record.leaving
@@ -414,16 +429,18 @@ def _part_of(
         records.append(
             with_values(
                 record,
-                position=place,
+                position=position,
                 node=number[record.node],
                 leaving=leaving,
-                fan_ins=tuple(_fan_in(one, number) for one in record.fan_ins),
-                released=released[place],
-                held=held[place + 1],
+                fan_ins=tuple(
+                    _fan_in(gradient_sum, number) for gradient_sum in record.fan_ins
+                ),
+                released=released[position],
+                held=live_bytes[position + 1],
             )
         )
     ran = tuple(record.node for record in records)
-    return PassResult(tuple(records)) if ran and ran == part.order[: len(ran)] else None
+    return PassResult(tuple(records)) if ran and ran == tape.order[: len(ran)] else None
 
 
 def _fan_in(fan_in: FanIn, number: Mapping[int, int]) -> FanIn:

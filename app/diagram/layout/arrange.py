@@ -82,10 +82,10 @@ def arrange(
     """
     if not drawing.boxes:
         return Layout({}, {}, (), (), 0.0, 0.0)
-    given = sizes or estimated_sizes(drawing)
+    measured = sizes or estimated_sizes(drawing)
     known = {} if known is None else known
     return _Arranger(
-        drawing, given, width, spacing or Spacing(), page, known, progress
+        drawing, measured, width, spacing or Spacing(), page, known, progress
     ).run()
 
 
@@ -188,8 +188,8 @@ class _Arranger:
             if tops.get(box.id, box.id) == box.id:
                 piece = hanging_piece(box.id, children, self.sizes.boxes)
                 piece.group, piece.first = box.group, number
-                for one in piece.rects:
-                    self.piece_of[one] = piece
+                for box_id in piece.rects:
+                    self.piece_of[box_id] = piece
                 members.setdefault(box.group, []).append(piece)
                 self.pieces.append(piece)
         return members
@@ -226,12 +226,12 @@ class _Arranger:
 
     def _enclosing(self, group: str | None) -> list[str | None]:
         """Return a group and its ancestors, innermost first; None, the whole drawing, is last."""
-        known = self._chains.get(group)
-        if known is None:
-            known = self._chains[group] = [group]
-            while known[-1] is not None:
-                known.append(self.parents[known[-1]])
-        return known
+        enclosing = self._chains.get(group)
+        if enclosing is None:
+            enclosing = self._chains[group] = [group]
+            while enclosing[-1] is not None:
+                enclosing.append(self.parents[enclosing[-1]])
+        return enclosing
 
     def _apart(
         self, left: str | None, right: str | None
@@ -239,17 +239,17 @@ class _Arranger:
         """Return the groups around the one but not the other, innermost first, and the innermost around both."""
         around_left, around_right = self._enclosing(left), self._enclosing(right)
         common = 0
-        for one, other in zip(
+        for left_group, other in zip(
             reversed(around_left), reversed(around_right), strict=False
         ):
-            if one != other:
+            if left_group != other:
                 break
             common += 1
         return around_left[:-common], around_right[:-common], around_left[-common]
 
     def _links_by_group(self) -> dict[str | None, list[_Segment]]:
         """Return the segments of each group."""
-        found: dict[str | None, list[_Segment]] = {}
+        links: dict[str | None, list[_Segment]] = {}
         for number, arrow in enumerate(self.drawing.arrows):
             left, right = self._ends(arrow)
             left_piece, right_piece = self.piece_of[left], self.piece_of[right]
@@ -257,21 +257,21 @@ class _Arranger:
                 continue
             left_group, right_group = left_piece.group, right_piece.group
             if left_group == right_group:
-                found.setdefault(left_group, []).append(
+                links.setdefault(left_group, []).append(
                     (number, left_piece, right_piece)
                 )
                 continue
             left_apart, right_apart, shared = self._apart(left_group, right_group)
             for group in left_apart:
                 assert group is not None
-                found.setdefault(group, []).append((number, left_piece, None))
+                links.setdefault(group, []).append((number, left_piece, None))
                 left_piece = self.group_pieces[group]
             for group in right_apart:
                 assert group is not None
-                found.setdefault(group, []).append((number, None, right_piece))
+                links.setdefault(group, []).append((number, None, right_piece))
                 right_piece = self.group_pieces[group]
-            found.setdefault(shared, []).append((number, left_piece, right_piece))
-        return found
+            links.setdefault(shared, []).append((number, left_piece, right_piece))
+        return links
 
     def _arrange_group(
         self, group: str, members: list[Piece], links: list[_Segment]
@@ -287,7 +287,7 @@ class _Arranger:
         members.sort(key=_first)
         index = {piece: number for number, piece in enumerate(members)}
         vertices = [Vertex(piece.width, piece.height) for piece in members]
-        made: list[Link] = []
+        inner_links: list[Link] = []
         ports: dict[tuple[str, Piece | None, float], int] = {}
 
         def port_vertex(
@@ -317,13 +317,13 @@ class _Arranger:
                 if arrow.label and left is not None and right is not None
                 else 0.0
             )
-            made.append(Link(tail, head, tail_dy, head_dy, label))
+            inner_links.append(Link(tail, head, tail_dy, head_dy, label))
         limit = row_width(
             [(v.width, v.height) for v in vertices], self.spacing, self.page
         )
         if self.limit is not None:
             limit = self.limit if group is None else 0.8 * self.limit
-        placed = self._placed(vertices, made, limit, group)
+        placed = self._placed(vertices, inner_links, limit, group)
         self.placed += len(members)
         self.progress(PLACING * self.placed / self.all_parts)
         width = placed.width
@@ -337,7 +337,7 @@ class _Arranger:
             piece.x, piece.y = x + shift, y
         segments = self.segments[group] = {}
         for (number, left, right), link, route, at in zip(
-            links, made, placed.routes, placed.labels, strict=True
+            links, inner_links, placed.routes, placed.labels, strict=True
         ):
             segments[number] = points = (
                 [(px + shift, py) for px, py in route] if shift else list(route)
@@ -476,14 +476,14 @@ class _Arranger:
 def _straightened(points: list[Point]) -> list[Point]:
     """Leave out points that are equal to the one before, and those within a level line: one for each border that an
     arrow crosses, of which there may be hundreds."""
-    made = points[:1]
+    straight = points[:1]
     for point in points[1:]:
-        if abs(made[-1][0] - point[0]) + abs(made[-1][1] - point[1]) <= 0.01:
+        if abs(straight[-1][0] - point[0]) + abs(straight[-1][1] - point[1]) <= 0.01:
             continue
-        if len(made) > 1 and _is_level(made[-2], made[-1], point):
-            made.pop()
-        made.append(point)
-    return made
+        if len(straight) > 1 and _is_level(straight[-2], straight[-1], point):
+            straight.pop()
+        straight.append(point)
+    return straight
 
 
 def _is_level(before: Point, point: Point, behind: Point) -> bool:

@@ -41,24 +41,24 @@ def _apart(state: State, above: int, below: int) -> float:
 
 def _heaviest(state: State, neighbours: Neighbours) -> Neighbours:
     """Reduce the neighbours of each item to its heaviest ones."""
-    found: Neighbours = {}
+    heaviest: Neighbours = {}
     for item, near in neighbours.items():
         if len(near) > 1:
             most = max(state.weights[other] for other, _ in near)
             near = [
                 (other, rise) for other, rise in near if state.weights[other] == most
             ]
-        found[item] = near
-    return found
+        heaviest[item] = near
+    return heaviest
 
 
 def _align(state: State, row: list[int], neighbours: Neighbours) -> None:
     """Move a layer's items to where their neighbours are, in order and apart (pool adjacent violators)."""
     blocks: list[tuple[float, float, int]] = []
     offset, offsets, y, weights = 0.0, [], state.y, state.weights
-    for place_, item in enumerate(row):
-        if place_:
-            offset += _apart(state, row[place_ - 1], item)
+    for position, item in enumerate(row):
+        if position:
+            offset += _apart(state, row[position - 1], item)
         offsets.append(offset)
         stiff, near = _STIFFNESS[min(weights[item], 2)], neighbours.get(item)
         if not near:
@@ -74,19 +74,19 @@ def _align(state: State, row: list[int], neighbours: Neighbours) -> None:
             aim = (aim * stiff + other_aim * other_stiff) / (stiff + other_stiff)
             stiff, size = stiff + other_stiff, size + other_size
         blocks.append((aim, stiff, size))
-    place_ = 0
+    position = 0
     for aim, _, size in blocks:
         for _ in range(size):
-            y[row[place_]] = aim + offsets[place_]
-            place_ += 1
+            y[row[position]] = aim + offsets[position]
+            position += 1
 
 
 def _straighten(state: State) -> None:
     """Move all bends of a link to one y where their neighbours leave room."""
     spot = {
-        item: (layer, place_)
+        item: (layer, position)
         for layer, row in enumerate(state.rows)
-        for place_, item in enumerate(row)
+        for position, item in enumerate(row)
     }
     count = len(state.vertices)
     for chain in state.chains:

@@ -59,7 +59,7 @@ def _bends(
     near: int,
     below: bool = False,
 ) -> list[int]:
-    made = []
+    bend_items = []
     for layer in layers:
         item = len(state.heights)
         state.heights.append(0.0)
@@ -67,8 +67,8 @@ def _bends(
         keyed[layer].append(
             (2 * len(state.vertices) - near if below else near - 0.5, item)
         )
-        made.append(item)
-    return made
+        bend_items.append(item)
+    return bend_items
 
 
 def add_chain(state: State, chain: Chain) -> None:
@@ -113,15 +113,15 @@ def _sweep(
     position: dict[int, float] = {}
     for row in reversed(rows) if backwards else rows:
         keys = {}
-        for place_, item in enumerate(row):
+        for index, item in enumerate(row):
             near = [
                 position[other]
                 for other, _ in neighbours.get(item, ())
                 if other in position
             ]
-            keys[item] = sum(near) / len(near) if near else float(place_)
+            keys[item] = sum(near) / len(near) if near else float(index)
         row.sort(key=keys.__getitem__)
-        position.update((item, float(place_)) for place_, item in enumerate(row))
+        position.update((item, float(rank)) for rank, item in enumerate(row))
     return rows
 
 
@@ -131,13 +131,13 @@ def _crossings(state: State, rows: list[list[int]]) -> int:
     for row, next_row in zip(rows, rows[1:], strict=False):
         if len(row) < 2 or len(next_row) < 2:
             continue
-        where = {item: place_ for place_, item in enumerate(next_row)}
-        seen: list[int] = []
+        where = {item: index for index, item in enumerate(next_row)}
+        passed: list[int] = []
         for item in row:
             heads = sorted(
                 where[other] for other, _ in state.after.get(item, ()) if other in where
             )
-            total += sum(len(seen) - bisect_left(seen, head + 1) for head in heads)
+            total += sum(len(passed) - bisect_left(passed, head + 1) for head in heads)
             for head in heads:
-                insort(seen, head)
+                insort(passed, head)
     return total

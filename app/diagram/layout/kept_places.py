@@ -58,7 +58,7 @@ def keep_places(drawing: Drawing, sizes: Sizes) -> Places | None:
 
 def _frames(drawing: Drawing, rects: Mapping[str, Rect]) -> list[Rect]:
     """Return the rectangles of the frames: around their members, and around the frames that are in them."""
-    found: dict[int, Rect] = {}
+    frames: dict[int, Rect] = {}
     for number in sorted(
         range(len(drawing.frames)),
         key=lambda number: len(drawing.frames[number].members),
@@ -67,45 +67,51 @@ def _frames(drawing: Drawing, rects: Mapping[str, Rect]) -> list[Rect]:
         inner = [rects[id] for id in members if id in rects]
         inner += [
             rect
-            for other, rect in found.items()
+            for other, rect in frames.items()
             if drawing.frames[other].members <= members
         ]
         if inner:
             left, top = (
-                min(one.x for one in inner) - FRAME_SIDE,
-                min(one.y for one in inner) - FRAME_TOP,
+                min(rect.x for rect in inner) - FRAME_SIDE,
+                min(rect.y for rect in inner) - FRAME_TOP,
             )
             right, bottom = (
-                max(one.right for one in inner) + FRAME_SIDE,
-                max(one.bottom for one in inner) + FRAME_SIDE,
+                max(rect.right for rect in inner) + FRAME_SIDE,
+                max(rect.bottom for rect in inner) + FRAME_SIDE,
             )
-            found[number] = Rect(left, top, right - left, bottom - top)
-    return [found[number] for number in sorted(found)]
+            frames[number] = Rect(left, top, right - left, bottom - top)
+    return [frames[number] for number in sorted(frames)]
 
 
 def _corners(drawing: Drawing, sizes: Sizes) -> dict[str, Point]:
     """Return the corners of the boxes, from (0, 0)."""
-    parts, places, size = [box.id for box in drawing.boxes], drawing.places, sizes.boxes
+    parts, positions, size = (
+        [box.id for box in drawing.boxes],
+        drawing.places,
+        sizes.boxes,
+    )
     wires: dict[tuple[str, str], str] = {}
     for arrow in drawing.arrows:
         if arrow.source != arrow.target:
             wires.setdefault((arrow.source, arrow.target), arrow.label)
     around = {
-        part: frozenset(
+        box_id: frozenset(
             number
             for number, frame in enumerate(drawing.frames)
-            if part in frame.members
+            if box_id in frame.members
         )
-        for part in parts
+        for box_id in parts
     }
-    columns = _classes(parts, {part: places[part][0] for part in parts}, COLUMN)
-    rows = _classes(parts, {part: places[part][1] for part in parts}, LEVEL)
+    columns = _classes(
+        parts, {box_id: positions[box_id][0] for box_id in parts}, COLUMN
+    )
+    rows = _classes(parts, {box_id: positions[box_id][1] for box_id in parts}, LEVEL)
 
-    back = [(a, b) for a, b in wires if places[b][0] < places[a][0] + 2 * COLUMN]
+    back = [(a, b) for a, b in wires if positions[b][0] < positions[a][0] + 2 * COLUMN]
     leave, arrive = {a for a, _ in back}, {b for _, b in back}
 
     def beside(a: str, b: str) -> float | None:
-        if abs(places[a][1] - places[b][1]) >= BESIDE:
+        if abs(positions[a][1] - positions[b][1]) >= BESIDE:
             return None
         label = wires.get((a, b), wires.get((b, a)))
         least = TURNS if a in leave and b in arrive else GAP
@@ -129,25 +135,27 @@ def _corners(drawing: Drawing, sizes: Sizes) -> dict[str, Point]:
         )
 
     middle = _spread(rows, below)
-    corners = {part: (x[part], middle[part] - size[part][1] / 2) for part in parts}
+    corners = {
+        box_id: (x[box_id], middle[box_id] - size[box_id][1] / 2) for box_id in parts
+    }
     left, top = (
         min(at[0] for at in corners.values()),
         min(at[1] for at in corners.values()),
     )
-    return {part: (at[0] - left, at[1] - top) for part, at in corners.items()}
+    return {box_id: (at[0] - left, at[1] - top) for box_id, at in corners.items()}
 
 
 def _classes(
     parts: Sequence[str], values: Mapping[str, float], near: float
 ) -> list[list[str]]:
     """Group the parts whose values are nearly the first one's, in order."""
-    found: list[list[str]] = []
-    for part in sorted(parts, key=lambda part: values[part]):
-        if found and values[part] - values[found[-1][0]] < near:
-            found[-1].append(part)
+    classes: list[list[str]] = []
+    for box_id in sorted(parts, key=lambda name: values[name]):
+        if classes and values[box_id] - values[classes[-1][0]] < near:
+            classes[-1].append(box_id)
         else:
-            found.append([part])
-    return found
+            classes.append([box_id])
+    return classes
 
 
 def _spread(
@@ -156,14 +164,14 @@ def _spread(
     """Return the least position of each class at which all pairs are as far apart as they have to be."""
     at: dict[str, float] = {}
     last = 0.0
-    for number, each in enumerate(classes):
-        place = last + STEP if number else 0.0
-        for part in each:
+    for number, members in enumerate(classes):
+        coordinate = last + STEP if number else 0.0
+        for member in members:
             for before in at:
-                least = apart(before, part)
+                least = apart(before, member)
                 if least is not None:
-                    place = max(place, at[before] + least)
-        for part in each:
-            at[part] = place
-        last = place
+                    coordinate = max(coordinate, at[before] + least)
+        for member in members:
+            at[member] = coordinate
+        last = coordinate
     return at

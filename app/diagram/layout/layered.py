@@ -84,13 +84,13 @@ class Layered:
 
         Computed from the columns alone, so that most candidates need not be placed.
         """
-        found = []
+        bounds = []
         for rows in tries:
             width, height = self._least_size(rows)
-            found.append(
+            bounds.append(
                 (min(page[0] / max(width, 1.0), page[1] / max(height, 1.0)), rows)
             )
-        return sorted(found, key=lambda pair: -pair[0])
+        return sorted(bounds, key=lambda pair: -pair[0])
 
     def _least_size(self, rows: Rows) -> tuple[float, float]:
         """Return the width, and a lower bound of the height from stacked boxes and the gaps and tracks of bands."""
@@ -145,8 +145,8 @@ def _place_chain(state: State) -> None:
     """Assign rows, chains and y; all links are level but those to the next band."""
     layer, links, band_of = state.layer, state.links, state.band_of_layer
     at_layer = [0] * len(layer)
-    for vertex, place in enumerate(layer):
-        at_layer[place] = vertex
+    for vertex, layer_number in enumerate(layer):
+        at_layer[layer_number] = vertex
     state.rows = [[vertex] for vertex in at_layer]
     rises: list[list[float]] = [[] for _ in layer]
     for number, link in enumerate(links):
@@ -161,10 +161,10 @@ def _place_chain(state: State) -> None:
     state.y = y = [0.0] * len(layer)
     for a, b in state.bands:
         here = least = 0.0
-        for place in range(a, b):
-            if rise := rises[place]:
+        for layer_number in range(a, b):
+            if rise := rises[layer_number]:
                 here += sum(rise) / len(rise)
             least = min(least, here)
-            y[at_layer[place]] = here
-        for place in range(a, b):
-            y[at_layer[place]] -= least
+            y[at_layer[layer_number]] = here
+        for layer_number in range(a, b):
+            y[at_layer[layer_number]] -= least

@@ -40,7 +40,7 @@ def _filled(
     group: str | None, room: float, inside: dict[str | None, list[str]], sizes: Sizes
 ) -> tuple[list[tuple[str, Rect]], tuple[float, float]]:
     """Return everything in a group, placed from its inner corner on, and the extent."""
-    found: list[tuple[str, Rect]] = []
+    placed: list[tuple[str, Rect]] = []
     right = x = y = row = 0.0
     for name in inside[group]:
         within: list[tuple[str, Rect]] = []
@@ -54,12 +54,12 @@ def _filled(
             width, height = sizes.boxes[name]
         if x and x + width > room:
             x, y, row = 0.0, y + row + GAP, 0.0
-        found.append((name, Rect(x, y, width, height)))
+        placed.append((name, Rect(x, y, width, height)))
         dx, dy = x + PAD, y + HEADER + PAD
-        found += [
-            (one, Rect(rect.x + dx, rect.y + dy, rect.width, rect.height))
-            for one, rect in within
+        placed += [
+            (inner_name, Rect(rect.x + dx, rect.y + dy, rect.width, rect.height))
+            for inner_name, rect in within
         ]
         x, row = x + width + GAP, max(row, height)
         right = max(right, x - GAP)
-    return found, (right, y + row)
+    return placed, (right, y + row)

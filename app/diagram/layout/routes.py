@@ -83,7 +83,8 @@ def _crossers(state: State) -> dict[int, list[int]]:
                 (-(state.y[last] + down), chain.link)
             )
     return {
-        band: [link for _, link in sorted(found)] for band, found in leaving.items()
+        band: [link for _, link in sorted(crossing)]
+        for band, crossing in leaving.items()
     }
 
 
@@ -97,9 +98,10 @@ def _bands_down(
     through = [0] * len(
         state.bands
     )  # links in the gutter under a band that lead themselves
-    for own in () if state.routed else state.links:
+    for connection in () if state.routed else state.links:
         tail, head = (
-            state.band_of_layer[state.layer[end]] for end in (own.tail, own.head)
+            state.band_of_layer[state.layer[end]]
+            for end in (connection.tail, connection.head)
         )
         for gutter in {tail, head - 1} if tail < head else ():
             through[gutter] += 1
@@ -152,7 +154,7 @@ def _bands_down(
 
 def _left_lanes(state: State, crossers: dict[int, list[int]]) -> dict[int, int]:
     """Lane of each crossing link left of the bands: inner ones for the lower tracks, none used twice at one height."""
-    taken: list[set[int]] = []
+    occupied: list[set[int]] = []
     lanes: dict[int, int] = {}
     spans = []
     for band, links in crossers.items():
@@ -168,11 +170,13 @@ def _left_lanes(state: State, crossers: dict[int, list[int]]) -> dict[int, int]:
     for length, band, _, link in sorted(spans):
         passed = range(band + 1, band + length + 1)
         lane = 0
-        while lane < len(taken) and any(number in taken[lane] for number in passed):
+        while lane < len(occupied) and any(
+            number in occupied[lane] for number in passed
+        ):
             lane += 1
-        if lane == len(taken):
-            taken.append(set())
-        taken[lane].update(passed)
+        if lane == len(occupied):
+            occupied.append(set())
+        occupied[lane].update(passed)
         lanes[link] = lane
     return lanes
 
@@ -187,9 +191,9 @@ def _chain_points(
     """Straight across every column, so that slanting parts stay between columns."""
     link, count = state.links[chain.link], len(state.vertices)
     points: list[Point] = []
-    for place, item in enumerate(chain.items):
+    for position, item in enumerate(chain.items):
         if item >= count:
-            layer = _layer_of_bend(state, chain, place)
+            layer = _layer_of_bend(state, chain, position)
             y = top + state.y[item]
             points += [
                 (state.left[layer] + margin, y),
@@ -198,7 +202,7 @@ def _chain_points(
             continue
         x, y = corners[item]
         layer = state.layer[item]
-        if place == 0 and not chain.enters:
+        if position == 0 and not chain.enters:
             y += link.tail_dy
             points += [
                 (x + state.vertices[item].width, y),
@@ -224,11 +228,11 @@ def _level_link(state: State, chain: Chain, corners: list[Point]) -> list[Point]
     return [(x, y), (end, other)] if abs(y - other) < 0.005 and end - x > 0.02 else None
 
 
-def _layer_of_bend(state: State, chain: Chain, place: int) -> int:
+def _layer_of_bend(state: State, chain: Chain, position: int) -> int:
     """Return the layer of a bend: consecutive from the vertex at one end of its chain."""
     if chain.enters:
-        return state.layer[chain.items[-1]] - (len(chain.items) - 1 - place)
-    return state.layer[chain.items[0]] + place
+        return state.layer[chain.items[-1]] - (len(chain.items) - 1 - position)
+    return state.layer[chain.items[0]] + position
 
 
 def _middle(state: State, chain: Chain, points: list[Point], margin: float) -> Point:
@@ -256,15 +260,15 @@ def _spread_labels(
     """Separate labels in one gap between two columns."""
     step = state.spacing.label_height
     for links in gaps.values():
-        places = [
+        anchors = [
             (y, x, link)
             for link in links
             if state.links[link].label_width
             for x, y in [labels[link] or (0, 0)]
         ]
-        places.sort()
+        anchors.sort()
         for (y_above, x_above, _), (y, x, link) in zip(
-            places, places[1:], strict=False
+            anchors, anchors[1:], strict=False
         ):
             if y - y_above < step and abs(x - x_above) < state.links[link].label_width:
                 labels[link] = (x, y_above + step)
@@ -281,20 +285,20 @@ def _plain(route: list[Point]) -> list[Point]:
         and all(abs(y - level) < 0.005 for _, y in route)
     ):
         return [route[0], route[3]]
-    kept: list[Point] = []
+    simplified: list[Point] = []
     for point in route:
         if (
-            kept
-            and abs(kept[-1][0] - point[0]) < 0.01
-            and abs(kept[-1][1] - point[1]) < 0.01
+            simplified
+            and abs(simplified[-1][0] - point[0]) < 0.01
+            and abs(simplified[-1][1] - point[1]) < 0.01
         ):
             continue
         if (
-            len(kept) > 1
-            and abs(kept[-2][1] - kept[-1][1]) < 0.01
-            and abs(kept[-1][1] - point[1]) < 0.01
+            len(simplified) > 1
+            and abs(simplified[-2][1] - simplified[-1][1]) < 0.01
+            and abs(simplified[-1][1] - point[1]) < 0.01
         ):
-            kept[-1] = point
+            simplified[-1] = point
             continue
-        kept.append(point)
-    return kept
+        simplified.append(point)
+    return simplified

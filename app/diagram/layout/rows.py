@@ -32,8 +32,8 @@ def cut_into_bands(state: State, rows: Rows) -> None:
     levels = _levels(state, widths, gaps, rows)
     if levels:
         order = [n for level in levels for n in (*level.down, *level.up)]
-        place = {old: new for new, old in enumerate(order)}
-        state.layer = [place[layer] for layer in state.layer]
+        new_index = {old: new for new, old in enumerate(order)}
+        state.layer = [new_index[layer] for layer in state.layer]
         widths, gaps = [widths[n] for n in order], [column] * count
         ends = list(
             accumulate(
@@ -76,10 +76,10 @@ def _frames(state: State, count: int) -> list[str]:
     """Return the frame of each layer, "" for none or several; empty without frames."""
     if not any(vertex.frame for vertex in state.vertices):
         return []
-    found: list[set[str]] = [set() for _ in range(count)]
+    frame_names: list[set[str]] = [set() for _ in range(count)]
     for vertex, layer in zip(state.vertices, state.layer, strict=True):
-        found[layer].add(vertex.frame)
-    return [next(iter(names)) if len(names) == 1 else "" for names in found]
+        frame_names[layer].add(vertex.frame)
+    return [next(iter(names)) if len(names) == 1 else "" for names in frame_names]
 
 
 def _columns(state: State, widths: Sequence[float], gaps: Sequence[float]) -> None:
@@ -123,11 +123,11 @@ def break_costs(layer: Sequence[int], links: Sequence[Link]) -> list[float]:
     for link in links:
         heads.setdefault(link.tail, set()).add(link.head)
     steps = [0.0] * (max(layer, default=-1) + 3)
-    for tail, found in heads.items():
-        begin, last = layer[tail] + 1, max(layer[head] for head in found)
+    for tail, targets in heads.items():
+        begin, last = layer[tail] + 1, max(layer[head] for head in targets)
         steps[begin] += 1.0 - FURTHER
         steps[last + 1] -= 1.0 - FURTHER
-        for head in found:
+        for head in targets:
             steps[begin] += FURTHER
             steps[layer[head] + 1] -= FURTHER
     return list(accumulate(steps))[:-1]
@@ -204,8 +204,8 @@ def break_into_rows(
         while cheapest and rest[cheapest[-1]] >= rest[start]:
             cheapest.pop()
         cheapest.append(start)
-    made, start = [], 0
+    bands, start = [], 0
     while start < count:
-        made.append((start, ends[start]))
+        bands.append((start, ends[start]))
         start = ends[start]
-    return made
+    return bands

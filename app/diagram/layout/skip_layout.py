@@ -37,11 +37,11 @@ def levels(count: int, wires: Collection[Skip]) -> list[Level]:
     chain = nested(sorted(long))
     if len(chain) < 2 or len(chain) < SHARE * len(long):
         return []
-    made, first, last = [], 0, count
+    rows, first, last = [], 0, count
     for a, b in chain:
-        made.append(Level(range(first, a + 1), range(b, last)))
+        rows.append(Level(range(first, a + 1), range(b, last)))
         first, last = a + 1, b
-    return [*made, Level(range(first, last), range(0))]
+    return [*rows, Level(range(first, last), range(0))]
 
 
 def nested(skips: Sequence[Skip]) -> list[Skip]:

@@ -35,15 +35,15 @@ def keep(
     folder = folder or store()
     folder.mkdir(parents=True, exist_ok=True)
     _prune(folder)
-    made = leftovers.new_file(folder)
+    temporary = leftovers.new_file(folder)
     try:
-        write(made)
-        sha256 = sha256_of(made)
+        write(temporary)
+        sha256 = sha256_of(temporary)
         path = folder / f"{sha256[:24]}.safetensors"
-        os.replace(made, path)
+        os.replace(temporary, path)
         remember(str(path), sha256)
     finally:
-        made.unlink(missing_ok=True)
+        temporary.unlink(missing_ok=True)
     return StartWeights(str(path), sha256, (), name[:LONGEST_NAME])
 
 
@@ -55,7 +55,7 @@ def adopt(path: str, sha256: str, folder: Path) -> str:
     try:
         os.replace(path, target)
     except OSError:  # on another file system
-        atomic.write(target, lambda made: shutil.copyfile(path, made))
+        atomic.write(target, lambda temporary: shutil.copyfile(path, temporary))
     remember(str(target), sha256)
     return str(target)
 
@@ -116,4 +116,4 @@ def file_beside(path: str, sha256: str, project: Path, tail: str = "") -> str:
 
 def _copy(path: Path, target: Path) -> None:
     """Copy a file whole or not at all."""
-    atomic.write(target, lambda made: shutil.copyfile(path, made))
+    atomic.write(target, lambda temporary: shutil.copyfile(path, temporary))

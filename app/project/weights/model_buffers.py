@@ -29,19 +29,24 @@ def lost_buffers(project: Project, source: Source) -> tuple[Problem, ...]:
     if origin is None or not origin.buffers:
         return ()
     try:
-        taken = header(start).keys() if start is not None else frozenset()
+        start_keys = header(start).keys() if start is not None else frozenset()
     except StartError:  # reported by `problems`
         return ()
-    lost = [key for key in origin.buffers if key not in taken and node_of(key, source)]
+    lost = [
+        key for key in origin.buffers if key not in start_keys and node_of(key, source)
+    ]
     if not lost:
         return ()
-    several, kept = len(lost) > 1, random_start(project) if start is None else None
-    what = (
+    several, start_weights = (
+        len(lost) > 1,
+        random_start(project) if start is None else None,
+    )
+    subject = (
         f"{len(lost):,} buffers differ from those"
         if several
         else f"{lost[0]} differs from that"
     )
-    message = f"{what} of {origin.model}"
+    message = f"{subject} of {origin.model}"
     named = (
         f"{', '.join(lost[:3])}{' ...' if len(lost) > 3 else ''}: " if several else ""
     )
@@ -50,8 +55,13 @@ def lost_buffers(project: Project, source: Source) -> tuple[Problem, ...]:
         "contain them, so the outputs of the net differ from the model's."
     )
     cures = (
-        (Cure("Use the buffers of the model", (SetTraining("", "start", kept),)),)
-        if kept
+        (
+            Cure(
+                "Use the buffers of the model",
+                (SetTraining("", "start", start_weights),),
+            ),
+        )
+        if start_weights
         else ()
     )
     return (Problem("warning", node_of(lost[0], source), message, reason, cures=cures),)
@@ -59,9 +69,9 @@ def lost_buffers(project: Project, source: Source) -> tuple[Problem, ...]:
 
 def node_of(key: str, source: Source) -> str | None:
     """Return the node of the drawing that a key of the state_dict belongs to."""
-    found = {
+    nodes_by_path = {
         path: node
         for node, path in source.modules.items()
         if key == path or key.startswith(f"{path}.")
     }
-    return found[max(found, key=len)] if found else None
+    return nodes_by_path[max(nodes_by_path, key=len)] if nodes_by_path else None

@@ -34,11 +34,11 @@ LARGEST_HASHED = (
 
 
 def chosen(
-    state: StateDict, found: Diff, keys: Iterable[str] | None = None
+    state: StateDict, comparison: Diff, keys: Iterable[str] | None = None
 ) -> StartWeights:
     """Store the chosen tensors of a file, under the net's own keys. Raises WeightsError, OSError."""
     return store_tensors(
-        state_dicts.selected_tensors(state, found, keys), state.path.name
+        state_dicts.selected_tensors(state, comparison, keys), state.path.name
     )
 
 
@@ -100,8 +100,8 @@ def _without() -> Cure:
 
 def summary(start: StartWeights, source: Source) -> str:
     """Summarise the start weights. Raises StartError."""
-    taken, whole = counted(start, source)
-    return f"Starts from {taken:,} of {whole:,} tensors of {start.name or Path(start.path).name}"
+    loaded, total = counted(start, source)
+    return f"Starts from {loaded:,} of {total:,} tensors of {start.name or Path(start.path).name}"
 
 
 @lru_cache(maxsize=8)

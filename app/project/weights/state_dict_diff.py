@@ -94,13 +94,13 @@ def diff(theirs: Infos, ours: Infos, names: Mapping[str, str] | None = None) -> 
     """Compare a file with a net. `names` maps keys of the net to the keys of the file assigned to them."""
     renamed = {(names or {}).get(key, key): key for key in theirs}
     rows = []
-    for key, own in ours.items():
+    for key, info in ours.items():
         source = renamed.get(key)
         if source is None:
-            rows.append(KeyRow(key, MISSING, own))
+            rows.append(KeyRow(key, MISSING, info))
         else:
             rows.append(
-                KeyRow(key, _kind(own, theirs[source]), own, theirs[source], source)
+                KeyRow(key, _kind(info, theirs[source]), info, theirs[source], source)
             )
     rows += [
         KeyRow(key, UNEXPECTED, None, theirs[source], source)
@@ -118,10 +118,10 @@ def _kind(ours: TensorInfo, theirs: TensorInfo) -> str:
 
 def suggestions(theirs: Infos, ours: Infos) -> tuple[Suggestion, ...]:
     """Suggest mappings of keys: another form of a parametrization, a prefix, then renamed keys of the same shape."""
-    found: list[Suggestion] = []
+    suggested: list[Suggestion] = []
     fit = _matches(theirs, ours, {})
     names, form = _other_form(theirs, ours)
-    prefix, words = _prefix(
+    prefix, sentence = _prefix(
         {names.get(key, key): info for key, info in theirs.items()}, ours
     )
     names = {
@@ -129,11 +129,12 @@ def suggestions(theirs: Infos, ours: Infos) -> tuple[Suggestion, ...]:
         for key in theirs
         if (to := prefix.get(named := names.get(key, key), named)) != key
     }
-    if words := " ".join(filter(None, (form, words))):
+    if sentence := " ".join(filter(None, (form, sentence))):
         most = _matches(theirs, ours, names)
-        found.append(
+        suggested.append(
             Suggestion(
-                f"{words} Then {most:,} of {len(ours):,} fit instead of {fit:,}.", names
+                f"{sentence} Then {most:,} of {len(ours):,} fit instead of {fit:,}.",
+                names,
             )
         )
     pairs = _renamed(theirs, ours, names)
@@ -141,8 +142,8 @@ def suggestions(theirs: Infos, ours: Infos) -> tuple[Suggestion, ...]:
         first, to = next(iter(pairs.items()))
         more = f" and {len(pairs) - 1} more" if len(pairs) > 1 else ""
         text = f"{len(pairs)} keys have another name and the same shape: {first} might be {to}{more}."
-        found.append(Suggestion(text, {**names, **pairs}))
-    return tuple(found)
+        suggested.append(Suggestion(text, {**names, **pairs}))
+    return tuple(suggested)
 
 
 # Keys of torch.nn.utils.parametrizations, and those of the functions in torch.nn.utils that were before them: of
@@ -213,8 +214,8 @@ def transposed(theirs: Infos, ours: Infos) -> str:
         if info.shape != info.shape[::-1]
         and not (key in ours and ours[key].shape == info.shape)
         and any(
-            own.shape == info.shape[::-1]
-            for own in by_stem.get(key.rpartition(".")[0], ())
+            net_tensor.shape == info.shape[::-1]
+            for net_tensor in by_stem.get(key.rpartition(".")[0], ())
         )
     ]
     if not turned:
@@ -231,14 +232,17 @@ def _prefix(theirs: Infos, ours: Infos) -> tuple[dict[str, str], str]:
     most, best = _matches(theirs, ours, {}), (dict[str, str](), "")
     ways = [
         (
-            {key: key.removeprefix(one) for key in theirs if key.startswith(one)},
-            f"Remove “{one}” from the start of the keys.",
+            {key: key.removeprefix(prefix) for key in theirs if key.startswith(prefix)},
+            f"Remove “{prefix}” from the start of the keys.",
         )
-        for one in _prefixes(theirs)
+        for prefix in _prefixes(theirs)
     ]
     ways += [
-        ({key: one + key for key in theirs}, f"Add “{one}” to the start of the keys.")
-        for one in _prefixes(ours)
+        (
+            {key: prefix + key for key in theirs},
+            f"Add “{prefix}” to the start of the keys.",
+        )
+        for prefix in _prefixes(ours)
     ]
     for way in ways:
         if (count := _matches(theirs, ours, way[0])) > most:
@@ -248,19 +252,19 @@ def _prefix(theirs: Infos, ours: Infos) -> tuple[dict[str, str], str]:
 
 def _prefixes(keys: Iterable[str]) -> list[str]:
     """List the prefixes of keys, at most three parts deep."""
-    found: dict[str, None] = {}
+    prefixes: dict[str, None] = {}
     for key in keys:
         parts = key.split(".")
         for depth in range(1, min(len(parts), 4)):
-            found.setdefault(".".join(parts[:depth]) + ".")
-    return list(found)[:200]
+            prefixes.setdefault(".".join(parts[:depth]) + ".")
+    return list(prefixes)[:200]
 
 
 def _matches(theirs: Infos, ours: Infos, names: Mapping[str, str]) -> int:
     """Count the net's keys that would be filled; two keys under one name count once."""
-    taken = {names.get(key, key): info for key, info in theirs.items()}
+    renamed = {names.get(key, key): info for key, info in theirs.items()}
     return sum(
-        key in ours and _kind(ours[key], info) != SHAPE for key, info in taken.items()
+        key in ours and _kind(ours[key], info) != SHAPE for key, info in renamed.items()
     )
 
 
@@ -273,8 +277,10 @@ def _renamed(theirs: Infos, ours: Infos, names: Mapping[str, str]) -> dict[str, 
     )
     pairs: dict[str, str] = {}
     for like, keys in missing.items():
-        if len(found := unknown.get(like, [])) == len(keys):
-            pairs |= {renamed[key]: to for key, to in zip(found, keys, strict=True)}
+        if len(candidates := unknown.get(like, [])) == len(keys):
+            pairs |= {
+                renamed[key]: to for key, to in zip(candidates, keys, strict=True)
+            }
     return pairs
 
 

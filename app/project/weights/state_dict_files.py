@@ -68,7 +68,7 @@ def holds_weights(path: Path) -> bool:
 
 def content_of(path: Path, tell: Tell) -> Content:
     """Read a file or a folder, executing nothing. Raises WeightsError."""
-    file, part = chosen_part(path)
+    file, dict_name = chosen_part(path)
     try:
         if file.is_dir():
             index = tensor_files.index_in(file)
@@ -82,7 +82,7 @@ def content_of(path: Path, tell: Tell) -> Content:
             return _of_shards(file, tell)
     except (OSError, ValueError) as error:
         raise WeightsError(f"{getattr(error, 'strerror', None) or error}.") from error
-    return _of_file(file, part, tell)
+    return _of_file(file, dict_name, tell)
 
 
 def _only_file(folder: Path) -> Path | None:
@@ -101,19 +101,19 @@ def _of_shards(index: Path, tell: Tell) -> Content:
     tensors: dict[str, Tensor] = {}
     names = dict.fromkeys(files.values())
     for path in names:
-        held = _of_file(path, "", tell).tensors
-        wanted = [key for key, own in files.items() if own == path]
-        if lost := [key for key in wanted if key not in held]:
+        shard_tensors = _of_file(path, "", tell).tensors
+        shard_keys = [key for key, shard in files.items() if shard == path]
+        if lost := [key for key in shard_keys if key not in shard_tensors]:
             raise WeightsError(
                 f"{path} has no {some(lost)}, which {index.name} says that it has."
             )
-        tensors |= {key: held[key] for key in wanted}
+        tensors |= {key: shard_tensors[key] for key in shard_keys}
     return Content(
         tensors, (f"The state_dict is in {len(names)} files, by {index.name}.",)
     )
 
 
-def _of_file(path: Path, part: str, tell: Tell) -> Content:
+def _of_file(path: Path, dict_name: str, tell: Tell) -> Content:
     suffix = path.suffix.lower()
     if suffix not in SUFFIXES:
         raise WeightsError(
@@ -132,10 +132,10 @@ def _of_file(path: Path, part: str, tell: Tell) -> Content:
             value, left_out = _tensors_alone(path, error)
     except tensor_files.UnreadableTensorsError as error:
         raise WeightsError(f"{error}{_CURES[error.fault]}") from error
-    content = _found_in(value, path, part)
+    content = _found_in(value, path, dict_name)
     if left_out:
-        words = f"Of {some(left_out)} in the file nothing was made or run; only tensors were read."
-        content = replace(content, notes=(words, *content.notes))
+        note = f"Of {some(left_out)} in the file nothing was made or run; only tensors were read."
+        content = replace(content, notes=(note, *content.notes))
     return content
 
 
@@ -158,25 +158,25 @@ def _of_safetensors(path: Path) -> Content:
     tensors = tensor_files.load_safetensors(path)
     if not tensors:
         raise WeightsError(f"{path} holds no tensors.")
-    own = {id(value): key for key, value in reversed(tensors.items())}
+    keys_by_id = {id(value): key for key, value in reversed(tensors.items())}
     tied = [
-        f"{key} ({own[id(value)]})"
+        f"{key} ({keys_by_id[id(value)]})"
         for key, value in tensors.items()
-        if own[id(value)] != key
+        if keys_by_id[id(value)] != key
     ]
     return Content(
         tensors, (f"Tied tensors of one memory: {some(tied)}.",) if tied else ()
     )
 
 
-def _found_in(value: Any, path: Path, part: str) -> Content:
+def _found_in(value: Any, path: Path, dict_name: str) -> Content:
     """Return one of the state_dicts of a file's content. Raises WeightsError."""
     if not isinstance(value, Mapping):
         raise WeightsError(
             f"{path} holds {type(value).__name__}, not a state_dict: it must map names to tensors."
         )
-    found = _state_dicts(value)
-    if not found:
+    state_dicts = _state_dicts(value)
+    if not state_dicts:
         keys = some([str(key) for key in value])
         inside = (
             f"under its keys ({keys}) there are no tensors"
@@ -184,12 +184,16 @@ def _found_in(value: Any, path: Path, part: str) -> Content:
             else "it holds a dict without entries"
         )
         raise WeightsError(f"{path} holds no state_dict: {inside}.")
-    if part and part not in found:
+    if dict_name and dict_name not in state_dicts:
         raise WeightsError(
-            f"{path} has no state_dict “{part}”. It has: {', '.join(name or 'tensors at the top' for name in found)}."
+            f"{path} has no state_dict “{dict_name}”. It has: "
+            f"{', '.join(name or 'tensors at the top' for name in state_dicts)}."
         )
-    name = part or next(iter(found))
-    tensors, others = found[name], [other for other in found if other != name]
+    name = dict_name or next(iter(state_dicts))
+    tensors, others = (
+        state_dicts[name],
+        [other for other in state_dicts if other != name],
+    )
     notes = []
     if name:
         beside = [str(key) for key in value if str(key) != name.partition(".")[0]]
@@ -199,25 +203,25 @@ def _found_in(value: Any, path: Path, part: str) -> Content:
         notes.append(
             f"It has {some(nested)} too; to take that, add “:{nested[0]}” to the name of the file."
         )
-    held = _at(value, name)
+    mapping = _at(value, name)
     ignored = [
         str(key)
-        for key, one in held.items()
-        if key not in tensors and not (name == "" and str(key) in found)
+        for key, entry in mapping.items()
+        if key not in tensors and not (name == "" and str(key) in state_dicts)
     ]
     if ignored:
         notes.append(
             f"{len(ignored)} entries are not plain tensors and are ignored: {some(ignored)}."
         )
-    return Content(tensors, tuple(notes), tuple(found))
+    return Content(tensors, tuple(notes), tuple(state_dicts))
 
 
 def _at(value: Any, name: str) -> Mapping[Any, Any]:
     """Return the mapping under a name of `_state_dicts`."""
     for key in name.split(".") if name else ():
         value = value[key]
-    held: Mapping[Any, Any] = value
-    return held
+    mapping: Mapping[Any, Any] = value
+    return mapping
 
 
 def _state_dicts(
@@ -227,25 +231,25 @@ def _state_dicts(
 
     Under usual names is what a checkpoint calls so; tensors at the top come before what is under other names.
     """
-    own = tensors_of(value)
-    found: dict[str, dict[str, Tensor]] = {}
-    known = [name for name in NESTED if name in value]
-    others = [key for key in value if isinstance(key, str) and key not in known]
-    for names in (known, [""] if own else [], others):
+    tensors = tensors_of(value)
+    state_dicts: dict[str, dict[str, Tensor]] = {}
+    usual_names = [name for name in NESTED if name in value]
+    others = [key for key in value if isinstance(key, str) and key not in usual_names]
+    for names in (usual_names, [""] if tensors else [], others):
         for name in names:
             inner = value.get(name)
             if not name:
-                found[path] = own
+                state_dicts[path] = tensors
             elif (
                 depth < DEEPEST
                 and isinstance(inner, Mapping)
                 and "." not in name
                 and _may_be_model(name, inner)
             ):
-                found |= _state_dicts(
+                state_dicts |= _state_dicts(
                     inner, f"{path}.{name}" if path else name, depth + 1
                 )
-    return found
+    return state_dicts
 
 
 def _may_be_model(name: str, value: Mapping[Any, Any]) -> bool:
@@ -258,10 +262,10 @@ def _may_be_model(name: str, value: Mapping[Any, Any]) -> bool:
 def tensors_of(value: Mapping[Any, Any]) -> dict[str, Tensor]:
     """Return the dense, named tensors."""
     return {
-        key: one.detach()
-        for key, one in value.items()
-        if isinstance(key, str) and isinstance(one, torch.Tensor)
-        if one.layout == torch.strided and not one.is_quantized
+        key: tensor.detach()
+        for key, tensor in value.items()
+        if isinstance(key, str) and isinstance(tensor, torch.Tensor)
+        if tensor.layout == torch.strided and not tensor.is_quantized
     }
 
 

@@ -62,7 +62,7 @@ def read(path: str | Path, tell: Tell = lambda _words: None) -> StateDict:
 
 def _nonfinite(tensors: Mapping[str, Tensor]) -> Iterable[str]:
     """Say which tensors have values that are NaN or infinite; a very large file is not read for that."""
-    if sum(one.nbytes for one in tensors.values()) > MOST_CHECKED:
+    if sum(stored.nbytes for stored in tensors.values()) > MOST_CHECKED:
         return
     odd = []
     for name, tensor in tensors.items():
@@ -151,12 +151,12 @@ def net_infos(source: Source) -> Infos:
 
 
 def selected_tensors(
-    state: StateDict, found: Diff, keys: Iterable[str] | None = None
+    state: StateDict, comparison: Diff, keys: Iterable[str] | None = None
 ) -> dict[str, Tensor]:
     """Select the tensors to load, by the net's own keys: all that fit, or those named. Raises WeightsError."""
-    fitting = {row.key: row for row in found.rows if row.fits}
-    wanted = list(fitting) if keys is None else list(keys)
-    wrong = [key for key in wanted if key not in fitting]
+    fitting = {row.key: row for row in comparison.rows if row.fits}
+    chosen_keys = list(fitting) if keys is None else list(keys)
+    wrong = [key for key in chosen_keys if key not in fitting]
     if wrong:
         raise WeightsError(f"{some(wrong)} cannot be loaded into this net.")
-    return {key: state.tensors[fitting[key].source] for key in wanted}
+    return {key: state.tensors[fitting[key].source] for key in chosen_keys}
