@@ -12,9 +12,9 @@ import time
 import torch
 from torch import nn
 
-from app.compare.compare import Batch, compare_models
-from app.compare.facts import facts_of
-from app.compare.structure import compare
+from app.features.compare.compute.compare import Batch, compare_models
+from app.features.compare.compute.facts import facts_of
+from app.features.compare.compute.structure import compare
 from app.training.setup.torch_flags import cpu_threads
 from benchmarks._report import Figure, publish
 

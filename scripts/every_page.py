@@ -143,8 +143,7 @@ class Shoot:
 
     def _compare(self) -> None:
         """Fill the page Compare: the open net in two precisions."""
-        from app.compare.modes import parse_modes
-        from app.engine.requests.diff import Diff
+        from app.features.compare.values import Diff, parse_modes
         from scripts.screenshots import until
         from tests.support.whole_window import DiffFeature
 

@@ -90,10 +90,10 @@ MODES = {
     "set_grad_enabled",
 }  # of autograd, which name no gradient
 OTHER_NORMS = (
-    "app.compare",
     "app.builder",
     "app.engine",
     "app.views",
+    "app.features.compare",
     "app.features.gradcheck",
     "app.features.interpret",
 )

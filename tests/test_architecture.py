@@ -34,15 +34,15 @@ LEAVES = "util source"
 # import all of itself, and nothing imports what stands above it.
 ARROWS = {
     "main": "cli",
-    "cli": "engine runs preflight project export training data autograd builder observe compare sources"
+    "cli": "engine runs preflight project export training data autograd builder observe sources"
     " diagram graphviz_export views",
     "views": "training_thread engine runs preflight project export training data telemetry autograd builder observe"
-    " compare sources diagram graphviz_export",
+    " sources diagram graphviz_export",
     "training_thread": "engine project runs training telemetry",
     # What a process of ours does, and how it is spoken to.
-    "engine": "preflight project export training data telemetry autograd builder observe compare sources",
+    "engine": "preflight project export training data telemetry autograd builder observe sources",
     "engine.tasks": "runs",  # weights and checkpoints of kept runs
-    "engine.requests": "runs.checkpoint_files runs.named runs.record",  # values
+    "engine.requests": "runs.checkpoint_files runs.record",  # values
     "runs": "project export.weights training data telemetry",
     "runs.newest": "export.weights_choice",
     "preflight": "project training data builder sources",  # do net, data and loss fit
@@ -57,7 +57,6 @@ ARROWS = {
     "autograd.pictures": "diagram",
     "observe": "",
     "observe.picture": "diagram",
-    "compare": "observe.tensors",  # the tensors in whatever a module takes and gives
     "sources": "",
     "sources.structure": "observe.observation",  # what a file describes is an observation too
     "sources.pt2_file": "observe.observation",

@@ -27,11 +27,16 @@ class Actions:
         return self.by_key[key]
 
     def trigger(self, key: str, *given: object) -> None:
-        """Trigger a command unless it is disabled; one without a menu entry can take arguments."""
+        """Trigger a command unless it is disabled, or its feature is not there; one without a menu entry can take
+        arguments."""
         if key in self._hidden:
             self._hidden[key](*given)
-        else:
+        elif key in self.by_key:
             self.by_key[key].trigger()
+
+    def has(self, key: str) -> bool:
+        """Return whether a feature has declared a command."""
+        return key in self._hidden or key in self.by_key
 
     def set_enabled(self, key: str, on: bool) -> None:
         """Make a command grey, or not."""

@@ -28,9 +28,8 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from app.compare.compare import Batch, compare_models, compare_modes
-from app.compare.modes import parse_modes
-from app.compare.results import Difference
+from app.features.compare.compute.compare import Batch, compare_models, compare_modes
+from app.features.compare.values import Difference, parse_modes
 from app.util.torchvision_import import import_torchvision
 from tests.slow.material import diff_nets, held_out_bugs, held_out_nets
 

@@ -13,7 +13,6 @@ from app.views.canvas.feature import CanvasFeature
 from app.views.code.feature import CodeFeature
 from app.views.cost.feature import CostFeature
 from app.views.custom_layers.feature import CustomLayersFeature
-from app.views.diff.feature import DiffFeature
 from app.views.export.feature import ExportFeature
 from app.views.feature import Feature
 from app.views.files.feature import FilesFeature
@@ -89,7 +88,7 @@ class WholeWindow(MainWindow):
     import_control = Part(ImportingFeature, lambda its: its.import_control)
     inspector = Part(InspectorFeature, lambda its: its.inspector)
     inspectors = Part(InspectorFeature, lambda its: its.inspectors)
-    diff = Part(DiffFeature, lambda its: its.diff)
+    diff = OnShelf("compare", "diff")
     interpreted = OnShelf("interpret", "interpreted")
     call_inspector = Part(ObservedFeature, lambda its: its.call_inspector)
     observed = Part(ObservedFeature, lambda its: its.observed)

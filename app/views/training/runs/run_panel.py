@@ -104,6 +104,7 @@ class RunPanel(QWidget):
 
     def __init__(self, parent: QWidget | None = None) -> None:
         super().__init__(parent)
+        self.can_compare_models = True
         self._session: RunSession | None = None
         self._refreshed = 0.0
         self._disk: tuple[Path, DiskUse] | None = (
@@ -560,7 +561,7 @@ class RunPanel(QWidget):
             (
                 "Compare models of these runs",
                 self._compare_models,
-                self._two is not None,
+                self._two is not None and self.can_compare_models,
             ),
             ("Open folder", lambda: self._emit_for_selected(self.opened), one),
             (

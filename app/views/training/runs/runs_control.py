@@ -84,6 +84,7 @@ class RunsControl(QObject):
         panel.runChosen.connect(self._show_run)
         panel.keptChosen.connect(self._show_stored)
         panel.compared.connect(self.compare)
+        panel.can_compare_models = workspace.commands.has("compare-runs")
         panel.modelsCompared.connect(
             lambda a, b: workspace.commands.trigger("compare-runs", a, b)
         )

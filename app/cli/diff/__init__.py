@@ -1,1 +1,0 @@
-"""`tapedeck diff`: where two models part."""

@@ -1,1 +1,0 @@
-"""Two models side by side: how their modules match, and at which layer their numbers part."""

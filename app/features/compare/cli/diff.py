@@ -1,0 +1,139 @@
+"""`tapedeck diff`: where two models, runs or checkpoints part, or one model in two modes."""
+
+from __future__ import annotations
+
+import argparse
+import contextlib
+import json
+import sys
+from collections.abc import Callable
+
+from msgspec.structs import replace
+
+from app.cli import console
+from app.cli.train.run_output import CLEARED
+from app.engine import observe_process
+from app.engine.requests.observe import Observe
+from app.features.compare import task
+from app.features.compare.cli import sides
+from app.features.compare.report import to_plain, to_text
+from app.features.compare.values import (
+    Diff,
+    Difference,
+    ModeError,
+    interpreter,
+    parse_modes,
+)
+from app.sources.spec import SourceError
+from app.util.errors import CodedError
+
+
+def run(options: argparse.Namespace) -> int:
+    """Compare two sides and print the differences."""
+    request = request_of(options)
+    difference = _run_request(request, options)
+    if options.json:
+        print(json.dumps(to_plain(difference), ensure_ascii=False, allow_nan=False))
+    else:
+        for line in to_text(difference):
+            print(console.printable(line))
+    return int(difference.differs)
+
+
+def request_of(options: argparse.Namespace) -> Diff:
+    """Return the request that the arguments describe. Raises CommandError."""
+    trains = (True,) if options.train else (False,) if options.eval else (False, True)
+    ways = [
+        options.b is not None,
+        options.modes is not None,
+        options.python is not None,
+    ]
+    if sum(ways) != 1:
+        raise console.CommandError(
+            "pass A and B, or A and --modes MODE MODE, or A and --python FILE"
+        )
+    a = sides.side_of(options.a, options, options.args, options.weights_a)
+    if options.b is not None:
+        args_b = options.args if options.args_b is None else options.args_b
+        b = sides.side_of(options.b, options, args_b, options.weights_b)
+        return Diff(
+            a,
+            b,
+            None,
+            trains,
+            options.batch,
+            options.seed,
+            not options.structure,
+            options.data,
+        )
+    if options.weights_b or options.args_b is not None or options.structure:
+        raise console.CommandError(
+            "--weights-b, --args-b and --structure are for a second model"
+        )
+    if options.python is not None:
+        try:
+            python = interpreter(options.python)
+        except SourceError as error:
+            raise console.CommandError(f"--python: {error}") from error
+        here = replace(a, name=f"{a.name} here")
+        there = replace(a, name=f"{a.name} in {python}")
+        return Diff(
+            here,
+            there,
+            None,
+            trains,
+            options.batch,
+            options.seed,
+            True,
+            options.data,
+            python,
+        )
+    try:
+        modes = parse_modes(*options.modes)
+    except ModeError as error:
+        raise console.CommandError(f"--modes: {error}") from error
+    first, second = (
+        replace(a, name=f"{a.name} in {mode}") for mode in (modes.a, modes.b)
+    )
+    return Diff(
+        first,
+        second,
+        modes,
+        trains,
+        options.batch,
+        options.seed,
+        data_root=options.data,
+    )
+
+
+def _run_request(request: Diff, options: argparse.Namespace) -> Difference:
+    """Compare in this process, or in a separate one where code of the user's own runs. Raises CommandError."""
+    own = next(
+        (
+            side.model
+            for side in (request.a, request.b)
+            if side.own_code and isinstance(side.model, Observe)
+        ),
+        None,
+    )
+    try:
+        if own is not None:
+            return observe_process.answer(
+                request, own, options.timeout, tell=_progress(options)
+            )
+        with contextlib.redirect_stdout(sys.stderr):  # what a model prints is no result
+            return task.answer(request, _progress(options))
+    except (CodedError, OSError) as error:
+        raise console.CommandError(str(error)) from error
+    finally:
+        if not options.json and sys.stderr.isatty():
+            print(CLEARED, end="", file=sys.stderr, flush=True)
+
+
+def _progress(options: argparse.Namespace) -> Callable[[str], None]:
+    """Return a function that prints the progress on a terminal, in place; without a terminal it does nothing."""
+    if options.json or not sys.stderr.isatty():
+        return lambda _words: None
+    return lambda words: print(
+        f"{CLEARED}{words} ", end="", file=sys.stderr, flush=True
+    )

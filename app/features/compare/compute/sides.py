@@ -1,0 +1,115 @@
+"""Make the models that are compared, each with its weights and its batch."""
+
+from __future__ import annotations
+
+import os
+import sys
+from collections.abc import Callable, Mapping
+from pathlib import Path
+
+from torch import Tensor, nn
+
+from app.engine.requests.observe import Observe
+from app.engine.tasks.observe import load_model
+from app.engine.tasks.past.weights_at_step import weights_at_step
+from app.engine.tasks.weights import fit_weights, state_of
+from app.features.compare.values import Diff, DiffSide
+from app.preflight import random_batch
+from app.source.compiled import make_module
+from app.source.generated import Source
+from app.sources.finding import package_of
+from app.sources.loading import LARGEST, Loaded, weight_bytes
+from app.sources.spec import SourceError
+from app.training.setup.initial_weights import put_in
+from app.util import rng
+from app.util.formatting import bytes_text
+
+
+def load_side(side: DiffSide, request: Diff) -> Loaded:
+    """Make a model and its batch: the inputs of a source, random ones of a project."""
+    if isinstance(side.model, Source):
+        with rng.borrowed(request.seed):
+            model = make_module(side.model)
+        if side.start is not None:
+            put_in(model, side.start)
+        return Loaded(
+            model, random_batch.inputs(side.model, request.batch, request.seed)
+        )
+    assert isinstance(side.model, Observe)
+    wanted = side.model
+    if wanted.source.looked_at:
+        raise SourceError(
+            f"{side.name} is shown as a graph and not run; pass --trust to run a .pt2"
+        )
+    if wanted.folder:
+        os.chdir(wanted.folder)  # relative paths in the model's code are relative to it
+    if not wanted.source.own_code:
+        _check_size(wanted)
+    with rng.borrowed(request.seed):
+        return load_model(wanted, meta=False)
+
+
+def _check_size(wanted: Observe) -> None:
+    try:
+        held = load_model(wanted, meta=True).model
+    except SourceError:  # some constructors need values
+        return
+    size = weight_bytes(held)
+    if size > LARGEST:
+        raise SourceError(
+            f"{wanted.source} has {bytes_text(size)} of weights, and comparing numbers takes {bytes_text(LARGEST)} at "
+            "most. Pass arguments that make it smaller, such as fewer layers"
+        )
+
+
+def forget(side: DiffSide) -> None:
+    """Import the modules of a user's folder again: another version of a file may have the same name."""
+    if not isinstance(side.model, Observe) or not side.model.source.own_code:
+        return
+    source = side.model.source
+    top = (
+        package_of(Path(side.model.folder, source.where))[0]
+        if source.kind == "file"
+        else Path(side.model.folder)
+    )
+    for name, module in tuple(sys.modules.items()):
+        file = getattr(module, "__file__", None)
+        if (
+            file
+            and top in Path(file).resolve().parents
+            and "-packages" not in file
+            and not _is_ours(name)
+        ):
+            del sys.modules[name]
+    sys.path[:] = [one for one in sys.path if Path(one or ".").resolve() != top]
+
+
+def _is_ours(name: str) -> bool:
+    return name.partition(".")[0] in ("app", "tapedeck", "__main__")
+
+
+def load_weights(
+    model: nn.Module,
+    side: DiffSide,
+    request: Diff,
+    tell: Callable[[str], None],
+    cancelled: Callable[[], bool],
+) -> list[str]:
+    """Load the weights of a side, and return remarks. Raises WeightsError, CheckpointError, SourceError, RunError and
+    RecomputeError."""
+    if not side.has_weights or (side.step is not None and not request.numbers):
+        return []
+    remarks: tuple[str, ...] = ()
+    where = side.weights or side.name
+    given: Mapping[str, Tensor]
+    if side.step is not None:
+
+        def show(done: int, of: int) -> None:
+            tell(f"Recomputing {side.name}: {done:,} of {of:,} steps")
+
+        given, remarks = weights_at_step(
+            Path(side.run), side.step, request.data_root, show, cancelled
+        )
+    else:
+        given = state_of(side.weights)
+    return [*remarks, *fit_weights(model, given, where, side.name)]

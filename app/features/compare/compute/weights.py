@@ -1,0 +1,196 @@
+"""Weights of two models: copied from one to the other, compared by initialisation and by distance."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator, Mapping, Sequence
+
+import torch
+from msgspec import Struct
+from torch import Tensor, nn
+
+from app.features.compare.values import Distance
+from app.util import module_tree
+from app.util.formatting import significant
+
+SIGMAS = 8.0  # of the difference of two samples' mean or spread, beyond which they were drawn differently
+LEAST = 16  # elements from which a sample tells its spread
+
+
+class InitialDifference(Struct, frozen=True):
+    """A parameter that both models initialise differently; `path` is its module in A."""
+
+    path: str
+    text: str
+
+
+def tensors_of(
+    a: nn.Module, b: nn.Module, pairs: Sequence[tuple[str, str]], buffers: bool = True
+) -> Iterator[tuple[str, str, str, Tensor, Tensor]]:
+    """Yield the path in A and in B, the name and both tensors, for every tensor that two matched modules have under one
+    name."""
+    ours, theirs = (
+        dict(module_tree.named_modules(a)),
+        dict(module_tree.named_modules(b)),
+    )
+    for path_a, path_b in pairs:
+        one, other = ours.get(path_a), theirs.get(path_b)
+        if one is None or other is None:
+            continue
+        mine: dict[str, Tensor | None] = {
+            **one._parameters,
+            **(one._buffers if buffers else {}),
+        }
+        yours: dict[str, Tensor | None] = {
+            **other._parameters,
+            **(other._buffers if buffers else {}),
+        }
+        for name, tensor in mine.items():
+            twin = yours.get(name)
+            if tensor is not None and twin is not None:
+                yield path_a, path_b, name, tensor, twin
+
+
+def fill_constants(model: nn.Module, seed: int = 0) -> int:
+    """Draw other values for parameters and running statistics that are constant, and return how many: a scale of ones
+    or a bias of zeros hides what is wrong with it."""
+    generator = torch.Generator().manual_seed(seed)
+    found = 0
+    with torch.no_grad():
+        for module in module_tree.modules(model):
+            running = [
+                one
+                for name, one in module._buffers.items()
+                if one is not None and name.startswith("running_")
+            ]
+            for tensor in (*module._parameters.values(), *running):
+                if (
+                    tensor is None
+                    or not tensor.is_floating_point()
+                    or tensor.numel() < 2
+                ):
+                    continue
+                if bool((tensor == tensor.flatten()[0]).all()):
+                    noise = torch.rand(
+                        tensor.shape, dtype=torch.float64, generator=generator
+                    )
+                    tensor.add_(0.2 * noise.to(tensor.dtype).to(tensor.device))
+                    found += 1
+    return found
+
+
+def initial_differences(
+    a: nn.Module, b: nn.Module, pairs: Sequence[tuple[str, str]]
+) -> list[InitialDifference]:
+    """List the parameters that both models draw from different distributions, or of which one is a constant."""
+    return [
+        InitialDifference(path, f"{name} is initialised with {words}")
+        for path, _, name, one, other in tensors_of(a, b, pairs, buffers=False)
+        if one.shape == other.shape
+        and one.is_floating_point()
+        and (words := _drawn_differently(one, other))
+    ]
+
+
+def _drawn_differently(a: Tensor, b: Tensor) -> str:
+    """Describe how the values of two tensors are distributed, if that differs; "" if one distribution explains both."""
+    a, b = a.detach().double().flatten(), b.detach().double().flatten()
+    if torch.equal(a, b) or not a.numel():
+        return ""
+    one, other = float(a.std(correction=0)), float(b.std(correction=0))
+    mean, others = float(a.mean()), float(b.mean())
+    means = f"{significant(mean, 3)} → {significant(others, 3)}"
+    if a.numel() == 1 and not (_is_round(mean) and _is_round(others)):
+        return ""  # one number that was drawn
+    if not one and not other:
+        return means
+    words = f"standard deviation {significant(one, 3)} → {significant(other, 3)}, mean {means}"
+    if not one or not other:
+        return words if a.numel() > 1 else ""
+    ratio = float((a @ b) / (a @ a))
+    if a.numel() >= 4 and float((b - ratio * a).norm()) < 1e-6 * float(b.norm()):
+        return f"{words}: {significant(ratio, 4)} times the same numbers"
+    if a.numel() < LEAST:
+        return ""
+    apart = abs(math.log(other / one)) > SIGMAS / math.sqrt(a.numel())
+    shifted = abs(mean - others) > SIGMAS * math.hypot(one, other) / math.sqrt(
+        a.numel()
+    )
+    return words if apart or shifted else ""
+
+
+def _is_round(value: float) -> bool:
+    """Return whether a number has at most three decimals, so that it was hardly drawn at random.
+
+    >>> _is_round(0.1), _is_round(-0.0743921)
+    (True, False)
+    """
+    return math.isclose(value, round(value, 3), rel_tol=1e-6, abs_tol=1e-12)
+
+
+def share(a: nn.Module, b: nn.Module, pairs: Sequence[tuple[str, str]]) -> list[str]:
+    """Give B the parameters and buffers of A where matched modules have one of that name and shape; return the names in
+    B of those that got none."""
+    left = {
+        name
+        for name, _ in (
+            *module_tree.named_parameters(b, remove_duplicate=False),
+            *module_tree.named_buffers(b),
+        )
+    }
+    with torch.no_grad():
+        for _, path, name, one, other in tensors_of(a, b, pairs):
+            if one.shape == other.shape:
+                other.copy_(one)
+                left.discard(f"{path}.{name}" if path else name)
+    tied: dict[int, list[str]] = {}
+    for name, parameter in module_tree.named_parameters(b, remove_duplicate=False):
+        tied.setdefault(id(parameter), []).append(name)
+    got = {
+        name for names in tied.values() if not left.issuperset(names) for name in names
+    }
+    return sorted(left - got)
+
+
+def distances(
+    a: nn.Module, b: nn.Module, pairs: Sequence[tuple[str, str]]
+) -> tuple[Distance, ...]:
+    """Return how far the parameters and buffers of each matched module are apart."""
+    found: dict[tuple[str, str], list[tuple[Tensor, Tensor]]] = {}
+    for path_a, path_b, _, one, other in tensors_of(a, b, pairs):
+        found.setdefault((path_a, path_b), []).append((one.detach(), other.detach()))
+    return tuple(_distance(a, b, tensors) for (a, b), tensors in found.items())
+
+
+def state_distances(
+    a: Mapping[str, Tensor], b: Mapping[str, Tensor]
+) -> tuple[Distance, ...]:
+    """Return how far the tensors of two state_dicts are apart, module by module, by name; those of other shapes are
+    infinitely far."""
+    found: dict[str, list[tuple[Tensor, Tensor]]] = {}
+    for name, one in a.items():
+        if name in b:
+            found.setdefault(name.rpartition(".")[0], []).append((one, b[name]))
+    return tuple(_distance(path, path, tensors) for path, tensors in found.items())
+
+
+def _distance(a: str, b: str, tensors: list[tuple[Tensor, Tensor]]) -> Distance:
+    if any(one.shape != other.shape for one, other in tensors):
+        return Distance(a, b, math.inf, math.inf, 0, 0)
+    square = norm = 0.0
+    differing = count = 0
+    for one, other in tensors:
+        x, y = one.double(), other.to(one.device).double()
+        square += float((y - x).square().sum())
+        norm += float(x.square().sum())
+        differing += int((x != y).sum())
+        count += x.numel()
+    distance, size = math.sqrt(square), math.sqrt(norm)
+    return Distance(
+        a,
+        b,
+        distance,
+        distance / size if size else (math.inf if distance else 0.0),
+        differing,
+        count,
+    )

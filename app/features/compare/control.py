@@ -1,0 +1,349 @@
+"""Controller of the page "Compare": runs a comparison in a separate process, and goes to lines and nodes."""
+
+from __future__ import annotations
+
+import json
+from functools import partial
+from typing import TYPE_CHECKING, Any
+
+from PySide6.QtCore import QObject, Qt, QTimer
+from PySide6.QtGui import QGuiApplication
+from PySide6.QtWidgets import QApplication
+
+from app.engine import observe_process, pool
+from app.engine.own_engine import OwnEngine
+from app.engine.protocol import EngineDiedError
+from app.engine.requests.observe import Observe
+from app.features.compare.ask_dialog import AskDiffDialog
+from app.features.compare.layer_rows import LayerRows
+from app.features.compare.merged_tree import MergedTree
+from app.features.compare.page import JSON, Compared, DiffPage
+from app.features.compare.report import to_plain, to_text
+from app.features.compare.side_reader import AskedSide, SideReader
+from app.features.compare.source_lines import SourceLine, read_line
+from app.features.compare.values import Diff, Difference, DiffSide, First, Layer
+from app.observe.observation import CallPlace
+from app.source.generated import Path, Source
+from app.views.ui.background import WorkerFailure
+from app.views.ui.task import BackgroundTask, Cancelled, Report
+
+if TYPE_CHECKING:
+    from app.project.project import Project
+    from app.runs.store import Kept
+    from app.views.workspace import Workspace
+
+LINES, COPY = "lines of two models", "copy of a comparison"
+POLL = 100  # milliseconds
+REST_OF_LIST = "; --json lists them all"
+FAILED = "The comparison failed"
+
+
+class DiffControl(QObject):
+    """Compares one pair at a time; a result stays until the next one."""
+
+    def __init__(self, page: DiffPage, workspace: Workspace) -> None:
+        super().__init__(workspace.window)
+        self._page, self._workspace = page, workspace
+        self._work: BackgroundTask | None = None
+        self._request: Diff | None = None  # of what is shown
+        self._of: Project | None = None  # the open project, as it was compared
+        self._sides: frozenset[str] = frozenset()  # those that it is
+        self._replaced = 0  # how often another project was opened
+        self._generation = 0  # how often it had been when these were compared
+        self.runs: tuple[Kept, ...] = ()
+        self._reader = SideReader(workspace, workspace.window)
+        self._poll = QTimer(self, interval=POLL)
+        self._poll.timeout.connect(self._show_progress)
+        page.askRequested.connect(self.ask)
+        page.cancelRequested.connect(self.cancel)
+        page.copyRequested.connect(self.copy)
+        page.lineRequested.connect(self.follow)
+        page.layerChosen.connect(self._show_lines)
+        workspace.document.changed.connect(lambda *_: self._note())
+        workspace.document.replaced.connect(self._project_replaced)
+
+    # -- what is compared
+
+    def current(self) -> tuple[DiffSide | None, str]:
+        """Return the open project as a side, or why it is none."""
+        workspace = self._workspace
+        project, live = workspace.document.project, workspace.live
+        name = (
+            workspace.document.path.name
+            if workspace.document.path is not None
+            else project.name
+        )
+        if (opened := project.opened) is not None:
+            if opened.source.looked_at:
+                return None, "The open model was opened for viewing only."
+            model = Observe(
+                opened.source, opened.arguments, opened.inputs, opened.folder
+            )
+            return DiffSide(str(opened.source), model, "", project.training.start), ""
+        if live.analysis is None or not live.up_to_date:
+            return None, "The network is still being checked."
+        if live.errors:
+            return None, f"The network cannot run: {live.errors[0].message}."
+        if not project.graph.nodes:
+            return None, "The open project is empty."
+        return DiffSide(name, live.analysis.source, "", project.training.start), ""
+
+    def ask(self) -> AskDiffDialog:
+        """Show the dialog that asks what to compare."""
+        dialog = AskDiffDialog(
+            self._workspace, *self.current(), self.runs, self.compare
+        )
+        dialog.finished.connect(dialog.deleteLater)
+        dialog.open()
+        return dialog
+
+    def compare_runs(self, a: Kept, b: Kept) -> None:
+        """Compare the models of two stored runs, each with its best weights."""
+        self._workspace.pages.show("diff")
+
+        def refuse(place: int, words: str) -> None:
+            self._page.set_busy("")
+            self._page.refuse(
+                f"{(a, b)[place].record.title} could not be compared", words
+            )
+
+        self._page.set_busy("Reading both runs")
+        self._page.home.setFocus()
+        asked, root = (
+            [AskedSide(str(kept.folder)) for kept in (a, b)],
+            str(self._workspace.settings.data_folder),
+        )
+        self._reader.read(
+            asked,
+            lambda sides: self.compare(Diff(sides[0], sides[1], data_root=root)),
+            refuse,
+        )
+
+    def compare(self, request: Diff, sides: frozenset[str] = frozenset()) -> None:
+        """Compare what a request names, on the page; `sides`, of "a" and "b", are the open project."""
+        if self._work is not None:
+            self._work.abandon()
+        self._workspace.pages.show("diff")
+        self._page.banner.hide()
+        self._page.set_busy("Starting")
+        self._page.home.setFocus()  # the button that asked is disabled meanwhile
+        now, generation = self._workspace.document.project, self._replaced
+        work = self._work = BackgroundTask(partial(_compared, request))
+
+        def ended(answer: Any) -> None:
+            if work is self._work:
+                self._ended(answer, request)
+                if not isinstance(answer, WorkerFailure):
+                    self._of, self._sides, self._generation = now, sides, generation
+                    self._note()
+
+        work.ended.connect(ended, Qt.ConnectionType.QueuedConnection)
+        work.begin()
+        self._poll.start()
+
+    def cancel(self) -> None:
+        """Stop comparing; what is shown stays."""
+        self._reader.forget()
+        if self._work is not None:
+            self._work.abandon()
+            self._work = None
+        self._rest()
+
+    def close(self) -> None:
+        """End what runs: the window closes."""
+        self.cancel()
+
+    def _rest(self) -> None:
+        self._poll.stop()
+        self._page.set_busy("")
+
+    def _show_progress(self) -> None:
+        if self._work is not None and (words := self._work.progress):
+            self._page.set_busy(words)
+
+    def _ended(self, answer: Any, request: Diff) -> None:
+        self._work = None
+        self._rest()
+        if isinstance(answer, WorkerFailure):
+            self._page.refuse(FAILED, _reason(answer.error))
+            return
+        self._request = request
+        self._page.show_compared(answer)
+        focused = QApplication.focusWidget()
+        if self._page.isVisible() and (
+            focused is None or self._page.isAncestorOf(focused)
+        ):
+            self._page.home.setFocus()
+
+    def _note(self) -> None:
+        """Say that the open project is another by now than the one that was compared."""
+        words = ""
+        if self._sides and self._generation != self._replaced:
+            which = " and ".join(side.upper() for side in sorted(self._sides))
+            words = f"{which} {'is' if len(self._sides) == 1 else 'are'} of the project that was open before."
+        elif self._sides and not self._current:
+            words = "The network has changed since; compare again."
+        self._page.set_note(words)
+
+    @property
+    def _current(self) -> bool:
+        """Whether the open project has the net that was compared."""
+        of, now = self._of, self._workspace.document.project
+        same = of is not None and (of.graph, of.blocks, of.opened) == (
+            now.graph,
+            now.blocks,
+            now.opened,
+        )
+        return same and self._generation == self._replaced
+
+    def _project_replaced(self, _project: object) -> None:
+        self._replaced += 1
+        self._note()
+
+    # -- copies
+
+    def copy(self, kind: str) -> None:
+        """Put the result on the clipboard, as text or as JSON."""
+        if self._page.compared is None:
+            return
+        found = self._page.compared.found
+        write = _json if kind == JSON else _text
+        self._workspace.background.ask(
+            COPY, write, found, on_answer=QGuiApplication.clipboard().setText
+        )
+
+    # -- lines and nodes
+
+    def _show_lines(self, one: Layer | First) -> None:
+        """Show the line of a layer in each model."""
+        if (request := self._request) is None:
+            return
+        compared = self._page.compared
+        first = compared.found.first if compared is not None else None
+        if first is not None and not one.line_a and not one.line_b and one.a == first.a:
+            one = (
+                first  # the model itself has no line, the operation where both part has
+            )
+        texts = tuple(
+            one.model.text if isinstance(one.model, Source) else ""
+            for one in (request.a, request.b)
+        )
+        asked = (
+            (one.file_a, one.line_a, texts[0] if one.file_a.startswith("<") else ""),
+            (
+                one.file_b,
+                one.line_b,
+                texts[1 if request.modes is None else 0]
+                if one.file_b.startswith("<")
+                else "",
+            ),
+        )
+        self._workspace.background.ask(
+            LINES,
+            _read_lines,
+            asked,
+            on_answer=lambda found: self._page.lines.show_lines(*found),
+        )
+
+    def follow(self, side: str, one: Layer | First) -> None:
+        """Go to a layer: its node on the canvas or its call in the model's picture where that side is open; else its
+        row, with the lines."""
+        if self._request is None:
+            return
+        path, file, line = (
+            (one.a, one.file_a, one.line_a)
+            if side == "a"
+            else (one.b, one.file_b, one.line_b)
+        )
+        if not self._shows(side, path, file, line):
+            self._page.show_layer(one)
+            (self._page.lines.a if side == "a" else self._page.lines.b).edit.setFocus()
+
+    def _shows(self, side: str, path: str, file: str, line: int) -> bool:
+        """Select a layer on the canvas or in the picture of the model; False if that side is not what is open."""
+        workspace = self._workspace
+        now = workspace.document.project
+        if side not in self._sides or not self._current:
+            return False
+        if now.opened is not None:
+            workspace.pages.show("observed")
+            workspace.commands.trigger("show-call", CallPlace(path, 1, file, line))
+            return True
+        analysis = workspace.live.analysis
+        found = node_of(analysis.source, path, line) if analysis is not None else None
+        if found is None:
+            return False
+        workspace.pages.show("network")
+        workspace.place.go_to(found[0])
+        workspace.show_node(found[1])
+        return True
+
+
+def node_of(source: Source, path: str, line: int) -> tuple[Path, str] | None:
+    """Return the way to a module's node and its id; of a module without a node that of its line."""
+    way: Path = ()
+    while path:
+        inner = source.within(way)
+        spots = [
+            (node, number, name)
+            for node in inner.modules
+            for number, name in enumerate(
+                (inner.modules[node], *inner.further.get(node, ()))
+            )
+            if name == path
+            or path.startswith(f"{name}.")
+            or name.startswith(f"{path}.")
+        ]
+        if not spots:
+            break
+        node, number, name = max(
+            spots, key=lambda one: len(one[2]) if len(one[2]) <= len(path) else 0
+        )
+        if len(name) >= len(path) or not source.within((*way, (node, number))).modules:
+            return way, node
+        way = (*way, (node, number))
+    found = next(
+        (node for node, lines in source.within(way).lines.items() if line in lines),
+        None,
+    )
+    return (way, found) if found is not None else None
+
+
+def _compared(request: Diff, tell: Report, cancelled: Cancelled) -> Compared:
+    """Compare in a separate process, and prepare the results for the page."""
+    models = (one.model for one in (request.a, request.b) if one.own_code)
+    own = next((one for one in models if isinstance(one, Observe)), None)
+    engine = (
+        observe_process.engine_of(own)
+        if own is not None
+        else OwnEngine(lambda: pool.start("engine"))
+    )
+    found = observe_process.answer_in(engine, request, cancelled=cancelled, tell=tell)
+    tell("Preparing the page")
+    return Compared(
+        found,
+        LayerRows.of(found.layers, found.distances),
+        MergedTree(found),
+        _text(found),
+    )
+
+
+def _text(found: Difference) -> str:
+    return "\n".join(to_text(found)).replace(
+        REST_OF_LIST, "; the copy as JSON has them all"
+    )
+
+
+def _json(found: Difference) -> str:
+    return json.dumps(to_plain(found), ensure_ascii=False, allow_nan=False, indent=1)
+
+
+def _read_lines(asked: tuple[tuple[str, int, str], ...]) -> tuple[SourceLine, ...]:
+    return tuple(read_line(*one) for one in asked)
+
+
+def _reason(error: BaseException) -> str:
+    if isinstance(error, EngineDiedError):
+        return f"{error} Nothing else was lost: compare again, perhaps with smaller inputs."
+    words = str(error).strip() or type(error).__name__
+    return f"{words[:1].upper()}{words[1:].removesuffix('.')}."

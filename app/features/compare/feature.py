@@ -1,0 +1,84 @@
+"""Where two models part, in the window: the page "Compare", and the commands that fill it."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from typing import TYPE_CHECKING
+
+from PySide6.QtCore import QTimer
+
+from app.features.compare.control import DiffControl
+from app.features.compare.page import DiffPage
+from app.views.feature import Action, Feature, Page
+
+if TYPE_CHECKING:
+    from app.runs.store import Kept
+    from app.views.workspace import Workspace
+
+TIP = "Finds the first layer at which two models, runs or checkpoints differ, or one model in two modes"
+
+
+class DiffFeature(Feature):
+    rank = 188
+    diff: DiffPage
+    diff_control: DiffControl
+    _runs: tuple[Kept, ...] = ()
+
+    def __init__(self, workspace: Workspace) -> None:
+        super().__init__(workspace)
+        self._waiting: list[
+            Callable[[], object]
+        ] = []  # commands that came before the page was made
+
+    def pages(self) -> Iterable[Page]:
+        yield Page(
+            "diff",
+            "Compare",
+            "compare",
+            "centre",
+            self._make,
+            on_demand=True,
+            words="Compar&e",
+            home=lambda: self.diff.home,
+        )
+
+    def actions(self) -> Iterable[Action]:
+        yield Action(
+            "compare-with", "&Compare with…", self._ask, icon="compare", tip=TIP
+        )
+        yield Action("compare-runs", "", self._compare_runs)
+
+    def begin(self) -> None:
+        self.workspace.runs_keeper.listed.connect(self._set_runs)
+
+    def _set_runs(self, runs: list[Kept]) -> None:
+        self._runs = tuple(runs)
+        if hasattr(self, "diff_control"):
+            self.diff_control.runs = self._runs
+
+    def _make(self) -> DiffPage:
+        self.diff = DiffPage(self.workspace.background)
+        self.diff_control = DiffControl(self.diff, self.workspace)
+        self.diff_control.runs = self._runs
+        for command in self._waiting:
+            QTimer.singleShot(0, self.workspace.window, command)
+        self._waiting.clear()
+        return self.diff
+
+    def _ask(self) -> None:
+        self._when_made(lambda: self.diff_control.ask())
+
+    def _compare_runs(self, a: Kept, b: Kept) -> None:
+        self._when_made(lambda: self.diff_control.compare_runs(a, b))
+
+    def _when_made(self, command: Callable[[], object]) -> None:
+        """Show the page, and run a command of it: a page on demand is made in the turns that follow."""
+        self.workspace.pages.show("diff")
+        if hasattr(self, "diff_control"):
+            command()
+        else:
+            self._waiting.append(command)
+
+    def close(self) -> None:
+        if hasattr(self, "diff_control"):
+            self.diff_control.close()
