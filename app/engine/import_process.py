@@ -3,25 +3,19 @@ blocked."""
 
 from __future__ import annotations
 
-import contextlib
 import os
-import queue
 import re
 import signal
 import sys
-import time
 from collections.abc import Callable
-from concurrent import futures
 from functools import partial
 from importlib.machinery import PathFinder
 from pathlib import Path
-from typing import Any
 
 from msgspec.structs import replace
 
 from app.engine import child_process, pool
-from app.engine.client import Question
-from app.engine.own_engine import OwnEngine
+from app.engine.own_engine import LimitedQuestion, OwnEngine, RequestStoppedError
 from app.engine.protocol import EngineDiedError
 from app.engine.requests.import_model import (
     EarlyDrawing,
@@ -42,7 +36,6 @@ from app.util.leftovers import TemporaryFolder
 
 PATIENCE = 120.0  # seconds for a file of the user
 CHECKED = 300.0  # seconds more, from when the drawing is compared with the model
-POLL_INTERVAL = 0.02  # seconds between two polls for an answer or a cancellation
 _STACK = re.compile(
     r'^  File "(.+)", line (\d+) in (\S+)', re.M
 )  # of faulthandler, the innermost first
@@ -55,12 +48,11 @@ class ImportProcess:
     def __init__(self, file: str = "") -> None:
         self._folder = TemporaryFolder()
         self._path = Path(self._folder.name)
-        self._asked, self._end, self._checked = "", 0.0, False
+        self._model, self._patience, self._checked = "", PATIENCE, False
         self._moved: dict[
             str, str
         ] = {}  # files of the project that are already in its folder
-        self._said: queue.SimpleQueue[Any] = queue.SimpleQueue()
-        self._question: Question[Project] | None = None
+        self._question: LimitedQuestion[Project] | None = None
         self.comparing = False  # the last drawing that was returned is not compared with its model yet
         fresh = bool(file) and shadows_packages(Path(file).parent)
         self._engine = OwnEngine(
@@ -89,9 +81,9 @@ class ImportProcess:
         whole = replace(
             request, source=replace(source, file=file), folder=str(self._path)
         )
-        self._asked, self._end = str(source), time.monotonic() + patience
-        self._question = question = self._engine.ask(whole, self._said.put)
-        return self._next(question, folder, patience, cancelled, tell)
+        self._model, self._patience = str(source), patience
+        self._question = LimitedQuestion(self._engine, whole, patience)
+        return self.rest(folder, cancelled, tell)
 
     def rest(
         self,
@@ -99,67 +91,41 @@ class ImportProcess:
         cancelled: Callable[[], bool] = lambda: False,
         tell: Callable[[str], None] = lambda _words: None,
     ) -> Project:
-        """Return the project after the comparison with its model. Raises ModelImportError, OSError."""
-        assert self._question is not None
-        return self._next(self._question, folder, PATIENCE, cancelled, tell)
-
-    def _next(
-        self,
-        question: Question[Project],
-        folder: Path,
-        patience: float,
-        cancelled: Callable[[], bool],
-        tell: Callable[[str], None],
-    ) -> Project:
-        """Return the preliminary drawing if it arrives before the answer, else the answer."""
+        """Return the preliminary drawing if it arrives before the answer, else the answer: after `read` has returned
+        such a drawing, the project after the comparison with its model. Raises ModelImportError, OSError."""
+        question = self._question
+        assert question is not None
+        question.cancelled = cancelled
         self.comparing = False
-        while not question.done():
-            if (early := self._forward_progress(tell)) is not None:
-                self.comparing = True
-                return self._project(early, folder, cancelled)
-            self._stop_late(question, patience, cancelled)
-            futures.wait([question], POLL_INTERVAL)
-        return self._project(self._answer(question), folder, cancelled)
+        try:
+            for message in question.messages():
+                if isinstance(message, EarlyDrawing):
+                    self.comparing = True
+                    return self._project(message.project, folder, cancelled)
+                if message is None:
+                    continue
+                if message.checking and not self._checked:
+                    self._checked = True
+                    question.limit(CHECKED)
+                tell(message.words)
+            return self._project(question.answer(), folder, cancelled)
+        except RequestStoppedError as stop:
+            raise self._stopped(stop) from None
+        except EngineDiedError as error:
+            words = f"{self._model} ended the process that it ran in{self._exit_description()}"
+            raise ModelImportError(words, "process_died") from error
 
-    def _forward_progress(self, tell: Callable[[str], None]) -> Project | None:
-        """Forward progress messages; return the early drawing if one arrived."""
-        with contextlib.suppress(queue.Empty):
-            while True:
-                said = self._said.get_nowait()
-                if isinstance(said, EarlyDrawing):
-                    return said.project
-                if said.checking and not self._checked:
-                    self._checked, self._end = True, time.monotonic() + CHECKED
-                tell(said.words)
-        return None
-
-    def _stop_late(
-        self,
-        question: Question[Project],
-        patience: float,
-        cancelled: Callable[[], bool],
-    ) -> None:
-        late = time.monotonic() > self._end
-        if not late and not cancelled():
-            return
-        question.stop()
-        if not late:
-            raise ModelImportError("cancelled", "cancelled")
+    def _stopped(self, stop: RequestStoppedError) -> ModelImportError:
+        if stop.reason == "cancelled":
+            return ModelImportError("cancelled", "cancelled")
         if self._checked:
             words = (
                 f"comparing the drawing with the model took more than {CHECKED:.0f} s"
             )
-            raise ModelImportError(f"{self._asked}: {words}", "comparison_timeout")
-        raise ImportTimeoutError(
-            f"{self._asked} did not finish within {patience:.0f} s and was stopped"
+            return ModelImportError(f"{self._model}: {words}", "comparison_timeout")
+        return ImportTimeoutError(
+            f"{self._model} did not finish within {self._patience:.0f} s and was stopped"
         )
-
-    def _answer(self, question: Question[Project]) -> Project:
-        try:
-            return question.result()
-        except EngineDiedError as error:
-            words = f"{self._asked} ended the process that it ran in{self._exit_description()}"
-            raise ModelImportError(words, "process_died") from error
 
     def _project(
         self, project: Project, folder: Path, cancelled: Callable[[], bool]

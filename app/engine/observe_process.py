@@ -3,23 +3,19 @@
 from __future__ import annotations
 
 import math
-import time
 from collections.abc import Callable
-from concurrent import futures
 from functools import partial
 from pathlib import Path
 from typing import TypeVar
 
 from app.engine import child_process, pool
 from app.engine.import_process import shadows_packages
-from app.engine.own_engine import OwnEngine
+from app.engine.own_engine import LimitedQuestion, OwnEngine, RequestStoppedError
 from app.engine.protocol import EngineDiedError, Request
 from app.engine.requests.observe import Observe
-from app.observe.observation import Observation
 from app.sources.spec import ModelRaisedError, SourceError
 
 PATIENCE = 120.0  # seconds for the model's own code
-POLL_INTERVAL = 0.02  # seconds between two polls for an answer or a cancellation
 
 A = TypeVar("A")
 
@@ -49,16 +45,6 @@ def death_words(model: Observe, engine: OwnEngine) -> str:
     )
 
 
-def observe(
-    request: Observe,
-    patience: float = PATIENCE,
-    cancelled: Callable[[], bool] = lambda: False,
-    tell: Callable[[str], None] = lambda _words: None,
-) -> Observation:
-    """Observe a model as `answer` does."""
-    return answer(request, request, patience, cancelled, tell)
-
-
 def answer(
     request: Request[A],
     model: Observe,
@@ -75,7 +61,9 @@ def answer(
     engine = engine_of(model)
     try:
         return answer_in(engine, request, patience, cancelled, tell)
-    except TimeoutError as error:
+    except RequestStoppedError as error:
+        if error.reason == "cancelled":
+            raise SourceError("cancelled") from error
         raise ObserveTimeoutError(timeout_words(model, patience)) from error
     except EngineDiedError as error:
         raise ModelRaisedError(death_words(model, engine)) from error
@@ -88,17 +76,10 @@ def answer_in(
     cancelled: Callable[[], bool] = lambda: False,
     tell: Callable[[str], None] = lambda _words: None,
 ) -> A:
-    """Answer a request in a new process, and end it. Raises SourceError once it is cancelled,
-    TimeoutError after `patience` seconds, EngineDiedError, and what the handler raises."""
+    """Answer a request in a new process, and end it. Raises RequestStoppedError, EngineDiedError, and what the handler
+    raises."""
     try:
-        question, end = engine.ask(request, tell), time.monotonic() + patience
-        while not question.done():
-            if cancelled():
-                raise SourceError("cancelled")
-            if time.monotonic() > end:
-                raise TimeoutError
-            futures.wait([question], POLL_INTERVAL)
-        return question.result()
+        return LimitedQuestion(engine, request, patience, cancelled).answer(tell)
     finally:
         engine.kill()
         engine.close()

@@ -2,25 +2,39 @@
 
 from __future__ import annotations
 
+import math
 import os
-from collections.abc import Callable
-from typing import IO, Any, TypeVar
+import queue
+import time
+from collections.abc import Callable, Iterator
+from typing import IO, Any, Generic, Literal, NoReturn, TypeVar
 
 from app.engine import child_process, pool
 from app.engine.channel import LONGEST
 from app.engine.client import Engine, _Process
 from app.engine.protocol import Request
 from app.source import layer_files
+from app.util.errors import CodedError
 
 A = TypeVar("A")
+
+POLL_INTERVAL = 0.02  # seconds between two checks of the limits of a request
+_ANSWERED = object()
+
+
+class RequestStoppedError(CodedError):
+    """Raised where a request was cancelled, or has exceeded its limit of time or memory."""
+
+    def __init__(self, reason: Literal["cancelled", "time", "memory"]) -> None:
+        super().__init__(reason)
+        self.reason = reason
 
 
 class OwnEngine(Engine):
     """An engine whose process is started at once and never restarted; pending requests fail with EngineDiedError.
 
-    `start` starts it, such as `partial(pool.start, "engine", ...)`, and `hear` gets its stderr. The caller watches its
-    memory, its time and whether it is stopped. Trusted layer files need no trial first. Answers have at most `longest`
-    bytes. Raises OSError if it cannot be started.
+    `start` starts it, such as `partial(pool.start, "engine", ...)`, and `hear` gets its stderr. Trusted layer files
+    need no trial first. Answers have at most `longest` bytes. Raises OSError if it cannot be started.
     """
 
     def __init__(
@@ -64,6 +78,74 @@ class OwnEngine(Engine):
     def _death_message(self, how: str) -> str:
         self._how = how
         return f"The process {how}."
+
+
+class LimitedQuestion(Generic[A]):
+    """A request to an engine of its own, stopped after `seconds`, when its process has grown by `memory` bytes (on
+    Linux alone), and when `cancelled`.
+    """
+
+    def __init__(
+        self,
+        engine: OwnEngine,
+        request: Request[A],
+        seconds: float = math.inf,
+        cancelled: Callable[[], bool] = lambda: False,
+    ) -> None:
+        self.cancelled = cancelled
+        self._engine = engine
+        self._messages: queue.SimpleQueue[Any] = queue.SimpleQueue()
+        self._question = engine.ask(request, self._messages.put)
+        self._question.add_done_callback(lambda _: self._messages.put(_ANSWERED))
+        self.limit(seconds)
+
+    def limit(self, seconds: float, memory: float = math.inf) -> None:
+        """Limit what it may take from now on."""
+        self._began, self._seconds, self._memory = time.monotonic(), seconds, memory
+        self._base = self._used_memory()
+
+    @property
+    def took(self) -> float:
+        """The seconds since the last limit was set."""
+        return time.monotonic() - self._began
+
+    def messages(self) -> Iterator[Any]:
+        """Yield what the handler reports, and None wherever it reports nothing for a moment, until there is an answer.
+        Raises RequestStoppedError."""
+        while True:
+            try:
+                message = self._messages.get(timeout=POLL_INTERVAL)
+            except queue.Empty:
+                message = None
+            if message is _ANSWERED:
+                self._messages.put(_ANSWERED)  # for who asks for messages again
+                return
+            if self.cancelled():
+                self._stop("cancelled")
+            if self.took > self._seconds:
+                self._stop("time")
+            if self._used_memory() - self._base > self._memory:
+                self._stop("memory")
+            yield message
+
+    def answer(self, tell: Callable[[Any], None] = lambda _message: None) -> A:
+        """Wait for the answer; `tell` is called with what the handler reports before.
+
+        Raises RequestStoppedError, EngineDiedError, and what the handler raises.
+        """
+        for message in self.messages():
+            if message is not None:
+                tell(message)
+        return self._question.result()
+
+    def _used_memory(self) -> int:
+        if self._memory == math.inf:
+            return 0
+        return child_process.memory_of(self._engine.child.pid) or 0
+
+    def _stop(self, reason: Literal["cancelled", "time", "memory"]) -> NoReturn:
+        self._question.stop()
+        raise RequestStoppedError(reason)
 
 
 def once(request: Request[A]) -> A:

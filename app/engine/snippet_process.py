@@ -6,9 +6,7 @@ import contextlib
 import os
 import sys
 import threading
-import time
 from collections.abc import Callable
-from concurrent import futures
 from functools import partial
 from pathlib import Path
 from typing import IO
@@ -16,16 +14,14 @@ from typing import IO
 from msgspec.structs import replace
 
 from app.autograd.snippets.snippet import Ending, Limits, Snippet, SnippetAnswer
-from app.engine import child_process, pool
-from app.engine.client import Question
-from app.engine.own_engine import OwnEngine
+from app.engine import pool
+from app.engine.own_engine import LimitedQuestion, OwnEngine, RequestStoppedError
 from app.engine.protocol import EngineDiedError
 from app.engine.requests.autograd.snippet import RunSnippet
 from app.util.formatting import bytes_text
 from app.util.leftovers import TemporaryFolder
 
 START = 120.0  # seconds that torch may take to load
-POLL_INTERVAL = 0.02  # seconds between two polls of the process
 MOST = 64 << 20  # bytes of an answer
 HALF = 100_000  # bytes of output that are kept of its beginning, and as many of its end
 WATCHED = sys.platform == "linux"  # whether memory can be watched here
@@ -54,90 +50,64 @@ def run(
             partial(pool.start, "engine", SURROUNDINGS, Path(folder)), _Printed, MOST
         )
         try:
-            answer = _Attempt(engine, snippet, limits).watch(cancelled, tell)
+            answer = _answer(engine, snippet, limits, cancelled, tell)
         finally:
             engine.close()
         tell(text := engine.stderr.text())
         return replace(answer, output=text)
 
 
-class _Attempt:
-    """A running snippet."""
-
-    def __init__(self, engine: OwnEngine, snippet: Snippet, limits: Limits) -> None:
-        self._engine, self._limits = engine, limits
-        self._working = threading.Event()
-        self._began, self._base = time.monotonic(), 0
-        self._question: Question[SnippetAnswer] = engine.ask(
-            RunSnippet(snippet, limits), lambda _: self._working.set()
-        )
-
-    def watch(
-        self, cancelled: Callable[[], bool], tell: Callable[[str], None]
-    ) -> SnippetAnswer:
-        """Wait for its end, or enforce its limits."""
-        printed, told, working = self._engine.stderr, 0, False
-        while not self._question.done():
-            if not working and self._working.is_set():
-                working, self._began, self._base = (
-                    True,
-                    time.monotonic(),
-                    self._memory(),
-                )
-            if cancelled():
-                return self._end("stopped", "Stopped.")
-            if self._took > (self._limits.seconds if working else START):
-                reason = (
-                    f"its limit of {self._limits.seconds:g} s"
-                    if working
-                    else f"{START:.0f} s for loading torch"
-                )
-                return self._end(
-                    "time",
-                    f"The snippet did not finish within {reason} and was stopped.",
-                )
-            if working and self._memory() - self._base > self._limits.memory:
-                return self._end("memory", self._memory_text())
-            if printed.count != told:
-                told = printed.count
+def _answer(
+    engine: OwnEngine,
+    snippet: Snippet,
+    limits: Limits,
+    cancelled: Callable[[], bool],
+    tell: Callable[[str], None],
+) -> SnippetAnswer:
+    """Wait for the end of a snippet, or enforce its limits, which count from when torch is loaded."""
+    printed, shown, working = engine.stderr, 0, False
+    question = LimitedQuestion(engine, RunSnippet(snippet, limits), START, cancelled)
+    try:
+        for message in question.messages():
+            if message is not None and not working:
+                working = True
+                question.limit(limits.seconds, limits.memory)
+            if printed.count != shown:
+                shown = printed.count
                 tell(printed.text(now=True))
-            futures.wait([self._question], POLL_INTERVAL)
-        return self._answer()
+        answer = question.answer()
+    except RequestStoppedError as stop:
+        took = question.took
+        engine.kill()
+        ending, text = _stopped(stop, limits, working)
+        return SnippetAnswer(ending, text, seconds=took)
+    except EngineDiedError:
+        ended = f"The process of the snippet {engine.how_it_ended()}."
+        return SnippetAnswer("died", ended, seconds=question.took)
+    except Exception as error:  # of its process, not of the text
+        failed = f"The snippet could not be run: {error}."
+        return SnippetAnswer("died", failed, seconds=question.took)
+    if answer.ended == "memory":
+        return replace(answer, words=_memory_text(limits))
+    return answer
 
-    def _answer(self) -> SnippetAnswer:
-        try:
-            answer = self._question.result()
-        except EngineDiedError:
-            return self._died(
-                f"The process of the snippet {self._engine.how_it_ended()}."
-            )
-        except Exception as error:  # of its process, not of the text
-            return self._died(f"The snippet could not be run: {error}.")
-        return (
-            replace(answer, words=self._memory_text())
-            if answer.ended == "memory"
-            else answer
-        )
 
-    @property
-    def _took(self) -> float:
-        return time.monotonic() - self._began
+def _stopped(
+    stop: RequestStoppedError, limits: Limits, working: bool
+) -> tuple[Ending, str]:
+    if stop.reason == "cancelled":
+        return "stopped", "Stopped."
+    if stop.reason == "memory":
+        return "memory", _memory_text(limits)
+    limit = f"{START:.0f} s for loading torch"
+    if working:
+        limit = f"its limit of {limits.seconds:g} s"
+    return "time", f"The snippet did not finish within {limit} and was stopped."
 
-    def _memory(self) -> int:
-        return child_process.memory_of(self._engine.child.pid) or 0
 
-    def _memory_text(self) -> str:
-        limit = bytes_text(self._limits.memory)
-        return f"The snippet exceeded its memory limit of {limit} and was stopped."
-
-    def _died(self, words: str) -> SnippetAnswer:
-        return SnippetAnswer("died", words, seconds=self._took)
-
-    def _end(self, ended: Ending, words: str) -> SnippetAnswer:
-        took = self._took
-        self._question.stop()
-        self._engine.kill()
-        return SnippetAnswer(ended, words, seconds=took)
+def _memory_text(limits: Limits) -> str:
+    limit = bytes_text(limits.memory)
+    return f"The snippet exceeded its memory limit of {limit} and was stopped."
 
 
 class _Printed:

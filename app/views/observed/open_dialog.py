@@ -272,7 +272,7 @@ class OpenModelDialog(ProgressDialog):
 
 
 def _observed(request: Observe, tell: Report, cancelled: Cancelled) -> Any:
-    return observe_process.observe(request, cancelled=cancelled, tell=tell)
+    return observe_process.answer(request, request, cancelled=cancelled, tell=tell)
 
 
 def _unreadable(path: Path | None) -> str:
