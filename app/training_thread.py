@@ -152,7 +152,11 @@ class TrainingThread(QThread):
     def _note_stage(self, event: Cut) -> None:
         """Add a stage to the job, unless it was planned."""
         known = self.job.stages[: event.stage - 1]
-        made = [one for one in self._surgeries if one.source.filename == event.net]
+        made = [
+            surgery
+            for surgery in self._surgeries
+            if surgery.source.filename == event.net
+        ]
         if len(known) < event.stage - 1 and made:
             self.job = replace(self.job, stages=(*known, Stage(event.step, made[-1])))
 

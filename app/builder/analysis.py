@@ -139,10 +139,10 @@ def _problems(sheet: InferredGraph, cured: bool = True) -> list[Problem]:
             problems += step_problems(step, sheet)
     if cured:
         problems = _with_cures_that_work(problems, sheet)
-    said: _Said = set()
+    reported: _Said = set()
     for step in sheet.walk.steps:
         if step.live and step.spec.definition is not None:
-            problems += _inside_problems(step, step.spec.definition, sheet, said)
+            problems += _inside_problems(step, step.spec.definition, sheet, reported)
     return problems
 
 
@@ -150,19 +150,19 @@ _Said = set[tuple[str, str | None, str]]  # block, node in it, message
 
 
 def _inside_problems(
-    step: Step, block: Block, sheet: InferredGraph, said: _Said
+    step: Step, block: Block, sheet: InferredGraph, reported: _Said
 ) -> list[Problem]:
     """List the problems in a block, each with the path to it; a problem of several instances is listed once."""
     problems: list[Problem] = []
-    seen: list[Inside] = []
+    visited: list[Inside] = []
     for number, turn in enumerate(sheet.results[step.id].turns):
-        if turn.inside is None or any(turn.inside is other for other in seen):
+        if turn.inside is None or any(turn.inside is other for other in visited):
             continue
-        seen.append(turn.inside)
+        visited.append(turn.inside)
         for inner in _block_problems(block, turn.inside, sheet.ops):
             key = (block.name, inner.node, inner.message)
-            if key not in said:
-                said.add(key)
+            if key not in reported:
+                reported.add(key)
                 way = ((step.id, number), *inner.path)
                 name = (
                     block.graph.nodes[inner.node].name
@@ -226,7 +226,7 @@ def _with_cures_that_work(
             ]
             problem = replace(
                 problem,
-                cures=tuple(c for *_, c in sorted(good, key=lambda each: each[:2])),
+                cures=tuple(c for *_, c in sorted(good, key=lambda ranked: ranked[:2])),
             )
         checked.append(problem)
     return checked

@@ -77,13 +77,13 @@ def contained(name: str, blocks: Mapping[str, Block]) -> tuple[str, ...]:
     path: list[tuple[str, list[str]]] = [
         (name, list(used(blocks[name].graph)) if name in blocks else [])
     ]
-    seen: set[str] = set()
+    visited: set[str] = set()
     while path:
         current, left = path[-1]
         if left:
             inner = left.pop(0)
-            if inner in blocks and inner not in seen:
-                seen.add(inner)
+            if inner in blocks and inner not in visited:
+                visited.add(inner)
                 path.append((inner, list(used(blocks[inner].graph))))
         else:
             path.pop()
@@ -101,8 +101,8 @@ def innermost_first(blocks: Mapping[str, Block]) -> tuple[str, ...]:
     waiting = {name: len(inner) for name, inner in inside.items()}
     around: dict[str, list[str]] = {name: [] for name in blocks}
     for name, inner in inside.items():
-        for one in inner:
-            around[one].append(name)
+        for nested in inner:
+            around[nested].append(name)
     order = [name for name, count in waiting.items() if not count]
     for name in order:  # grows while it is walked
         for outer in around[name]:
@@ -169,28 +169,28 @@ def with_blocks(catalog: Catalog, blocks: Blocks) -> Catalog:
     """Return the catalog with an op for every block; cached for recent arguments."""
     if not blocks:
         return catalog
-    for base, known, made in _made:
-        if base is catalog and known is blocks:
-            return made
+    for base, cached_blocks, extended in _made:
+        if base is catalog and cached_blocks is blocks:
+            return extended
     inside: dict[str, tuple[str, ...]] = {}
     for name in innermost_first(blocks):
         inner = (
-            part
-            for one in used(blocks[name].graph)
-            if one in blocks
-            for part in (*inside[one], one)
+            contained_name
+            for nested in used(blocks[name].graph)
+            if nested in blocks
+            for contained_name in (*inside[nested], nested)
         )
         inside[name] = tuple(dict.fromkeys(inner))
-    made = catalog.plus(
+    extended = catalog.plus(
         spec_of(block, blocks, inside.get(name)) for name, block in blocks.items()
     )
-    _made[:] = [(catalog, blocks, made), *_made[: _KEPT - 1]]
-    return made
+    _made[:] = [(catalog, blocks, extended), *_made[: _KEPT - 1]]
+    return extended
 
 
-def unused_name(blocks: Iterable[str], wanted: str) -> str:
-    """Return `wanted`, or the first of `wanted2`, `wanted3`, ... that no block has."""
-    taken, number, name = set(blocks), 2, wanted
-    while name in taken:
-        name, number = f"{wanted}{number}", number + 1
+def unused_name(blocks: Iterable[str], base_name: str) -> str:
+    """Return `base_name`, or the first of `wanted2`, `wanted3`, ... that no block has."""
+    used_names, number, name = set(blocks), 2, base_name
+    while name in used_names:
+        name, number = f"{base_name}{number}", number + 1
     return name

@@ -73,12 +73,12 @@ def to_drawing(
     )
     boxes: list[Box] = []
     groups: list[Group] = []
-    for one in sheets:
-        if one.parent is not None:
-            groups.append(_group(one))
-        for node in _shown(one):
-            boxes.append(_box(one, node, catalog))
-    arrows = [arrow for one in sheets for arrow in _arrows(one)]
+    for visible_sheet in sheets:
+        if visible_sheet.parent is not None:
+            groups.append(_group(visible_sheet))
+        for node in _shown(visible_sheet):
+            boxes.append(_box(visible_sheet, node, catalog))
+    arrows = [arrow for source_sheet in sheets for arrow in _arrows(source_sheet)]
     return Drawing(
         tuple(boxes),
         tuple(arrows),
@@ -98,10 +98,10 @@ def _arranged(
 
 def _frames(sheet: DrawnSheet) -> tuple[Frame, ...]:
     """Return the frames of a sheet that have nodes in them."""
-    found = framed(sheet.comments, sheet.positions, {})
+    nodes_by_frame = framed(sheet.comments, sheet.positions, {})
     notes = {
         key: (sheet.comments[key], frozenset(nodes))
-        for key, nodes in found.items()
+        for key, nodes in nodes_by_frame.items()
         if nodes
     }
     return tuple(Frame(note.text, nodes, note.color) for note, nodes in notes.values())
@@ -132,12 +132,12 @@ def _sheets(first: _Sheet, catalog: Catalog, unfolded: Unfolded) -> list[_Sheet]
             ):
                 continue
             block = spec.definition
-            known = _inside(sheet, node.id, block)
+            inside = _inside(sheet, node.id, block)
             inner = _Sheet(
                 sheet.id_of(node.id),
                 block.graph,
                 block.unfolded,
-                known,
+                inside,
                 sheet,
                 node.id,
                 block,
@@ -234,14 +234,14 @@ def _carried(sheet: _Sheet, edge: Edge) -> str:
 def _sources(sheet: _Sheet, edge: Edge) -> list[str]:
     """Find the boxes where a wire begins: past the inputs of an open block to the outside, past its outputs to the
     inside."""
-    found: dict[str, None] = {}
+    sources: dict[str, None] = {}
     waiting: list[tuple[_Sheet, str, int]] = [(sheet, edge.source, edge.output)]
-    seen: set[tuple[int, str, int]] = set()
+    visited: set[tuple[int, str, int]] = set()
     while waiting:
         at, node, output = waiting.pop()
-        if (id(at), node, output) in seen:
+        if (id(at), node, output) in visited:
             continue
-        seen.add((id(at), node, output))
+        visited.add((id(at), node, output))
         inner = at.inside.get(node)
         if inner is not None and inner.block is not None:
             outputs = inner.block.outputs
@@ -255,5 +255,5 @@ def _sources(sheet: _Sheet, edge: Edge) -> list[str]:
                 if end.port == port
             ]
         else:
-            found[at.id_of(node)] = None
-    return list(found)
+            sources[at.id_of(node)] = None
+    return list(sources)

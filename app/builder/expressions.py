@@ -122,8 +122,8 @@ def _check(tree: ast.expr, depth: int) -> None:
             )
     if depth > 20:
         raise ExpressionError("the expression is nested too deep")
-    for part in parts:
-        _check(part, depth + 1)
+    for operand_node in parts:
+        _check(operand_node, depth + 1)
 
 
 def _compute(tree: ast.expr, values: Mapping[str, Any]) -> Any:

@@ -107,12 +107,16 @@ class Graph(Shared, frozen=True, dict=True):
 
     def part(self, nodes: Collection[str]) -> Graph:
         """Return some of the nodes with the edges between them."""
-        kept = frozenset(nodes)
+        node_ids = frozenset(nodes)
         edges = tuple(
-            edge for edge in self.edges if edge.source in kept and edge.target in kept
+            edge
+            for edge in self.edges
+            if edge.source in node_ids and edge.target in node_ids
         )
         return Graph(
-            FrozenMap({key: node for key, node in self.nodes.items() if key in kept}),
+            FrozenMap(
+                {key: node for key, node in self.nodes.items() if key in node_ids}
+            ),
             edges,
         )
 
@@ -134,12 +138,12 @@ class Graph(Shared, frozen=True, dict=True):
     def with_node(self, node: Node) -> Graph:
         """Add a node, or replace the one with its id."""
         after = replace(self, nodes=self.nodes.set(node.id, node))
-        for known in (
+        for index_name in (
             "incoming",
             "outgoing",
         ):  # the wires are unchanged, so the cached indexes stay valid
-            if known in self.__dict__:
-                after.__dict__[known] = self.__dict__[known]
+            if index_name in self.__dict__:
+                after.__dict__[index_name] = self.__dict__[index_name]
         return after
 
     def with_param(self, node: str, name: str, value: Any) -> Graph:
@@ -182,8 +186,8 @@ class Graph(Shared, frozen=True, dict=True):
 
     def owner(self, node: str) -> Node:
         """Return the node whose module is called: the node itself, or the one that it shares with."""
-        found = self.nodes[node]
-        return self.nodes.get(found.shares, found) if found.shares else found
+        caller = self.nodes[node]
+        return self.nodes.get(caller.shares, caller) if caller.shares else caller
 
     def sharing(self, node: str) -> tuple[str, ...]:
         """List all nodes that call the module of this one, itself included, in order."""

@@ -43,7 +43,7 @@ class Extent(Struct, frozen=True):
 def _extent(
     nodes: Iterable[Node],
     blocks: Mapping[str, Block],
-    known: dict[str, Extent],
+    extents: dict[str, Extent],
     above: int,
 ) -> Extent:
     depth = calls = 0
@@ -51,15 +51,15 @@ def _extent(
         name = block_of(node.op)
         inside = Extent(0, 0)
         if name in blocks:
-            if name not in known:
+            if name not in extents:
                 if above >= DEEPEST:
                     raise TooLargeError(
                         f"blocks are nested more than {DEEPEST} deep", name
                     )
-                known[name] = _extent(
-                    blocks[name].graph.nodes.values(), blocks, known, above + 1
+                extents[name] = _extent(
+                    blocks[name].graph.nodes.values(), blocks, extents, above + 1
                 )
-            inside = known[name]
+            inside = extents[name]
             depth = max(depth, inside.depth + 1)
         calls += node.repeat * (1 + inside.calls)
     return Extent(depth, calls)
@@ -94,18 +94,18 @@ def check(graph: Graph, blocks: Mapping[str, Block]) -> None:
 
 def check_nesting(nodes: Iterable[Node], blocks: Mapping[str, Block]) -> None:
     """Raise TooLargeError if blocks are nested too deep or expand to too many calls. No block may contain itself."""
-    known: dict[str, Extent] = {}
+    extents: dict[str, Extent] = {}
     for name, block in blocks.items():
-        if name not in known:
-            known[name] = _extent(block.graph.nodes.values(), blocks, known, 1)
-    for name, found in known.items():
-        if found.depth >= DEEPEST:
+        if name not in extents:
+            extents[name] = _extent(block.graph.nodes.values(), blocks, extents, 1)
+    for name, extent in extents.items():
+        if extent.depth >= DEEPEST:
             raise TooLargeError(f"blocks are nested more than {DEEPEST} deep", name)
-        if found.calls > MOST_CALLS:
-            raise TooLargeError(_too_many(f"the block {name:.60}", found.calls), name)
-    whole = _extent(nodes, blocks, known, 0)
-    if whole.calls > MOST_CALLS:
-        raise TooLargeError(_too_many("the network", whole.calls))
+        if extent.calls > MOST_CALLS:
+            raise TooLargeError(_too_many(f"the block {name:.60}", extent.calls), name)
+    total = _extent(nodes, blocks, extents, 0)
+    if total.calls > MOST_CALLS:
+        raise TooLargeError(_too_many("the network", total.calls))
 
 
 def _too_many(where: str, calls: int) -> str:

@@ -76,7 +76,7 @@ class Slice(Struct, frozen=True):
     step: int | None = None
 
     def __post_init__(self) -> None:
-        if any(part is not None and type(part) is not int for part in self.parts):
+        if any(bound is not None and type(bound) is not int for bound in self.parts):
             raise ValueError("a slice is made of ints")
         if self.step == 0:
             raise ValueError("the step of a slice cannot be 0")
@@ -86,7 +86,9 @@ class Slice(Struct, frozen=True):
         return self.start, self.stop, self.step
 
     def __str__(self) -> str:
-        return slice_text(*("" if part is None else str(part) for part in self.parts))
+        return slice_text(
+            *("" if bound is None else str(bound) for bound in self.parts)
+        )
 
 
 def slice_text(start: str, stop: str, step: str) -> str:

@@ -130,7 +130,7 @@ def path_parts(name: str) -> tuple[str, ...]:
     """
     parts = unicodedata.normalize("NFKC", name).split(".")
     if not len(parts) <= DEEPEST_PATH or not all(
-        _WORD.fullmatch(part) for part in parts
+        _WORD.fullmatch(segment) for segment in parts
     ):
         return (identifier(name),)
     if len(parts) == 1 and not _exact(parts[0]):
@@ -193,14 +193,14 @@ class Paths:
                 else self._top.names.take_word(parts[0])
             )
         level, path = self._top, []
-        for i, part in enumerate(parts[:-1]):
-            if part not in level.inner:
+        for i, segment in enumerate(parts[:-1]):
+            if segment not in level.inner:
                 below = _Level(
                     UniqueNames(container_attributes()),
                     self._wanted.get(parts[: i + 1], set()),
                 )
-                level.inner[part] = level.take(part), below
-            key, level = level.inner[part]
+                level.inner[segment] = level.take(segment), below
+            key, level = level.inner[segment]
             path.append(key)
         return ".".join((*path, level.take(parts[-1])))
 
@@ -214,10 +214,10 @@ class _Level(Struct):
     _numbers: set[int] = field(default_factory=set)
     _next: int = 0
 
-    def take(self, part: str) -> str:
-        if not part.isdecimal():
-            return self.names.take_word(part)
-        number = int(part)
+    def take(self, segment: str) -> str:
+        if not segment.isdecimal():
+            return self.names.take_word(segment)
+        number = int(segment)
         if number in self._numbers:
             while self._next in self._numbers or self._next in self.wanted:
                 self._next += 1

@@ -138,7 +138,7 @@ def _check_index(param: Param, value: Any) -> None:
 def _places(item: Any) -> tuple[Any, ...]:
     """Return the numbers of a slice or list in an index; an invalid item for an empty list."""
     if isinstance(item, Slice):
-        return tuple(part for part in item.parts if part is not None)
+        return tuple(bound for bound in item.parts if bound is not None)
     return (item or ("",))[:MOST_VALUES] if type(item) is tuple else (item,)
 
 
@@ -211,16 +211,16 @@ _CHECKS = {
 
 def expectation(param: Param) -> str:
     """Describe the values that a parameter takes: "expects an int or 2 ints"."""
-    words = " or ".join(repr(choice) for choice in param.choices)
+    choices = " or ".join(repr(choice) for choice in param.choices)
     several = f"{param.count} ints" if param.count else "ints in parentheses"
     text = {
         "int": "expects an int",
         "float": "expects a number",
         "bool": "expects True or False",
-        "choice": f"expects {words}",
+        "choice": f"expects {choices}",
         "ints": f"expects {'' if param.count == 0 and param.required else 'an int or '}{several}"
         + (", None for an unchanged size" if param.holes else "")
-        + (f", or {words}" if words else ""),
+        + (f", or {choices}" if choices else ""),
         "str": "expects a string",
         "packed": "expects the bytes of a tensor in base 85",
         "value": "expects an int, float, bool, str, or a tuple of them",
@@ -290,7 +290,7 @@ def _index(param: Param, text: str) -> Any:
                     if isinstance(tree.slice, ast.Tuple)
                     else [tree.slice]
                 )
-                items = tuple(_index_item(part) for part in parts)
+                items = tuple(_index_item(index_node) for index_node in parts)
                 return (
                     items
                     if isinstance(tree.slice, ast.Tuple) or isinstance(items[0], tuple)
@@ -305,7 +305,7 @@ def _index_item(tree: ast.expr) -> Any:
     if isinstance(tree, ast.Slice):
         parts = (tree.lower, tree.upper, tree.step)
         return Slice(
-            *(None if part is None else ast.literal_eval(part) for part in parts)
+            *(None if bound is None else ast.literal_eval(bound) for bound in parts)
         )
     value = ast.literal_eval(tree)
     return tuple(value) if isinstance(value, list) else value
@@ -347,8 +347,8 @@ def parse_expression(param: Param, text: str) -> Any:
         )
         try:
             items = tuple(
-                None if param.holes and part.strip() == "None" else _item(part)
-                for part in parts
+                None if param.holes and piece.strip() == "None" else _item(piece)
+                for piece in parts
             )
         except ExpressionError as error:
             raise ParamError(f"{param.name}: {error}") from None
@@ -361,7 +361,7 @@ def parse_expression(param: Param, text: str) -> Any:
 
 def _parts(text: str) -> list[str]:
     inner = text[1:-1] if text.startswith("(") and text.endswith(")") else text
-    return [part for part in inner.split(",") if part.strip()]
+    return [piece for piece in inner.split(",") if piece.strip()]
 
 
 def _item(text: str) -> Any:
@@ -411,9 +411,9 @@ def check_node(spec: OpSpec, node: Node) -> None:
     for name, value in node.params.items():
         param = spec.param(name)
         if param is None:
-            known = ", ".join(p.name for p in spec.params) or "no parameters"
+            names = ", ".join(p.name for p in spec.params) or "no parameters"
             raise ParamError(
-                f"{spec.label} has no parameter {name!r:.40}; it has {known}"
+                f"{spec.label} has no parameter {name!r:.40}; it has {names}"
             )
         check_param(param, value)
 

@@ -33,9 +33,13 @@ S = TypeVar("S", bound=Sheet)
 def with_places(project: S) -> S:
     """Return the project with a position for every node of its large sheets."""
     blocks = cast(Blocks, getattr(project, "blocks", FrozenMap()))
-    made = {name: _with_positions(block) for name, block in blocks.items()}
-    if any(made[name] is not block for name, block in blocks.items()):
-        project = cast(S, replace(cast(Any, project), blocks=FrozenMap(made)))
+    blocks_with_positions = {
+        name: _with_positions(block) for name, block in blocks.items()
+    }
+    if any(blocks_with_positions[name] is not block for name, block in blocks.items()):
+        project = cast(
+            S, replace(cast(Any, project), blocks=FrozenMap(blocks_with_positions))
+        )
     return _with_positions(project)
 
 
@@ -52,19 +56,21 @@ def _with_positions(sheet: S) -> S:
     )
 
 
-def _positions(graph: Graph, known: Positions, missing: list[str]) -> Positions:
+def _positions(graph: Graph, positions: Positions, missing: list[str]) -> Positions:
     """Return the known positions, with the missing nodes laid out below them."""
     width = max(ROW_WIDTH, COLUMN * len(missing) ** 0.5)
-    part = graph if len(missing) == len(graph.nodes) else graph.part(missing)
-    found = arrange(part, {node: _size(graph.nodes[node]) for node in missing}, width)
-    there = {node: known[node] for node in graph.nodes if node in known}
+    subgraph = graph if len(missing) == len(graph.nodes) else graph.part(missing)
+    arranged = arrange(
+        subgraph, {node: _size(graph.nodes[node]) for node in missing}, width
+    )
+    there = {node: positions[node] for node in graph.nodes if node in positions}
     if not there:
-        return found
+        return arranged
     left = min(x for x, _ in there.values())
     below = max(y for _, y in there.values()) + DEFAULT.height + ROW_GAP
     left, below = snapped(left), snapped(below)
     return FrozenMap(
-        {**there, **{node: (x + left, y + below) for node, (x, y) in found.items()}}
+        {**there, **{node: (x + left, y + below) for node, (x, y) in arranged.items()}}
     )
 
 

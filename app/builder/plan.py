@@ -98,17 +98,17 @@ def plan(
     order = [node for node in order if node not in ends] + [
         node for node in outputs if node in reached
     ]
-    taken = {
+    arguments_by_node = {
         node: _arguments(graph, catalog, node)
         for node in order
         if not graph.nodes[node].muted
     }
-    live = _needed(outputs, taken) if outputs else set(taken)
-    known = {step.id: step for step in old.steps} if old else {}
+    live = _needed(outputs, arguments_by_node) if outputs else set(arguments_by_node)
+    old_steps = {step.id: step for step in old.steps} if old else {}
     steps = (
-        _as_before(known.get(node), graph.nodes[node], args, node in live)
+        _as_before(old_steps.get(node), graph.nodes[node], args, node in live)
         or _step(graph, catalog, node, args, node in live, outputs != [])
-        for node, args in taken.items()
+        for node, args in arguments_by_node.items()
     )
     refs = {
         node.id: passed_by(graph, catalog, Ref(node.id, 0))
@@ -206,29 +206,29 @@ def _step(
 Arguments = FrozenMap[str, tuple["Ref", ...]]
 
 
-def _needed(outputs: list[str], taken: dict[str, Arguments]) -> set[str]:
+def _needed(outputs: list[str], arguments_by_node: dict[str, Arguments]) -> set[str]:
     """Find the nodes whose values reach an output; values that a muted node drops do not count."""
     needed: set[str] = set()
-    todo = [node for node in outputs if node in taken]
+    todo = [node for node in outputs if node in arguments_by_node]
     while todo:
         node = todo.pop()
         if node not in needed:
             needed.add(node)
             todo.extend(
                 ref.node
-                for refs in taken[node].values()
+                for refs in arguments_by_node[node].values()
                 for ref in refs
-                if ref.node in taken
+                if ref.node in arguments_by_node
             )
     return needed | set(outputs)
 
 
 def _order(graph: Graph) -> tuple[list[str], tuple[str, ...]]:
-    place = {node: i for i, node in enumerate(graph.nodes)}
+    positions = {node: i for i, node in enumerate(graph.nodes)}
     waiting = {node: len({e.source for e in graph.into(node)}) for node in graph.nodes}
     ready = sorted(
         (node for node, count in waiting.items() if count == 0),
-        key=place.__getitem__,
+        key=positions.__getitem__,
         reverse=True,
     )
     order: list[str] = []
@@ -240,7 +240,7 @@ def _order(graph: Graph) -> tuple[list[str], tuple[str, ...]]:
             waiting[target] -= 1
             if waiting[target] == 0:
                 freed.append(target)
-        ready.extend(sorted(freed, key=place.__getitem__, reverse=True))
+        ready.extend(sorted(freed, key=positions.__getitem__, reverse=True))
     return order, _circling(graph, [node for node in graph.nodes if waiting[node] > 0])
 
 

@@ -26,10 +26,10 @@ def registered(steps: Iterable[Step], nodes: Mapping[str, Node]) -> list[Step]:
     for step in steps:
         if step.spec.kind in OWNING:
             first.setdefault(step.module, step)
-    place, rows = 0, list[tuple[int, Step]]()
+    order, rows = 0, list[tuple[int, Step]]()
     for module, step in first.items():
-        place = nodes.get(module, step.node).order or place
-        rows.append((place, step))
+        order = nodes.get(module, step.node).order or order
+        rows.append((order, step))
     return [step for _, step in sorted(rows, key=lambda row: row[0])]
 
 
@@ -38,8 +38,9 @@ def sequence(graph: Graph, catalog: Catalog) -> list[str]:
     return [step.module for step in registered(_live(graph, catalog), graph.nodes)]
 
 
-def with_sequence(graph: Graph, catalog: Catalog, wanted: list[str]) -> Graph:
-    """Set `order` so that modules register in the order of `wanted`; all are 0 if the calls already have that order."""
+def with_sequence(graph: Graph, catalog: Catalog, node_ids: list[str]) -> Graph:
+    """Set `order` so that modules register in the order of `node_ids`; all are 0 if the "
+    "calls already have that order."""
     plain = Graph(
         FrozenMap(
             {
@@ -50,10 +51,10 @@ def with_sequence(graph: Graph, catalog: Catalog, wanted: list[str]) -> Graph:
         graph.edges,
     )
     there = set(calls := sequence(plain, catalog))
-    wanted = [node for node in wanted if node in there]
-    if wanted == [node for node in calls if node in set(wanted)]:
+    node_ids = [node for node in node_ids if node in there]
+    if node_ids == [node for node in calls if node in set(node_ids)]:
         return plain
-    orders = {node: number for number, node in enumerate(wanted, 1)}
+    orders = {node: number for number, node in enumerate(node_ids, 1)}
     nodes = {
         key: replace(node, order=orders[key]) if key in orders else node
         for key, node in plain.nodes.items()

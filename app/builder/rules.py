@@ -50,22 +50,22 @@ def check_connect(
     give, take = graph.nodes[source], graph.nodes[target]
     outputs = catalog.spec_of(graph, give).outputs
     if not 0 <= output < len(outputs):
-        what = f"output number {output}" if outputs else "output"
-        raise NoSuchPortError(f"{give.name} has no {what} to connect to {take.name}")
+        noun = f"output number {output}" if outputs else "output"
+        raise NoSuchPortError(f"{give.name} has no {noun} to connect to {take.name}")
     spec = catalog.spec_of(graph, take)
-    wanted = port_of(spec, take, port)
-    if wanted is None:
+    target_port = port_of(spec, take, port)
+    if target_port is None:
         if (param := spec.param(port)) is not None:
             raise OnlyTypedError(
                 f"{port} of {take.name} cannot be wired: {_why_typed(spec, param.name)}. Type its value"
             )
-        what = f"input {port}" if spec.inputs else "input"
-        raise NoSuchPortError(f"{take.name} has no {what} for {give.name}")
+        noun = f"input {port}" if spec.inputs else "input"
+        raise NoSuchPortError(f"{take.name} has no {noun} for {give.name}")
     if any(
         (e.source, e.output, e.target, e.port) == (source, output, target, port)
         for e in graph.into(target)
     ):
-        if not wanted.variadic:
+        if not target_port.variadic:
             raise AlreadyConnectedError(
                 f"{give.name} is connected to {take.name} already"
             )
@@ -73,7 +73,7 @@ def check_connect(
         raise CycleError(
             f"{take.name} leads to {give.name}; a wire back would make a cycle"
         )
-    _check_kind(outputs[output], wanted, give.name, take.name)
+    _check_kind(outputs[output], target_port, give.name, take.name)
 
 
 def _name(graph: Graph, node: str) -> str:
@@ -82,9 +82,21 @@ def _name(graph: Graph, node: str) -> str:
 
 def port_of(spec: OpSpec, node: Node, port: str) -> Port | None:
     """Return the port of that name: an input, or a parameter that can be wired instead of typed."""
-    own = next((own for own in spec.inputs if own.name == port and not own.wired), None)
-    return own or next(
-        (found for found in wirable_of(spec, node) if found.name == port), None
+    input_port = next(
+        (
+            candidate
+            for candidate in spec.inputs
+            if candidate.name == port and not candidate.wired
+        ),
+        None,
+    )
+    return input_port or next(
+        (
+            wirable_port
+            for wirable_port in wirable_of(spec, node)
+            if wirable_port.name == port
+        ),
+        None,
     )
 
 
@@ -107,11 +119,13 @@ def wirable_of(spec: OpSpec, node: Node) -> tuple[Port, ...]:
         if isinstance(value, tuple):
             for i, item in enumerate(value):
                 if isinstance(item, Slice):
-                    names += [f"{param.name}[{i}].{part}" for part in SLICE_PARTS]
+                    names += [
+                        f"{param.name}[{i}].{bound_name}" for bound_name in SLICE_PARTS
+                    ]
                 elif item is not None and item is not Ellipsis:
                     names.append(f"{param.name}[{i}]")
         elif isinstance(value, Slice):
-            names += [f"{param.name}.{part}" for part in SLICE_PARTS]
+            names += [f"{param.name}.{bound_name}" for bound_name in SLICE_PARTS]
     return tuple(port for name in names if (port := spec.wirable(name)))
 
 
@@ -123,10 +137,10 @@ def _why_typed(spec: OpSpec, param: str) -> str:
     return "it is a choice, a dtype or a fixed value"
 
 
-def _check_kind(given: Port, wanted: Port, source: str, target: str) -> None:
-    if not kinds_fit(given.kind, wanted.kind):
+def _check_kind(source_port: Port, target_port: Port, source: str, target: str) -> None:
+    if not kinds_fit(source_port.kind, target_port.kind):
         raise WrongKindError(
-            f"{source} gives a {given.kind}, {target} expects a {wanted.kind} as {wanted.name}"
+            f"{source} gives a {source_port.kind}, {target} expects a {target_port.kind} as {target_port.name}"
         )
 
 
@@ -146,19 +160,19 @@ def connect(
 ) -> Graph:
     """Draw the wire; on a port for one wire it takes the place of the old one. Raises ConnectError."""
     check_connect(graph, catalog, source, output, target, port)
-    wanted = port_of(
+    target_port = port_of(
         catalog.spec_of(graph, graph.nodes[target]), graph.nodes[target], port
     )
-    taken = [edge for edge in graph.into(target) if edge.port == port]
+    edges_at_port = [edge for edge in graph.into(target) if edge.port == port]
     if (
-        wanted is not None and wanted.wired
+        target_port is not None and target_port.wired
     ):  # a parameter is wired as a whole or by its parts
         graph = _without_parts(graph, target, port)
     index = 0
-    if wanted is not None and wanted.variadic:
-        index = max((edge.index + 1 for edge in taken), default=0)
+    if target_port is not None and target_port.variadic:
+        index = max((edge.index + 1 for edge in edges_at_port), default=0)
     else:
-        for edge in taken:
+        for edge in edges_at_port:
             graph = graph.without_edge(edge)
     return graph.with_edge(Edge(source, output, target, port, index))
 
@@ -167,7 +181,10 @@ def _without_parts(graph: Graph, target: str, port: str) -> Graph:
     """Remove wires into parts of a parameter that is about to be wired whole, or the other way round."""
     for edge in graph.into(target):
         pairs = ((edge.port, port), (port, edge.port))
-        if any(part.startswith((f"{whole}[", f"{whole}.")) for part, whole in pairs):
+        if any(
+            narrower.startswith((f"{broader}[", f"{broader}."))
+            for narrower, broader in pairs
+        ):
             graph = graph.without_edge(edge)
     return graph
 
@@ -185,14 +202,14 @@ def upstream(graph: Graph, starts: Iterable[str]) -> set[str]:
 def _reach(
     starts: Iterable[str], neighbours: Callable[[str], Iterable[str]]
 ) -> set[str]:
-    seen: set[str] = set()
+    reached: set[str] = set()
     todo = list(starts)
     while todo:
         for node in neighbours(todo.pop()):
-            if node not in seen:
-                seen.add(node)
+            if node not in reached:
+                reached.add(node)
                 todo.append(node)
-    return seen
+    return reached
 
 
 def first_free_input(
@@ -203,7 +220,7 @@ def first_free_input(
     A number connects to a parameter if no input accepts it.
     """
     spec = catalog.spec_of(graph, graph.nodes[target])
-    taken = {edge.port for edge in graph.into(target)}
+    ports = {edge.port for edge in graph.into(target)}
     fitting = [
         p
         for p in spec.inputs
@@ -216,5 +233,5 @@ def first_free_input(
             for p in more
             if can_connect(graph, catalog, source, output, target, p.name)
         ]
-    free = [p for p in fitting if p.variadic or p.name not in taken]
+    free = [p for p in fitting if p.variadic or p.name not in ports]
     return (free or fitting)[0].name if fitting else None

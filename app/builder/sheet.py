@@ -69,7 +69,11 @@ def changed(sheet: S, **parts: Any) -> S:
         S,
         replace(
             cast(Any, sheet),
-            **{name: part for name, part in parts.items() if part is not None},
+            **{
+                name: new_value
+                for name, new_value in parts.items()
+                if new_value is not None
+            },
         ),
     )
     if after.unfolded and not after.unfolded <= after.graph.nodes.keys():
@@ -82,11 +86,11 @@ def changed(sheet: S, **parts: Any) -> S:
     if not after.bends or after.graph is sheet.graph:
         return after
     wires = set(after.graph.edges)
-    kept = FrozenMap(
+    remaining_bends = FrozenMap(
         {edge: points for edge, points in after.bends.items() if edge in wires}
     )
     return (
         after
-        if len(kept) == len(after.bends)
-        else cast(S, replace(cast(Any, after), bends=kept))
+        if len(remaining_bends) == len(after.bends)
+        else cast(S, replace(cast(Any, after), bends=remaining_bends))
     )

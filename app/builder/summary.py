@@ -105,14 +105,14 @@ def _pair(values: Mapping[str, Any]) -> list[str]:
 
 
 def _sizes(values: Mapping[str, Any]) -> list[str]:
-    found = [
+    texts = [
         _times(values[name])
         for name in _SIZES
         if name in values and values[name] is not AUTO
     ]
     if "num_heads" in values:
-        found.append(f"{_number(values['num_heads'])} heads")
-    return found
+        texts.append(f"{_number(values['num_heads'])} heads")
+    return texts
 
 
 def _windows(spec: OpSpec, values: Mapping[str, Any]) -> list[str]:
@@ -137,16 +137,16 @@ def _others(spec: OpSpec, node: Node, values: Mapping[str, Any]) -> list[str]:
     wired = {port.param for port in spec.inputs if port.wired}
     for param in spec.params:
         value = values[param.name]
-        given = (
+        noteworthy = (
             param.required
             or param.name == "p"
             or (param.name in node.params and value != param.default)
         )
         if param.name in wired:
-            given = True
+            noteworthy = True
         elif value is None or (isinstance(value, bool) and param.name == "inplace"):
             continue
-        if not given:
+        if not noteworthy:
             continue
         text = _typed(spec, param, value)
         shown.append(

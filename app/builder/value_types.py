@@ -163,7 +163,7 @@ def kind_of(value: ValueType | None) -> str:
     )
 
 
-def kinds_fit(given: str, wanted: str) -> bool:
+def kinds_fit(output_kind: str, port_kind: str) -> bool:
     """Return whether an output of one kind may be wired to a port of another. Several kinds are joined by "or"; "any"
     accepts all of them, as a block's inputs do before inference.
 
@@ -171,7 +171,7 @@ def kinds_fit(given: str, wanted: str) -> bool:
     (True, False, True)
     """
     return (
-        given == wanted
-        or "any" in (given, wanted)
-        or not set(given.split(" or ")).isdisjoint(wanted.split(" or "))
+        output_kind == port_kind
+        or "any" in (output_kind, port_kind)
+        or not set(output_kind.split(" or ")).isdisjoint(port_kind.split(" or "))
     )

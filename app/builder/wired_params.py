@@ -15,26 +15,26 @@ def with_part(literal: Any, port: Port, value: Any) -> Any:
 
     Raises ValueError if the literal has no such position.
     """
-    place = port.name.removeprefix(port.param)
-    if not place:
+    position = port.name.removeprefix(port.param)
+    if not position:
         return value
-    item, _, part = place.partition(".")
+    item, _, bound_name = position.partition(".")
     number = int(item.strip("[]")) if item else None
-    whole = literal
+    element = literal
     if number is not None:
         if not isinstance(literal, tuple) or number >= len(literal):
             raise ValueError(f"{port.param} has no element {number} for a wire to set")
-        whole = literal[number]
-    if part:
-        if not isinstance(whole, slice | Slice):
+        element = literal[number]
+    if bound_name:
+        if not isinstance(element, slice | Slice):
             raise ValueError(
-                f"{port.name.rpartition('.')[0]} is not a slice, and a wire gives its {part}"
+                f"{port.name.rpartition('.')[0]} is not a slice, and a wire gives its {bound_name}"
             )
         parts = {
-            "start": whole.start,
-            "stop": whole.stop,
-            "step": whole.step,
-            part: value,
+            "start": element.start,
+            "stop": element.stop,
+            "step": element.step,
+            bound_name: value,
         }
         value = slice(*parts.values())
     if number is None:
@@ -48,9 +48,9 @@ def with_parts(param: Param, text: str, wires: Mapping[str, str]) -> str:
     >>> with_parts(Param("index", "index"), ":, 1:3, 0", {"index[1].stop": "n", "index[2]": "i"})
     ':, 1:n, i'
     """
-    place = ast.parse(f"_[{text}]", mode="eval").body
-    assert isinstance(place, ast.Subscript)
-    tree = place.slice
+    subscript = ast.parse(f"_[{text}]", mode="eval").body
+    assert isinstance(subscript, ast.Subscript)
+    tree = subscript.slice
     if not isinstance(tree, ast.Tuple):
         return _with_part(tree, param.name, wires)
     items = [
@@ -68,7 +68,7 @@ def _with_part(tree: ast.expr, name: str, wires: Mapping[str, str]) -> str:
     return slice_text(
         *(
             wires.get(f"{name}.{key}")
-            or (ast.unparse(part) if part is not None else "")
-            for key, part in parts.items()
+            or (ast.unparse(bound) if bound is not None else "")
+            for key, bound in parts.items()
         )
     )

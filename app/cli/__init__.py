@@ -36,13 +36,13 @@ def commands() -> dict[str, str]:
         *PROGRAM.glob("features/**/*command.py"),
     ]
     package = __name__.rpartition(".")[0]
-    found = {
+    modules_by_name = {
         (file.stem.removesuffix("command").rstrip("_") or file.parent.name): ".".join(
             (package, *file.relative_to(PROGRAM).with_suffix("").parts)
         )
         for file in files
     }
-    return dict(sorted(found.items()))
+    return dict(sorted(modules_by_name.items()))
 
 
 class _Parser(argparse.ArgumentParser):
@@ -65,21 +65,21 @@ class _CommandParser(_Parser):
 
     def parse_known_args(self, args: Any = None, namespace: Any = None) -> Any:
         """Refuse what it does not know itself, since the message then names this command and its options."""
-        known, unknown = super().parse_known_args(args, namespace)
+        parsed, unknown = super().parse_known_args(args, namespace)
         if unknown:
             self.error(self._refusal(unknown[0]))
-        return known, unknown
+        return parsed, unknown
 
     def _refusal(self, text: str) -> str:
         if not text.startswith("-"):
-            taken = (
+            arguments = (
                 ", ".join(
-                    str(one.metavar or one.dest)
-                    for one in self._get_positional_actions()
+                    str(action.metavar or action.dest)
+                    for action in self._get_positional_actions()
                 )
                 or "none"
             )
-            return f"{text} is one argument too many: it takes {taken}"
+            return f"{text} is one argument too many: it takes {arguments}"
         name = text.partition("=")[0]
         near = get_close_matches(name, self._option_string_actions, 1, 0.7)
         return f"there is no option {name}" + (
@@ -124,8 +124,8 @@ def _carried_out(arguments: Sequence[str]) -> int:
 
 def _refused(error: BaseException, whole: bool) -> int:
     """Print why a command failed; return its exit code."""
-    words, exit_code = failures.explained(error, whole)
-    print(f"tapedeck: {shortened(printable(words))}", file=sys.stderr)
+    message, exit_code = failures.explained(error, whole)
+    print(f"tapedeck: {shortened(printable(message))}", file=sys.stderr)
     return exit_code
 
 

@@ -39,9 +39,11 @@ def run(options: argparse.Namespace) -> int:
             "parameters": analysis.total_parameters,
             "frozen_parameters": analysis.frozen_parameters,
         }
-        named, each = analysis.graph.nodes, analysis.parameters.items()
+        named, parameter_counts = analysis.graph.nodes, analysis.parameters.items()
         layers = {
-            named[node].name: count for node, count in each if count and node in named
+            named[node].name: count
+            for node, count in parameter_counts
+            if count and node in named
         }
         print(
             json.dumps(
@@ -56,7 +58,7 @@ def run(options: argparse.Namespace) -> int:
         for problem in problems:
             print(f"{problem.severity}: {console.sentence(problem, project)}")
         kind = analysis.output_type()
-        words = parameters_text(
+        summary = parameters_text(
             analysis.total_parameters, analysis.frozen_parameters
         ) + (f", output {kind}" if kind else "")
         nodes = counted(len(analysis.graph.nodes), "node")
@@ -66,7 +68,7 @@ def run(options: argparse.Namespace) -> int:
             print(
                 f"None of {', '.join(map(str, files))} was run; review it, then pass --trust"
             )
-        print(f"{project.name}: {nodes}, {words}, {counted(len(errors), 'error')}")
+        print(f"{project.name}: {nodes}, {summary}, {counted(len(errors), 'error')}")
     return 1 if errors else 0
 
 

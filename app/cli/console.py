@@ -28,11 +28,11 @@ class CommandError(CodedError):
         self.exit_code = exit_code
 
 
-def can_be_written(path: Path, endings: tuple[str, ...], what: str) -> None:
+def can_be_written(path: Path, endings: tuple[str, ...], requirement: str) -> None:
     """Reject a file that cannot be written, before any work is done. Raises CommandError."""
     if path.suffix.lower() not in endings:
         raise CommandError(
-            f"{path} ends in {path.suffix or 'nothing'}; {what} {' or '.join(endings)}"
+            f"{path} ends in {path.suffix or 'nothing'}; {requirement} {' or '.join(endings)}"
         )
     has_place(path)
 
@@ -80,9 +80,9 @@ def writing(path: Path) -> Iterator[None]:
         ) from error
 
 
-def warn(words: str) -> None:
+def warn(message: str) -> None:
     """Print a line to stderr."""
-    print(f"tapedeck: {printable(words)}", file=sys.stderr)
+    print(f"tapedeck: {printable(message)}", file=sys.stderr)
 
 
 def name_of(problem: Problem, project: Project) -> str:

@@ -32,7 +32,7 @@ def run(options: argparse.Namespace) -> int:
 
     project = nets.read(options)
     training = project.training
-    seen = preview(
+    batch_preview = preview(
         project.data,
         options.data,
         training.batch_size,
@@ -40,26 +40,31 @@ def run(options: argparse.Namespace) -> int:
         training.seed,
         training.one_batch,
     )
-    spec = seen.spec
+    spec = batch_preview.spec
     if options.json:
         inputs, labels = (
-            [seen.shape, seen.dtype, seen.low, seen.high],
-            [seen.label_shape, seen.label_dtype],
+            [
+                batch_preview.shape,
+                batch_preview.dtype,
+                batch_preview.low,
+                batch_preview.high,
+            ],
+            [batch_preview.label_shape, batch_preview.label_dtype],
         )
         batch = {"inputs": inputs, "labels": labels}
-        told = {
-            **to_builtins(seen.info, enc_hook=dict),
+        record = {
+            **to_builtins(batch_preview.info, enc_hook=dict),
             "per_class": spec.per_class,
             "bad": spec.bad,
             "batch": batch,
         }
-        print(json.dumps(told, default=dict))
+        print(json.dumps(record, default=dict))
     else:
         lines = [
             description.facts(spec, project.data),
             description.balance(spec),
             *spec.notes,
-            description.batch(seen),
+            description.batch(batch_preview),
         ]
         for line in filter(None, lines):
             print(console.printable(line))

@@ -63,25 +63,25 @@ def obstacle() -> Obstacle | None:
             f"Qt has no platform {name}, which QT_QPA_PLATFORM names",
             f"unset it, or set {_or(offered)}",
         )
-    found: list[Obstacle] = []
+    obstacles: list[Obstacle] = []
     for name in chosen or _usual():
         hindrance = _of_platform(name, plugins)
         if hindrance is None:
             return None
-        found.append(hindrance)
-    if not found:
+        obstacles.append(hindrance)
+    if not obstacles:
         return Obstacle(
             "there is no display, neither DISPLAY nor WAYLAND_DISPLAY is set",
             "start it in a desktop session; the commands need none: tapedeck --help",
         )
-    return found[0]
+    return obstacles[0]
 
 
 def _chosen() -> list[str]:
     """Return the names of the platforms that the environment demands, in order."""
     names = [
-        one.partition(":")[0].strip()
-        for one in os.environ.get("QT_QPA_PLATFORM", "").split(";")
+        entry.partition(":")[0].strip()
+        for entry in os.environ.get("QT_QPA_PLATFORM", "").split(";")
     ]
     return [name for name in names if name]
 
@@ -93,7 +93,7 @@ def _usual() -> list[str]:
 
 
 def _are_offered(chosen: Iterable[str], offered: Iterable[str]) -> bool:
-    return any(name.startswith(known) for name in chosen for known in offered)
+    return any(name.startswith(plugin) for name in chosen for plugin in offered)
 
 
 def _or(names: Iterable[str]) -> str:

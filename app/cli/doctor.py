@@ -96,11 +96,13 @@ def unimportable(module: str, error: BaseException) -> DoctorCheck | None:
     if check.state == "missing":
         return check
     if module == "PySide6" and (
-        lacking := [one for one in qt_libraries() if one.state == "missing"]
+        lacking := [library for library in qt_libraries() if library.state == "missing"]
     ):
         return lacking[0]
-    found = f"{check.found} does not import: {_first_line(error)}"
-    return DoctorCheck(package, "missing", found, f"{_PIP} --force-reinstall {package}")
+    finding = f"{check.found} does not import: {_first_line(error)}"
+    return DoctorCheck(
+        package, "missing", finding, f"{_PIP} --force-reinstall {package}"
+    )
 
 
 def print_report(stream: TextIO | None = None) -> int:
@@ -130,8 +132,8 @@ def numbers(version: str) -> tuple[int, ...]:
     ((2, 13, 0), (6, 12, 0))
     """
     result = []
-    for part in version.split("+")[0].split("."):
-        digits = part[: len(part) - len(part.lstrip("0123456789"))]
+    for component in version.split("+")[0].split("."):
+        digits = component[: len(component) - len(component.lstrip("0123456789"))]
         if not digits:
             break
         result.append(int(digits))
@@ -150,12 +152,12 @@ def _version(package: str) -> str | None:
 
 
 def _python() -> DoctorCheck:
-    found = f"{platform.python_version()} ({sys.executable})"
+    finding = f"{platform.python_version()} ({sys.executable})"
     if sys.version_info < PYTHON:
         return DoctorCheck(
-            "Python", "missing", found, f"install Python {dotted(PYTHON)} or newer"
+            "Python", "missing", finding, f"install Python {dotted(PYTHON)} or newer"
         )
-    return DoctorCheck("Python", "ok", found)
+    return DoctorCheck("Python", "ok", finding)
 
 
 def _versioned(package: str, floor: tuple[int, ...] = ()) -> DoctorCheck:
@@ -239,16 +241,16 @@ def _torchvision() -> DoctorCheck:
         import_torchvision()
         compiled = import_torchvision("extension")._has_ops()
     except Exception as error:
-        found = f"{version} does not import: {_first_line(error)}"
+        finding = f"{version} does not import: {_first_line(error)}"
         return DoctorCheck(
             "torchvision",
             "missing",
-            found,
+            finding,
             f"{_PIP} -U torch torchvision (they must match)",
         )
     if not compiled:
-        found = f"{version}, without its compiled operators (nms, roi_align), which were built for another torch"
-        return DoctorCheck("torchvision", "ok", found)
+        finding = f"{version}, without its compiled operators (nms, roi_align), which were built for another torch"
+        return DoctorCheck("torchvision", "ok", finding)
     return DoctorCheck("torchvision", "ok", version)
 
 
@@ -316,20 +318,20 @@ def qt_libraries() -> tuple[DoctorCheck, ...]:
 
 
 def _window() -> DoctorCheck:
-    shown, found = display(), obstacle()
-    if found is None:
+    shown, hindrance = display(), obstacle()
+    if hindrance is None:
         return DoctorCheck(
             "window", "ok", shown or "one that shows nothing: QT_QPA_PLATFORM"
         )
     state: State = "missing" if shown or os.environ.get("QT_QPA_PLATFORM") else "note"
-    return DoctorCheck("window", state, found.reason, found.cure)
+    return DoctorCheck("window", state, hindrance.reason, hindrance.cure)
 
 
 def _dot() -> DoctorCheck:
     path = shutil.which("dot")
     if path is None:
-        found = "not found: pictures can be laid out by Tapedeck alone"
-        return DoctorCheck("dot", "note", found, install_line(["dot"]))
+        finding = "not found: pictures can be laid out by Tapedeck alone"
+        return DoctorCheck("dot", "note", finding, install_line(["dot"]))
     version = subprocess.run([path, "-V"], capture_output=True, text=True, check=False)
     return DoctorCheck("dot", "ok", (version.stderr or version.stdout).strip() or path)
 
@@ -370,7 +372,9 @@ def _data_folder() -> DoctorCheck:
     from app.util.user_folders import default_root
 
     folder = default_root()
-    nearest = next(place for place in (folder, *folder.parents) if place.exists())
+    nearest = next(
+        ancestor for ancestor in (folder, *folder.parents) if ancestor.exists()
+    )
     try:
         with tempfile.TemporaryFile(dir=nearest):
             return DoctorCheck(
@@ -379,11 +383,11 @@ def _data_folder() -> DoctorCheck:
                 f"{folder}, {shutil.disk_usage(nearest).free / 1e9:.1f} GB free",
             )
     except OSError as error:
-        found = f"{folder} cannot be written: {error.strerror or error}"
+        finding = f"{folder} cannot be written: {error.strerror or error}"
         return DoctorCheck(
             "data folder",
             "missing",
-            found,
+            finding,
             f"fix the permissions of {nearest}, or free some space",
         )
 

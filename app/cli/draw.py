@@ -37,7 +37,7 @@ def run(options: argparse.Namespace) -> int:
             "--weights is for hf:FOLDER, a folder with safetensors"
         )
     with streams.StatusLine() as tell:
-        found = models.answer(
+        observation = models.answer(
             request, request, options.timeout, partial(task.answer, tell=tell)
         )
     lines = (
@@ -45,8 +45,8 @@ def run(options: argparse.Namespace) -> int:
         if options.weights is not None
         else []
     )
-    _write(found, options)
-    status = _report(found)
+    _write(observation, options)
+    status = _report(observation)
     for line in lines:
         print(console.printable(line))
     return status
@@ -55,47 +55,47 @@ def run(options: argparse.Namespace) -> int:
 def weight_lines(folder: Path, layer: str) -> list[str]:
     """Describe the stored weights of a layer, one a line. Raises SourceError."""
     return [
-        f"{one.name}  {shape_text(one.shape, 'scalar')} {one.dtype}  mean {figure(one.mean)}, std {figure(one.std)}, "
-        f"from {figure(one.least)} to {figure(one.greatest)}"
-        for one in weights_of(folder, layer)
+        f"{row.name}  {shape_text(row.shape, 'scalar')} {row.dtype}  mean {figure(row.mean)}, std {figure(row.std)}, "
+        f"from {figure(row.least)} to {figure(row.greatest)}"
+        for row in weights_of(folder, layer)
     ]
 
 
-def _write(found: Observation, options: argparse.Namespace) -> None:
+def _write(observation: Observation, options: argparse.Namespace) -> None:
     if options.out.suffix.lower() == ".json":
         plain = msgspec.json.format(
-            json.dumps(to_plain(found)).encode(), indent=1
+            json.dumps(to_plain(observation)).encode(), indent=1
         )  # json itself indents slowly
         files.write_text(options.out, plain.decode() + "\n")
         return
     with streams.StatusLine() as tell:
         tell("Choosing the modules that are open")
-        drawing = _drawing(found, options)
+        drawing = _drawing(observation, options)
         tell(f"Drawing {len(drawing.boxes):,} boxes")
-        words = files.picture(drawing, options.out, options)
-    print(words)
+        description = files.picture(drawing, options.out, options)
+    print(description)
 
 
-def _drawing(found: Observation, options: argparse.Namespace) -> Drawing:
+def _drawing(observation: Observation, options: argparse.Namespace) -> Drawing:
     """Draw with everything open, or with as many levels as fit the size of the picture."""
-    tree = Tree(found)
+    tree = Tree(observation)
     if options.unfold or options.depth is not None:
-        return to_drawing(found, _opened(tree, options), tree)
+        return to_drawing(observation, _opened(tree, options), tree)
     if options.unfolded:
-        return to_drawing(found, frozenset(tree.by_key), tree)
+        return to_drawing(observation, frozenset(tree.by_key), tree)
     first = tree.opened()
     if (
         options.out.suffix.lower().removeprefix(".") in TEXTS
         or options.arranged == "dot"
     ):
-        return to_drawing(found, first, tree)
+        return to_drawing(observation, first, tree)
     from app.views.export.headless_pictures import first_that_fits
 
     levels = [
         first,
         *reversed([opened for opened, _ in tree.levels() if opened < first]),
     ]
-    drawings = [partial(to_drawing, found, opened, tree) for opened in levels]
+    drawings = [partial(to_drawing, observation, opened, tree) for opened in levels]
     return first_that_fits(drawings, options.purpose, options.arranged)
 
 
@@ -119,15 +119,15 @@ def _opened(tree: Tree, options: argparse.Namespace) -> frozenset[str]:
     return opened
 
 
-def _report(found: Observation) -> int:
-    print(summary(found))
-    for remark in found.remarks:
+def _report(observation: Observation) -> int:
+    print(summary(observation))
+    for remark in observation.remarks:
         console.warn(remark)
-    if found.failed is None:
+    if observation.failed is None:
         return 0
-    call = found.calls[found.failed]
+    call = observation.calls[observation.failed]
     where = f", line {call.line} of {Path(call.file).name}" if call.line else ""
     console.warn(
-        f"{call.path or found.name}: {call.name or found.name}{where}: {found.error}"
+        f"{call.path or observation.name}: {call.name or observation.name}{where}: {observation.error}"
     )
     return 1

@@ -36,16 +36,16 @@ def run(options: argparse.Namespace) -> int:
         project, nets.sound(project), str(options.data) if options.data else None
     )
     weights, name = chosen_weights(options)
-    found = Evaluator(job, weights).evaluate(
+    evaluation = Evaluator(job, weights).evaluate(
         options.part, options.augment, weights_name=name
     )
     if options.csv is not None:
         with console.writing(options.csv):
-            atomic.write_text(options.csv, found.to_csv())
+            atomic.write_text(options.csv, evaluation.to_csv())
     if options.json:
-        print(json.dumps(found.summary(), ensure_ascii=False, allow_nan=False))
+        print(json.dumps(evaluation.summary(), ensure_ascii=False, allow_nan=False))
     else:
-        print("\n".join(lines(found)))
+        print("\n".join(lines(evaluation)))
     return 0
 
 
@@ -64,30 +64,30 @@ def chosen_weights(options: argparse.Namespace) -> tuple[Any, str]:
     return None, "start weights"
 
 
-def lines(found: Evaluation) -> list[str]:
+def lines(report: Evaluation) -> list[str]:
     """Format the results as text."""
-    told = [
-        f"{found.weights} on {counted(found.count, f'{found.part} sample')}",
-        f"loss {found.loss:.4f}",
+    report_lines = [
+        f"{report.weights} on {counted(report.count, f'{report.part} sample')}",
+        f"loss {report.loss:.4f}",
     ]
-    if found.accuracy is not None:
-        told.append(f"accuracy {found.accuracy:.2%}")
-    told += [f"{label_of(name)} {value:.4f}" for name, value in found.metrics]
-    if found.augment:
-        told.append(
-            f"classes from the mean over {found.views} augmented views of an image ({' and '.join(found.augment)})"
+    if report.accuracy is not None:
+        report_lines.append(f"accuracy {report.accuracy:.2%}")
+    report_lines += [f"{label_of(name)} {value:.4f}" for name, value in report.metrics]
+    if report.augment:
+        report_lines.append(
+            f"classes from the mean over {report.views} augmented views of an image ({' and '.join(report.augment)})"
         )
-    rows = found.class_rows()
+    rows = report.class_rows()
     if not rows or len(rows) > 100:
-        return told
+        return report_lines
     width = max(5, *(len(row.name) for row in rows))
-    told += ["", f"{'class':<{width}}  precision  recall      F1  support"]
+    report_lines += ["", f"{'class':<{width}}  precision  recall      F1  support"]
     for row in rows:
         shares = (
             f"{_share(row.precision):>9}  {_share(row.recall):>6}  {_share(row.f1):>6}"
         )
-        told.append(f"{row.name:<{width}}  {shares}  {row.support:>7,}")
-    return told
+        report_lines.append(f"{row.name:<{width}}  {shares}  {row.support:>7,}")
+    return report_lines
 
 
 def _share(value: float) -> str:

@@ -148,7 +148,7 @@ def _check_paths(options: argparse.Namespace) -> None:
 
     if not (_needs_network(options) or options.drawing):
         raise console.CommandError(NOTHING)
-    taken = {os.path.realpath(options.project): "the project itself"}
+    occupied = {os.path.realpath(options.project): "the project itself"}
     for name, endings in (*ENDINGS.items(), ("drawing", arguments.PICTURES)):
         path: Path | None = getattr(options, name)
         if path is None:
@@ -156,11 +156,11 @@ def _check_paths(options: argparse.Namespace) -> None:
         console.can_be_written(
             path, endings, "weights are" if name == "weights" else f"--{name} writes"
         )
-        if other := taken.get(os.path.realpath(path)):
+        if other := occupied.get(os.path.realpath(path)):
             raise console.CommandError(
                 f"--{name} would write {path}, which is {other}; choose another name"
             )
-        taken[os.path.realpath(path)] = f"what --{name} writes"
+        occupied[os.path.realpath(path)] = f"what --{name} writes"
     if options.code and options.script:
         _check_importable(options.code, options.script)
     if options.onnx:
@@ -216,7 +216,7 @@ def _format(
                 analysis.source, state, path, kind, seed=seed, tell=tell, open_axes=axes
             )
     except FormatError as error:
-        left_open = "".join(f" --dynamic {one}" for one in options.dynamic)
+        left_open = "".join(f" --dynamic {axis}" for axis in options.dynamic)
         raise console.CommandError(
             f"{path}{left_open and f' with{left_open}'}: {error}", 1
         ) from error
@@ -238,7 +238,7 @@ def _certificate(
     chosen: ExportWeights,
 ) -> bool:
     with console.writing(options.code or options.project), StatusLine() as tell:
-        found, path = certify_export(
+        certificate, path = certify_export(
             analysis.source,
             chosen.state_dict,
             options.code,
@@ -248,15 +248,15 @@ def _certificate(
             imported=drawing_digest.imported(project, analysis.source),
             tell=tell,
         )
-    print(*map(console.printable, found.lines), sep="\n")
+    print(*map(console.printable, certificate.lines), sep="\n")
     if path is not None:
         print(path)
-    kept = [name for name in ("code", "weights") if getattr(options, name) is None]
-    if kept:
-        flags = " and ".join(f"--{name} FILE" for name in kept)
-        verb = "keep them" if kept[1:] else "keeps it"
-        rest = ", with the certificate" if "code" in kept else ""
+    temporary = [name for name in ("code", "weights") if getattr(options, name) is None]
+    if temporary:
+        flags = " and ".join(f"--{name} FILE" for name in temporary)
+        verb = "keep them" if temporary[1:] else "keeps it"
+        rest = ", with the certificate" if "code" in temporary else ""
         print(
-            f"{' and '.join(kept)} were in a temporary folder that has been deleted; {flags} {verb}{rest}"
+            f"{' and '.join(temporary)} were in a temporary folder that has been deleted; {flags} {verb}{rest}"
         )
-    return found.passed
+    return certificate.passed

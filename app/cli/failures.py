@@ -25,10 +25,10 @@ UNREADABLE = (
 def explained(error: BaseException, whole: bool) -> tuple[str, int]:
     """Return the sentence for an exception and the exit code of the command, after printing to stderr the frames of the
     user's code, or all frames if `whole`."""
-    if words := startup.cause(error):
+    if message := startup.cause(error):
         if whole:
             traceback.print_exception(error)
-        return words, FAILED
+        return message, FAILED
     from app.source import (
         raised,
     )  # which needs the packages, one of which may be what failed
@@ -39,31 +39,31 @@ def explained(error: BaseException, whole: bool) -> tuple[str, int]:
             print_traceback(trace, whole)
         return str(error).strip() or type(error).__name__, error.exit_code
     print_traceback(trace, whole)
-    words = raised.sentence(error)
+    message = raised.sentence(error)
     if raised.place_of(error):
-        return ended(f"your own code failed with {words}"), FAILED
+        return ended(f"your own code failed with {message}"), FAILED
     if isinstance(error, OSError) or raised.kind_of(error) in UNREADABLE:
-        return words, REFUSED
+        return message, REFUSED
     more = "" if whole else "; --traceback shows where"
-    return f"{words}{more}", FAILED
+    return f"{message}{more}", FAILED
 
 
-def describe_failure(failed: Failed, whole: bool, more: str = "") -> str:
+def describe_failure(failed: Failed, full: bool, more: str = "") -> str:
     """Describe a failed run in a sentence, after printing frames of the user's code to stderr."""
-    if failed.kind == "error" or whole:
-        print_traceback(failed.traceback, whole)
+    if failed.kind == "error" or full:
+        print_traceback(failed.traceback, full)
     return " ".join(filter(None, (ended(failed.message), failed.cure, more)))
 
 
-def print_traceback(text: str, whole: bool) -> None:
-    """Print to stderr the frames of the user's files in a traceback, or the `whole` of it."""
+def print_traceback(text: str, full: bool) -> None:
+    """Print to stderr the frames of the user's files in a traceback, or with `full` all of it."""
     from app.source import layer_files
 
-    lines = (text if whole else layer_files.own_frames(text)).splitlines()
+    lines = (text if full else layer_files.own_frames(text)).splitlines()
     if lines:
         print(*map(console.printable, lines), sep="\n", file=sys.stderr)
 
 
-def ended(words: str) -> str:
+def ended(sentence: str) -> str:
     """End a sentence with a full stop."""
-    return words if words.endswith((".", "!", "?")) else f"{words}."
+    return sentence if sentence.endswith((".", "!", "?")) else f"{sentence}."

@@ -31,13 +31,13 @@ def picture(
     from app.views.export.headless_pictures import write_picture
 
     with writing(path):
-        asked: dict[str, Any] = vars(options) if options is not None else {}
-        carried = b"" if asked.get("no_project") else project
+        option_values: dict[str, Any] = vars(options) if options is not None else {}
+        carried = b"" if option_values.get("no_project") else project
         note = write_picture(
             drawing,
             path,
-            asked.get("purpose") or "page",
-            asked.get("arranged"),
+            option_values.get("purpose") or "page",
+            option_values.get("arranged"),
             carried,
         )
     return f"{path} ({note})" if note else str(path)

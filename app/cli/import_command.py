@@ -30,13 +30,13 @@ def add(commands: Any) -> None:
     parser.add_argument("source", metavar="SOURCE")
     parser.add_argument("-o", "--out", type=Path, help="the project, a .tape file")
     arguments.add(parser, *arguments.MODEL)
-    kept = parser.add_mutually_exclusive_group()
-    kept.add_argument(
+    weights = parser.add_mutually_exclusive_group()
+    weights.add_argument(
         "--keep-weights",
         action="store_true",
         help="start from its weights, saved beside the project (the default)",
     )
-    kept.add_argument(
+    weights.add_argument(
         "--no-weights",
         action="store_true",
         help="omit its weights; buffers are always included",

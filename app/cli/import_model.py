@@ -64,14 +64,14 @@ def run(options: argparse.Namespace) -> int:
 
 def _observed(options: argparse.Namespace) -> int:
     """Write a project that refers to the model's own code."""
-    known = files.digest(options.out)
+    digest = files.digest(options.out)
     model = nets.open_model(options, options.source)
     project = project_of(model, Project(nets.name(model)))
     if options.synthetic_data:
         project = _on_synthetic_data(project, analysis_of(project))
     if options.trust:
         custom_layers.trust_opened(model)
-    backup = file.write(project, options.out, known)
+    backup = file.write(project, options.out, digest)
     files.note_backup(options.out, backup)
     files.note_open(options.out)
     print(
@@ -85,7 +85,7 @@ def _observed(options: argparse.Namespace) -> int:
 def _import(options: argparse.Namespace, folder: Path) -> int:
     """Import a model; its files are in a folder for the time being."""
     out: Path = options.out
-    known = files.digest(out)
+    digest = files.digest(out)
     try:
         source = _source(options)
         arguments = import_model.parse_arguments(options.args)
@@ -95,15 +95,15 @@ def _import(options: argparse.Namespace, folder: Path) -> int:
             if plain
             else import_model.described(options.input)
         )
-        own = (
+        runs_user_code = (
             source.spec is not None
             and source.spec.as_run.own_code
             or ".py:" in (options.example or "")
         )
-        if source.file or own:
+        if source.file or runs_user_code:
             imported = files_of(source.own_spec, source.folder)
             models.admit_files(imported, source.file or str(source), options.trust)
-        seen = (
+        source_digest = (
             layer_files.digest(read_text(Path(source.file)))
             if Path(source.file).is_file()
             else ""
@@ -114,18 +114,18 @@ def _import(options: argparse.Namespace, folder: Path) -> int:
         request = import_model.ImportModel(
             source, arguments, inputs, *chosen, example=example
         )
-        if source.file or own:
+        if source.file or runs_user_code:
             project = import_process.import_file(request, folder, options.timeout)
         else:
             project = task.answer(request, folder)
-        custom_layers.trust(project, seen)
+        custom_layers.trust(project, source_digest)
         custom_layers.admit(
             project, options.trust
         )  # a part that was not followed is a class of the file that just ran
         analysis = analyse(project.graph, custom_layers.ops_of(project))
         if options.synthetic_data:
             project = _on_synthetic_data(project, analysis)
-        backup = file.write(project, out, known)
+        backup = file.write(project, out, digest)
     except import_model.ImportTimeoutError as error:
         raise console.CommandError(
             f"{error}; increase the limit with --timeout SECONDS", 1
@@ -133,14 +133,14 @@ def _import(options: argparse.Namespace, folder: Path) -> int:
     except import_model.ModelImportError as error:
         if isinstance(error, import_model.ImportRequestError):
             raise
-        words = import_advice.with_cure(error)
+        message = import_advice.with_cure(error)
         if source.spec is not None and error.code in ONLY_OBSERVED:
-            words = (
-                f"{words.removesuffix('.')}. "
+            message = (
+                f"{message.removesuffix('.')}. "
                 f"`tapedeck draw {source}` draws it from one forward pass, and --observe "
             )
-            words += "keeps it as a project that can be trained"
-        raise console.CommandError(words, 1) from error
+            message += "keeps it as a project that can be trained"
+        raise console.CommandError(message, 1) from error
     nodes = len(project.graph.nodes) + sum(
         len(block.graph.nodes) for block in project.blocks.values()
     )
@@ -202,11 +202,13 @@ def _source(options: argparse.Namespace) -> ModelSource:
 
 def _on_synthetic_data(project: Project, analysis: Analysis) -> Project:
     """Return the project with data of its net's shapes. Raises CommandError."""
-    made = synthetic_data.with_these(project, analysis)
-    if made is None:
-        words = "they need inputs of known shape whose first dimension is the batch"
+    synthetic = synthetic_data.with_these(project, analysis)
+    if synthetic is None:
+        requirement = (
+            "they need inputs of known shape whose first dimension is the batch"
+        )
         raise console.CommandError(
-            f"there are no synthetic data for this network: {words}; omit --synthetic-data",
+            f"there are no synthetic data for this network: {requirement}; omit --synthetic-data",
             1,
         )
-    return made
+    return synthetic

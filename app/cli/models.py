@@ -122,8 +122,8 @@ def answer(request: Any, model: Observe, seconds: float, task: Callable[[Any], A
     `task`. Raises what the handler raises."""
     if not model.runs_own_code:
         return task(request)
-    found: A = observe_process.answer(request, model, seconds)
-    return found
+    answered: A = observe_process.answer(request, model, seconds)
+    return answered
 
 
 def is_model(options: argparse.Namespace) -> bool:
@@ -210,6 +210,10 @@ def _fields(values: Any, name: str) -> dict[str, Tensor]:
 def _described(fields: Mapping[str, Tensor]) -> str:
     """Describe tensors in the form of --input."""
     return ", ".join(
-        str(InputSpec(tuple(one.shape), str(one.dtype).removeprefix("torch."), name))
-        for name, one in fields.items()
+        str(
+            InputSpec(
+                tuple(tensor.shape), str(tensor.dtype).removeprefix("torch."), name
+            )
+        )
+        for name, tensor in fields.items()
     )

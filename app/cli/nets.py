@@ -71,12 +71,12 @@ def analysed(
     else:
         ops = custom_layers.ops_of(project)
         analysis = with_cost(analyse(project.graph, ops), ops)
-    found = analysis.problems
+    problems = analysis.problems
     if not analysis.runnable:
-        return analysis, found
+        return analysis, problems
     started = start_weights.problems(project.training.start, analysis.source)
     return analysis, (
-        *found,
+        *problems,
         *(started if alone else preflight.problems(project, analysis, started)),
     )
 

@@ -36,6 +36,6 @@ def run(options: argparse.Namespace) -> int:
     if file.suffix == ".tape" or picture_file.is_picture(file):
         nets.read(argparse.Namespace(project=file, trust=False))
         return startup.window(str(file))
-    asked = models.asked_model(options, options.source)
-    observe.request_of(asked)  # refuses what cannot be parsed before the window opens
-    return startup.window(None, asked)
+    model = models.asked_model(options, options.source)
+    observe.request_of(model)  # refuses what cannot be parsed before the window opens
+    return startup.window(None, model)

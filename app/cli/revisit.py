@@ -35,94 +35,98 @@ def run(options: argparse.Namespace) -> int:
     if options.first is not None and options.out is not None:
         raise console.CommandError("--out writes the graph of one step: pass --step")
     console.check_graph_output(options)
-    kept = run_of(options.project, options.run)
+    stored_run = run_of(options.project, options.run)
     try:
-        job, labels = _job(kept, options)
+        job, labels = _job(stored_run, options)
         if options.first is not None:
-            return _first(kept, job, options)
-        found, held = revisited(kept, job, options.step, labels, _progress(options))
+            return _first(stored_run, job, options)
+        step, revisit = revisited(
+            stored_run, job, options.step, labels, _progress(options)
+        )
     finally:
         _clear()
-    for note in found.notes:
+    for note in step.notes:
         console.warn(note)
     print(
-        json.dumps(plain_step(kept, found), ensure_ascii=False)
-    ) if options.json else print_step(found)
-    if held is not None and options.out is not None:
-        _write(held, options)
-    elif options.out is not None and found.parted is None:
+        json.dumps(plain_step(stored_run, step), ensure_ascii=False)
+    ) if options.json else print_step(step)
+    if revisit is not None and options.out is not None:
+        _write(revisit, options)
+    elif options.out is not None and step.parted is None:
         raise console.CommandError(
             f"{options.out} was not written: there is no graph of this step"
         )
-    return int(found.parted is not None or found.captured is False)
+    return int(step.parted is not None or step.captured is False)
 
 
-def _first(kept: Kept, job: Job, options: argparse.Namespace) -> int:
+def _first(stored_run: Kept, job: Job, options: argparse.Namespace) -> int:
     """Print the first step at which a condition held; return 1 if the recomputed run differed before."""
-    found = first_step(kept, job, parse_condition(options.first), _progress(options))
+    hit = first_step(
+        stored_run, job, parse_condition(options.first), _progress(options)
+    )
     _clear()
     if options.json:
         value = (
-            found.value
-            if found.value is not None and math.isfinite(found.value)
-            else None
+            hit.value if hit.value is not None and math.isfinite(hit.value) else None
         )
-        parted = plain_parted(found.parted)
+        parted = plain_parted(hit.parted)
         print(
             json.dumps(
                 {
-                    "run": kept.record.title,
+                    "run": stored_run.record.title,
                     "condition": options.first,
-                    "step": found.step,
-                    "layer": found.layer or None,
+                    "step": hit.step,
+                    "layer": hit.layer or None,
                     "value": value,
-                    "recorded": found.recorded,
+                    "recorded": hit.recorded,
                     "parted": parted,
                 },
                 ensure_ascii=False,
             )
         )
-        return int(found.parted is not None)
-    how = "as recorded" if found.recorded else "found by recomputing every step"
-    if found.step is not None:
-        layer = f" in {found.layer}" if found.layer else ""
+        return int(hit.parted is not None)
+    how = "as recorded" if hit.recorded else "found by recomputing every step"
+    if hit.step is not None:
+        layer = f" in {hit.layer}" if hit.layer else ""
         print(
             console.printable(
-                f"{options.first}: first at step {found.step:,}{layer}, {found.value:.6g} ({how})"
+                f"{options.first}: first at step {hit.step:,}{layer}, {hit.value:.6g} ({how})"
             )
         )
-    elif found.parted is None:
+    elif hit.parted is None:
         print(console.printable(f"{options.first}: at no step ({how})"))
-    if found.parted is not None:
-        print(console.printable(parted_text(found.parted)))
-    return int(found.parted is not None)
+    if hit.parted is not None:
+        print(console.printable(parted_text(hit.parted)))
+    return int(hit.parted is not None)
 
 
-def _job(kept: Kept, options: argparse.Namespace) -> tuple[Job, Any]:
+def _job(stored_run: Kept, options: argparse.Namespace) -> tuple[Job, Any]:
     """Return the job of a run, and the labels of its nodes. Raises RunError and CommandError."""
 
-    def job_of(each: Project) -> Job:
+    def job_of(stage_project: Project) -> Job:
         return preflight.job(
-            each, nets.sound(each), str(options.data) if options.data else None
+            stage_project,
+            nets.sound(stage_project),
+            str(options.data) if options.data else None,
         )
 
-    project = store.project_of(kept)
+    project = store.project_of(stored_run)
     custom_layers.admit(project, options.trust)
-    job = stages.whole_job(kept, stages.projects_of(kept, project), job_of)
-    return job, labels_of(kept, project, job, options.step or 1)
+    job = stages.whole_job(stored_run, stages.projects_of(stored_run, project), job_of)
+    return job, labels_of(stored_run, project, job, options.step or 1)
 
 
-def run_of(given: Path, name: str | None) -> Kept:
+def run_of(path: Path, name: str | None) -> Kept:
     """Return the run that a command names. Raises CommandError."""
-    if (given / record.FILE).is_file():
-        return store.Kept(given, record.read(given))
-    if given.exists():
-        folder = folder_of(given)
-        found = store.listed(folder)
-        if not found:
-            raise RunError(f"{given}: no runs are stored")
-        return store.find(folder, name) if name else found[0]
-    return _named(str(given))
+    if (path / record.FILE).is_file():
+        return store.Kept(path, record.read(path))
+    if path.exists():
+        folder = folder_of(path)
+        runs = store.listed(folder)
+        if not runs:
+            raise RunError(f"{path}: no runs are stored")
+        return store.find(folder, name) if name else runs[0]
+    return _named(str(path))
 
 
 def _named(name: str) -> Kept:
@@ -133,18 +137,27 @@ def _named(name: str) -> Kept:
         here / "runs",
         here,
     ]
-    kept = [one for folder in dict.fromkeys(folders) for one in store.listed(folder)]
-    found = [
-        one
-        for one in kept
-        if name in (one.record.name, str(one.record.number), one.folder.name)
+    runs = [
+        stored_run
+        for folder in dict.fromkeys(folders)
+        for stored_run in store.listed(folder)
     ]
-    if len(found) == 1:
-        return found[0]
-    if found:
-        which = ", ".join(str(one.folder) for one in found)
+    matches = [
+        stored_run
+        for stored_run in runs
+        if name
+        in (
+            stored_run.record.name,
+            str(stored_run.record.number),
+            stored_run.folder.name,
+        )
+    ]
+    if len(matches) == 1:
+        return matches[0]
+    if matches:
+        which = ", ".join(str(stored_run.folder) for stored_run in matches)
         raise RunError(
-            f"{len(found)} runs here are called “{name}”: {which}. Pass the folder of one."
+            f"{len(matches)} runs here are called “{name}”: {which}. Pass the folder of one."
         )
     raise RunError(
         f"There is no run, project or folder “{name}”. Pass a project and --run NAME, or a run's folder."
@@ -169,8 +182,8 @@ def _clear() -> None:
         print(CLEARED, end="", file=sys.stderr)
 
 
-def _write(held: HeldRevisit, options: argparse.Namespace) -> None:
+def _write(revisit: HeldRevisit, options: argparse.Namespace) -> None:
     played, stopped = None, ""
     if graph_output.plays(options):
-        played, stopped = play_through(held.hold())
-    graph_output.write(held.tape, options, None, played, stopped)
+        played, stopped = play_through(revisit.hold())
+    graph_output.write(revisit.tape, options, None, played, stopped)

@@ -23,9 +23,9 @@ step, or from its start; every step on the way is verified by the recorded hashe
 def add(commands: Any) -> argparse.ArgumentParser:
     """Add the command to the parser."""
 
-    words = "recompute a step of a stored run, verify it by its hashes, and write the step's autograd graph"
+    summary = "recompute a step of a stored run, verify it by its hashes, and write the step's autograd graph"
     parser: argparse.ArgumentParser = commands.add_parser(
-        "revisit", help=words, description=WORDS
+        "revisit", help=summary, description=WORDS
     )
     parser.add_argument("project", metavar="RUN", type=Path)
     parser.add_argument(
@@ -33,11 +33,11 @@ def add(commands: Any) -> argparse.ArgumentParser:
         metavar="NAME",
         help="the run of a project, by number or name (default: the newest)",
     )
-    wanted = parser.add_mutually_exclusive_group(required=True)
-    wanted.add_argument(
+    choice = parser.add_mutually_exclusive_group(required=True)
+    choice.add_argument(
         "--step", type=arguments.positive, metavar="N", help="the step to recompute"
     )
-    wanted.add_argument(
+    choice.add_argument(
         "--first",
         metavar="CONDITION",
         help="find the first step at which this held: norm(LAYER) > 10, dead(LAYER) >= 0.9, weight(LAYER) > 3, loss > "

@@ -13,35 +13,33 @@ if TYPE_CHECKING:
     from app.runs.store import Kept
 
 
-def print_step(found: Revisited) -> None:
+def print_step(step: Revisited) -> None:
     """Print a recomputed step: its losses, and each layer's hashes and norm."""
 
     start = (
-        f"step {found.started_at:,} ({found.checkpoint})"
-        if found.checkpoint
+        f"step {step.started_at:,} ({step.checkpoint})"
+        if step.checkpoint
         else "the start of the run"
     )
     print(
-        f"{console.printable(found.run)}, step {found.step:,}: batch {found.batch:,} of epoch {found.epoch:,}, "
+        f"{console.printable(step.run)}, step {step.step:,}: batch {step.batch:,} of epoch {step.epoch:,}, "
         f"recomputed "
-        f"from {start}; {found.verified:,} steps verified by their hashes, all by their losses"
+        f"from {start}; {step.verified:,} steps verified by their hashes, all by their losses"
     )
     same = {None: "not recorded", True: "equal", False: "not equal"}
     recorded = (
-        "not recorded" if found.recorded_loss is None else repr(found.recorded_loss)
+        "not recorded" if step.recorded_loss is None else repr(step.recorded_loss)
     )
-    print(
-        f"loss {found.loss!r}, recorded {recorded}; generators {same[found.generator]}"
-    )
+    print(f"loss {step.loss!r}, recorded {recorded}; generators {same[step.generator]}")
     rows = [("layer", "recorded", "recomputed", "gradient norm")]
-    for one in found.layers:
-        norm = "-" if one.norm is None else f"{one.norm:.6g}"
-        mark = "" if one.is_equal else "  differs"
+    for layer in step.layers:
+        norm = "-" if layer.norm is None else f"{layer.norm:.6g}"
+        mark = "" if layer.is_equal else "  differs"
         rows.append(
             (
-                console.printable(one.layer),
-                one.recorded or "-",
-                one.recomputed,
+                console.printable(layer.layer),
+                layer.recorded or "-",
+                layer.recomputed,
                 norm + mark,
             )
         )
@@ -58,47 +56,47 @@ def print_step(found: Revisited) -> None:
                 ]
             )
         )
-    if found.captured:
+    if step.captured:
         print("The gradients of the captured graph are those of the step, bit for bit.")
-    if found.parted is not None:
-        print(console.printable(parted_text(found.parted)))
+    if step.parted is not None:
+        print(console.printable(parted_text(step.parted)))
 
 
 def parted_text(parted: Parted) -> str:
     """Describe where a recomputed run parted from the recorded one."""
-    what = {
+    difference = {
         "gradients": f"the gradients of {counted(len(parted.layers), 'layer')} differ, {parted.layer} first",
         "generator": "torch's generators are in another state",
         "position": "the batch is a different one",
         "loss": "the loss differs",
     }[parted.what]
-    text = f"The run differs from its record at step {parted.step:,}: {what}."
+    text = f"The run differs from its record at step {parted.step:,}: {difference}."
     if parted.operation is None:
         return f"{text} No operation was found: {parted.reason}."
     where = f", {parted.line}" if parted.line else ""
     return f"{text} {parted.operation}{where} is not deterministic: {parted.reason}."
 
 
-def plain_step(kept: Kept, found: Revisited) -> dict[str, Any]:
+def plain_step(stored_run: Kept, step: Revisited) -> dict[str, Any]:
     """Return the JSON object of a recomputed step."""
     return {
-        "run": kept.record.title,
-        "step": found.step,
-        "checkpoint": found.checkpoint or None,
-        "loss": found.loss if math.isfinite(found.loss) else None,
+        "run": stored_run.record.title,
+        "step": step.step,
+        "checkpoint": step.checkpoint or None,
+        "loss": step.loss if math.isfinite(step.loss) else None,
         "layers": [
             {
-                "layer": one.layer,
-                "recorded": one.recorded,
-                "recomputed": one.recomputed,
-                "norm": one.norm,
-                "relived": one.recomputed,
+                "layer": layer.layer,
+                "recorded": layer.recorded,
+                "recomputed": layer.recomputed,
+                "norm": layer.norm,
+                "relived": layer.recomputed,
             }  # the name that scripts of earlier versions read
-            for one in found.layers
+            for layer in step.layers
         ],
-        "parted": plain_parted(found.parted),
-        "verified": found.verified,
-        "captured": found.captured,
+        "parted": plain_parted(step.parted),
+        "verified": step.verified,
+        "captured": step.captured,
     }
 
 

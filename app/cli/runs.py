@@ -31,46 +31,49 @@ OMITTED = (
 def run(options: argparse.Namespace) -> int:
     """List the runs, or edit or export one of them."""
     folder = folder_of(options.project)
-    found = store.listed(folder)
+    stored_runs = store.listed(folder)
     if options.tensorboard:
-        print(_exported(options, found))
+        print(_exported(options, stored_runs))
         return 0
     if options.gains:
-        _gains(options, found)
+        _gains(options, stored_runs)
         return 0
     if any(
-        given is not None for given in (options.new_name, options.note, options.tags)
+        setting is not None
+        for setting in (options.new_name, options.note, options.tags)
     ):
-        _annotate(options, found)
-        found = store.listed(folder)
-    if not found:
+        _annotate(options, stored_runs)
+        stored_runs = store.listed(folder)
+    if not stored_runs:
         if not options.json:
             print(f"{options.project}: no runs are stored")
         return 0
-    shown = _chosen(options, found)
+    shown = _chosen(options, stored_runs)
     if options.json:
-        for kept in shown:
-            print(json.dumps(plain(kept), ensure_ascii=False))
+        for stored_run in shown:
+            print(json.dumps(plain(stored_run), ensure_ascii=False))
         return 0
     if not shown:
-        print(f"{options.project}: none of {len(found)} runs has {options.filter}")
+        print(
+            f"{options.project}: none of {len(stored_runs)} runs has {options.filter}"
+        )
         return 0
     print_table(shown)
     return 0
 
 
-def _annotate(options: argparse.Namespace, found: list[Kept]) -> None:
+def _annotate(options: argparse.Namespace, stored_runs: list[Kept]) -> None:
     """Change the name, the note or the tags of the requested run."""
     tags = None if options.tags is None else options.tags.split(",")
-    kept = _requested_run(options, found)
-    with console.writing(kept.folder):
-        store.annotate(kept, name=options.new_name, note=options.note, tags=tags)
+    stored_run = _requested_run(options, stored_runs)
+    with console.writing(stored_run.folder):
+        store.annotate(stored_run, name=options.new_name, note=options.note, tags=tags)
 
 
-def _chosen(options: argparse.Namespace, found: list[Kept]) -> list[Kept]:
+def _chosen(options: argparse.Namespace, stored_runs: list[Kept]) -> list[Kept]:
     """Return the runs that the filter takes, sorted as requested."""
     takes = list_columns.matcher(options.filter)
-    chosen = [kept for kept in found if takes(listed(kept))]
+    chosen = [stored_run for stored_run in stored_runs if takes(listed(stored_run))]
     if options.sort:
         column = list_columns.named(options.sort)
         chosen = list_columns.ordered(chosen, column, options.descending, listed)
@@ -79,7 +82,7 @@ def _chosen(options: argparse.Namespace, found: list[Kept]) -> list[Kept]:
 
 def print_table(shown: list[Kept]) -> None:
     """Print a line per run; columns that no run has a value for are left out."""
-    runs = [listed(kept) for kept in shown]
+    runs = [listed(shown_run) for shown_run in shown]
     columns = [
         column
         for column in COLUMNS
@@ -100,64 +103,70 @@ def print_table(shown: list[Kept]) -> None:
         )
         if not at:
             continue
-        kept = shown[at - 1]
-        ending = kept.record.ending
+        stored_run = shown[at - 1]
+        ending = stored_run.record.ending
         note, why = (
-            kept.record.note,
+            stored_run.record.note,
             (ending.message or ending.note) if ending is not None else "",
         )
         for line in (
-            *(part for part in note.splitlines() if part.strip()),
+            *(note_line for note_line in note.splitlines() if note_line.strip()),
             why,
-            *_surgeries(kept),
+            *_surgeries(stored_run),
         ):
             if line:
                 print(console.printable(f"    {line}"))
 
 
-def listed(kept: Kept) -> ListedRun:
-    return ListedRun(kept.record, kept.record.summary, kept.state)
+def listed(stored_run: Kept) -> ListedRun:
+    return ListedRun(stored_run.record, stored_run.record.summary, stored_run.state)
 
 
-def _surgeries(kept: Kept) -> list[str]:
+def _surgeries(stored_run: Kept) -> list[str]:
     """Describe where the net of a run was edited."""
-    return [f"after step {cut.step:,}: {cut.description}" for cut in kept.record.cuts]
+    return [
+        f"after step {cut.step:,}: {cut.description}" for cut in stored_run.record.cuts
+    ]
 
 
-def _exported(options: argparse.Namespace, found: list[Kept]) -> Path:
+def _exported(options: argparse.Namespace, stored_runs: list[Kept]) -> Path:
     """Export the requested run as event files; return their folder."""
-    kept = _requested_run(options, found)
-    project = store.project_of(kept)
+    stored_run = _requested_run(options, stored_runs)
+    project = store.project_of(stored_run)
     custom_layers.admit(project, options.trust)
     job = preflight.job(
         project, nets.sound(project), str(options.data) if options.data else None
     )
     with console.writing(options.tensorboard):
-        return tensorboard.export(kept, job, options.tensorboard)
+        return tensorboard.export(stored_run, job, options.tensorboard)
 
 
-def _requested_run(options: argparse.Namespace, found: list[Kept]) -> Kept:
+def _requested_run(options: argparse.Namespace, stored_runs: list[Kept]) -> Kept:
     """Return the requested run. Raises RunError."""
-    if not found:
+    if not stored_runs:
         raise RunError(f"{options.project}: no runs are stored")
-    return store.find(found[0].folder.parent, options.run) if options.run else found[0]
+    return (
+        store.find(stored_runs[0].folder.parent, options.run)
+        if options.run
+        else stored_runs[0]
+    )
 
 
-def _gains(options: argparse.Namespace, found: list[Kept]) -> None:
+def _gains(options: argparse.Namespace, stored_runs: list[Kept]) -> None:
     """Print the relative gradient norm of each layer, last layer first: one column per step."""
-    kept = _requested_run(options, found)
-    tables = store.history_of(kept).seen.tables
+    stored_run = _requested_run(options, stored_runs)
+    tables = store.history_of(stored_run).seen.tables
     reach, steps = tables["reach"], [int(step) for step in tables["reach"].steps]
     if not steps:
         raise console.CommandError(
-            f"{kept.record.title}: no gains were measured in this run", 1
+            f"{stored_run.record.title}: no gains were measured in this run", 1
         )
     lost = lost_over(reach)
     if options.json:
         print(
             json.dumps(
                 {
-                    "run": kept.record.title,
+                    "run": stored_run.record.title,
                     "steps": steps,
                     "layers": list(reach.layers),
                     **{
@@ -169,24 +178,27 @@ def _gains(options: argparse.Namespace, found: list[Kept]) -> None:
                     },
                     "lost": [
                         {
-                            "kind": one.kind,
-                            "layer": one.layer,
-                            "first": one.first,
-                            "last": one.last,
-                            "times": one.times,
+                            "kind": entry.kind,
+                            "layer": entry.layer,
+                            "first": entry.first,
+                            "last": entry.last,
+                            "times": entry.times,
                         }
-                        for one in lost
+                        for entry in lost
                     ],
                 },
                 ensure_ascii=False,
             )
         )
         return
-    places = sorted(
-        {round(place * (len(steps) - 1) / max(SHOWN - 1, 1)) for place in range(SHOWN)}
+    indices = sorted(
+        {
+            round(number * (len(steps) - 1) / max(SHOWN - 1, 1))
+            for number in range(SHOWN)
+        }
     )
     rows = [
-        ["relative gradient norm at step", *(f"{steps[place]}" for place in places)]
+        ["relative gradient norm at step", *(f"{steps[index]}" for index in indices)]
     ]
     for layer, values in zip(
         reversed(reach.layers), reversed(reach.columns.matrix().tolist()), strict=True
@@ -194,17 +206,17 @@ def _gains(options: argparse.Namespace, found: list[Kept]) -> None:
         rows.append(
             [
                 console.printable(layer),
-                *(_ratio_text(values[place]) for place in places),
+                *(_ratio_text(values[index]) for index in indices),
             ]
         )
     widths = [max(len(row[column]) for row in rows) for column in range(len(rows[0]))]
     for name, *cells in rows:
-        told = [
+        padded = [
             f"{cell:>{width}}" for cell, width in zip(cells, widths[1:], strict=True)
         ]
-        print("  ".join([f"{name:<{widths[0]}}", *told]))
-    for one in lost:
-        print(console.printable(one.text))
+        print("  ".join([f"{name:<{widths[0]}}", *padded]))
+    for finding in lost:
+        print(console.printable(finding.text))
     if not lost:
         at = (
             "the one measured step"
@@ -238,8 +250,13 @@ def folder_of(project: Path) -> Path:
     return store.runs_beside(project)
 
 
-def plain(kept: Kept) -> dict[str, Any]:
-    told: dict[str, Any] = msgspec.to_builtins(kept.record)
-    run = listed(kept)
+def plain(stored_run: Kept) -> dict[str, Any]:
+    record: dict[str, Any] = msgspec.to_builtins(stored_run.record)
+    run = listed(stored_run)
     columns = {column.key: column.value(run) for column in ALL}
-    return {"folder": str(kept.folder), **told, "state": kept.state, "columns": columns}
+    return {
+        "folder": str(stored_run.folder),
+        **record,
+        "state": stored_run.state,
+        "columns": columns,
+    }

@@ -115,8 +115,8 @@ def with_settings(project: Project, options: argparse.Namespace) -> Project:
             msgspec.convert(raw["data"], run_records.DataRecord)
         )
     except (msgspec.ValidationError, ProjectFileError) as error:
-        given = " ".join(f"--set {text:.80}" for text in settings)
-        raise console.CommandError(f"{given}: {error}") from error
+        flags = " ".join(f"--set {text:.80}" for text in settings)
+        raise console.CommandError(f"{flags}: {error}") from error
     training = replace(
         training, start=project.training.start if start is not None else None
     )
@@ -149,21 +149,21 @@ def _put(raw: dict[str, Any], text: str) -> None:
             f"--set {text}: write NAME=VALUE, such as batch_size=32"
         )
     try:
-        given = json.loads(value)
+        parsed = json.loads(value)
     except ValueError:
-        given = value
+        parsed = value
     if way[0] not in raw:
         way.insert(0, "training")
-    if way[1:] in (["loss"], ["optimizer"], ["schedule"]) and isinstance(given, str):
-        given = {"name": given, "params": {}}
-    if isinstance(given, list) and ("options" in way or "params" in way):
-        given = encoded({"": _frozen(given)})[""]
+    if way[1:] in (["loss"], ["optimizer"], ["schedule"]) and isinstance(parsed, str):
+        parsed = {"name": parsed, "params": {}}
+    if isinstance(parsed, list) and ("options" in way or "params" in way):
+        parsed = encoded({"": _frozen(parsed)})[""]
     at: Any = raw
     for step in way[:-1]:
         at = at.setdefault(step, {})
         if not isinstance(at, dict):
             raise console.CommandError(f"--set {text}: {step} has no parts")
-    at[way[-1]] = given
+    at[way[-1]] = parsed
 
 
 def _frozen(value: Any) -> Any:
@@ -188,17 +188,17 @@ def _data_of(text: str) -> DataConfig:
             )
         options = {"dataset": str(dataset_class.parse_call(call))} if colon else {}
         return DataConfig(key, path=str(path.absolute()), options=FrozenMap(options))
-    found = [
+    matches = [
         key
         for key, spec in SOURCES.items()
         if not spec.picks and text in (key, key.rpartition(".")[2])
     ]
-    if not found:
-        known = ", ".join(key for key, spec in SOURCES.items() if not spec.picks)
+    if not matches:
+        names = ", ".join(key for key, spec in SOURCES.items() if not spec.picks)
         raise console.CommandError(
-            f"--on {text}: unknown data; expected one of {known}, or a file or folder"
+            f"--on {text}: unknown data; expected one of {names}, or a file or folder"
         )
-    return DataConfig(found[0])
+    return DataConfig(matches[0])
 
 
 def device(name: str) -> str:
@@ -209,7 +209,7 @@ def device(name: str) -> str:
         raise console.CommandError(str(error)) from error
     if absent:
         raise console.CommandError(
-            f"device {name} is not available here; available: {', '.join(each.id for each in devices())}"
+            f"device {name} is not available here; available: {', '.join(available.id for available in devices())}"
         )
     return name
 

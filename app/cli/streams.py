@@ -82,6 +82,6 @@ class StatusLine:
         if self._seen:
             print("\r\033[K", end="", file=sys.stderr, flush=True)
 
-    def __call__(self, words: str) -> None:
+    def __call__(self, message: str) -> None:
         if self._seen:
-            print(f"\r\033[K{words}…", end="", file=sys.stderr, flush=True)
+            print(f"\r\033[K{message}…", end="", file=sys.stderr, flush=True)

@@ -55,8 +55,8 @@ _MANAGERS = (
 )
 
 
-def install_line(wanted: Iterable[str]) -> str:
-    """Return the install command for `wanted` (sonames, or names of the table) with the available package manager.
+def install_line(libraries: Iterable[str]) -> str:
+    """Return the install command for `libraries` (sonames, or names of the table) with the available package manager.
 
     Without a known manager the Debian packages are named, as their names are the most descriptive. Unknown libraries
     are listed by soname.
@@ -64,11 +64,11 @@ def install_line(wanted: Iterable[str]) -> str:
     >>> install_line([])
     ''
     """
-    wanted = list(wanted)
-    known = [name for name in wanted if name in _TABLE]
-    unknown = [name for name in wanted if name not in _TABLE]
+    libraries = list(libraries)
+    packaged = [name for name in libraries if name in _TABLE]
+    unknown = [name for name in libraries if name not in _TABLE]
     parts = []
-    if known:
+    if packaged:
         column, command = next(
             (
                 (i, line)
@@ -78,7 +78,7 @@ def install_line(wanted: Iterable[str]) -> str:
             (0, "Debian's packages:"),
         )
         parts.append(
-            f"{command} {' '.join(dict.fromkeys(_TABLE[name][column] for name in known))}"
+            f"{command} {' '.join(dict.fromkeys(_TABLE[name][column] for name in packaged))}"
         )
     if unknown:
         parts.append(f"the package that contains {', '.join(unknown)}")

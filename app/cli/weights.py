@@ -50,57 +50,61 @@ def run(options: argparse.Namespace) -> int:
 
 def _into(options: argparse.Namespace, state: StateDict) -> int:
     path: Path = options.into
-    known = files.digest(path)
+    digest = files.digest(path)
     project = nets.read(argparse.Namespace(project=path, trust=options.trust))
     analysis = nets.sound(file.with_start(project, None), alone=True)
     ours = state_dicts.net_infos(analysis.source)
-    found = state_dict_diff.diff(state.infos, ours)
+    comparison = state_dict_diff.diff(state.infos, ours)
     offers = state_dict_diff.suggestions(state.infos, ours)
     if turned := state_dict_diff.transposed(state.infos, ours):
         print(console.printable(turned))
     if options.suggested and offers:
-        found = state_dict_diff.diff(state.infos, ours, offers[-1].names)
-    _print(found)
+        comparison = state_dict_diff.diff(state.infos, ours, offers[-1].names)
+    _print(comparison)
     for offer in offers:
-        words = (
+        remark = (
             "followed"
             if options.suggested
             else "a suggestion; apply it with --suggested"
         )
-        print(console.printable(f"{offer.text} ({words})"))
-    print(f"{path}: {found.counts_text()}")
+        print(console.printable(f"{offer.text} ({remark})"))
+    print(f"{path}: {comparison.counts_text()}")
     if not (options.strict or options.partial):
-        return 0 if found.strict else 1
-    if options.strict and not found.strict:
+        return 0 if comparison.strict else 1
+    if options.strict and not comparison.strict:
         raise console.CommandError(
             f"{path} was not changed: not every key matches; --partial loads those that do",
             1,
         )
-    if not found.fitting:
+    if not comparison.fitting:
         raise console.CommandError(
             f"{path} was not changed: no key of {state.path.name} matches", 1
         )
-    start = start_weights.chosen(state, found)
+    start = start_weights.chosen(state, comparison)
     with console.writing(path):
-        backup = file.write(file.with_start(project, start), path, known)
+        backup = file.write(file.with_start(project, start), path, digest)
     files.note_backup(path, backup)
     files.note_open(path)
     print(
-        f"{path} starts from {len(found.fitting):,} of {len(ours):,} tensors of {state.path.name}"
+        f"{path} starts from {len(comparison.fitting):,} of {len(ours):,} tensors of {state.path.name}"
     )
     return 0
 
 
-def _print(found: Diff) -> None:
+def _print(comparison: Diff) -> None:
     """Print one line per key: a mark, the key, its tensor in the file and in the net."""
-    wide = max(len(row.key) for row in found.rows) if found.rows else 0
-    for row in found.rows:
+    wide = max(len(row.key) for row in comparison.rows) if comparison.rows else 0
+    for row in comparison.rows:
         both = (
             f"{row.theirs}  ->  {row.ours}"
             if row.theirs and row.ours and row.theirs != row.ours
             else ""
         )
-        words = both or str(row.ours or row.theirs)
+        tensor_text = both or str(row.ours or row.theirs)
         other = f"  (as {row.source})" if row.source not in ("", row.key) else ""
-        print(console.printable(f"{MARKS[row.kind]} {row.key:<{wide}}  {words}{other}"))
+        print(
+            console.printable(
+                f"{MARKS[row.kind]} {row.key:<{wide}}  {tensor_text}{other}"
+            )
+        )
     print("  ".join(f"{mark} {KINDS[kind]}" for kind, mark in MARKS.items()))

@@ -16,24 +16,26 @@ def facts(spec: SourceSpec, config: DataConfig) -> str:
     shape = shape_text(spec.shape, "one number")
     if spec.inputs:
         several = (
-            f"{one.name} {shape_text(one.shape, 'one number')} {one.dtype}"
-            for one in spec.inputs
+            f"{field.name} {shape_text(field.shape, 'one number')} {field.dtype}"
+            for field in spec.inputs
         )
         shape = f"{len(spec.inputs)} inputs ({', '.join(several)})"
-    what = counted(len(spec.classes), "class", "classes")
+    target_text = counted(len(spec.classes), "class", "classes")
     if spec.task == VALUES:
         count = 1
         for side in spec.label_shape:
             count *= side
-        what = f"{counted(count, 'value')} to predict"
+        target_text = f"{counted(count, 'value')} to predict"
     elif spec.task == TOKENS:
-        what = f"{counted(len(spec.classes), 'different token')}, one to predict at each position"
-    said = f"{counted(spec.count, 'sample')} of {shape}{'' if spec.inputs else f' {spec.dtype}'}, {what}."
+        target_text = f"{counted(len(spec.classes), 'different token')}, one to predict at each position"
+    description = f"{counted(spec.count, 'sample')} of {shape}{'' if spec.inputs else f' {spec.dtype}'}, {target_text}."
     training, validation, test = parts(spec, config)
     if test or not spec.own_split:
-        kept = f", {test:,} for testing" if test else ""
-        said += f" {training:,} for training, {validation:,} for validation{kept}."
-    return said
+        test_text = f", {test:,} for testing" if test else ""
+        description += (
+            f" {training:,} for training, {validation:,} for validation{test_text}."
+        )
+    return description
 
 
 def parts(spec: SourceSpec, config: DataConfig) -> tuple[int, int, int]:
@@ -86,13 +88,13 @@ def batch(preview: BatchPreview) -> str:
     if several := preview.spec.inputs:
         count = preview.shape[0]
         fields = ", ".join(
-            f"{one.name} {shape_text((count, *one.shape))} {one.dtype}"
-            for one in several
+            f"{field.name} {shape_text((count, *field.shape))} {field.dtype}"
+            for field in several
         )
         return f"{_which(preview)}: inputs {fields}; labels {labels} {preview.label_dtype}."
-    seen = " Above: before the transforms." if preview.before else ""
+    remark = " Above: before the transforms." if preview.before else ""
     how = ", standardised" if preview.standardised else ""
     return (
         f"{_which(preview)}: inputs {shape} {preview.dtype}{how}, from {preview.low:.4g} to {preview.high:.4g}; "
-        f"labels {labels} {preview.label_dtype}.{seen}"
+        f"labels {labels} {preview.label_dtype}.{remark}"
     )

@@ -19,13 +19,13 @@ class Fields:
     def __getitem__(self, at: Any) -> Any:
         if isinstance(at, str):
             return self.parts[at]
-        return Fields({name: part[at] for name, part in self.parts.items()})
+        return Fields({name: tensor[at] for name, tensor in self.parts.items()})
 
-    def with_(self, name: str, part: "Tensor") -> "Fields":
-        return Fields({**self.parts, name: part})
+    def with_(self, name: str, tensor: "Tensor") -> "Fields":
+        return Fields({**self.parts, name: tensor})
 
     def to(self, device: Any) -> "Fields":
-        return Fields({name: part.to(device) for name, part in self.parts.items()})
+        return Fields({name: tensor.to(device) for name, tensor in self.parts.items()})
 
     @property
     def device(self) -> Any:

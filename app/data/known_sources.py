@@ -369,7 +369,7 @@ def _table(
 def _pictures(
     name: str,
     label: str,
-    what: str,
+    description: str,
     shape: tuple[int, ...],
     classes: tuple[str, ...],
     per_class: tuple[int, ...],
@@ -377,7 +377,7 @@ def _pictures(
     host: str,
 ) -> SourceSpec:
     key, count = f"torchvision.{name}", sum(per_class)
-    summary = f"{what}: {count:,} for training, {held_out:,} for validation, split by their authors."
+    summary = f"{description}: {count:,} for training, {held_out:,} for validation, split by their authors."
     return SourceSpec(
         key,
         f"{label} (torchvision)",

@@ -94,8 +94,8 @@ def read(config: DataConfig, root: Path, watch: Watch) -> Dataset:
             )
         return _dataset(config, spec, _authors_parts(config, spec, root))
     if SOURCES[config.source].picks:
-        found = read_files(config, watch)
-        spec, whole = found.spec, (found.inputs, found.labels)
+        loaded = read_files(config, watch)
+        spec, samples = loaded.spec, (loaded.inputs, loaded.labels)
         if spec.bad and config.bad == "stop":
             raise DataError(
                 bad_samples_text(spec)
@@ -104,19 +104,21 @@ def read(config: DataConfig, root: Path, watch: Watch) -> Dataset:
     else:
         inputs, labels = _WHOLE[config.source](options)
         inputs, labels = (
-            Fields(part) if isinstance(part, dict) else part
-            for part in (inputs, labels)
+            Fields(tensors) if isinstance(tensors, dict) else tensors
+            for tensors in (inputs, labels)
         )
-        spec, whole = spec_of(config), (inputs, labels)
-    split = _split_rows(config, spec, whole[1])
-    inputs, labels = whole
+        spec, samples = spec_of(config), (inputs, labels)
+    split = _split_rows(config, spec, samples[1])
+    inputs, labels = samples
     scales = {}
     if options.get("standardise"):
-        held = inputs.parts if isinstance(inputs, Fields) else {"": inputs}
+        input_fields = inputs.parts if isinstance(inputs, Fields) else {"": inputs}
         scales = {
-            name: ColumnScale(*(one.numpy() for one in column_scale(part, split[0])))
-            for name, part in held.items()
-            if part.is_floating_point()
+            name: ColumnScale(
+                *(statistic.numpy() for statistic in column_scale(tensor, split[0]))
+            )
+            for name, tensor in input_fields.items()
+            if tensor.is_floating_point()
         }
         inputs = standardised(inputs, split[0])
     units = (
@@ -130,8 +132,10 @@ def read(config: DataConfig, root: Path, watch: Watch) -> Dataset:
         (inputs.part(p) if streamed else inputs[p], labels[p]) for p in split
     )
     rows = dict(zip(("training", "validation", "test"), split, strict=True))
-    made = _dataset(config, spec, (training, validation, test))
-    return replace(made, rows=rows, scales=scales, info=replace(made.info, units=units))
+    dataset = _dataset(config, spec, (training, validation, test))
+    return replace(
+        dataset, rows=rows, scales=scales, info=replace(dataset.info, units=units)
+    )
 
 
 def bad_samples_text(spec: SourceSpec) -> str:
@@ -157,16 +161,16 @@ def read_files(config: DataConfig, watch: Watch) -> LoadedSamples:
             return _last[0][1]
         _last.clear()  # first, so that not both are held
         try:
-            found = _read_files(config, watch)
+            loaded = _read_files(config, watch)
         except DataError as error:
             if not isinstance(
                 error, ReadingCancelledError | dataset_class.NotTrustedError
             ):  # both may be otherwise the next time
                 cache.remember(key, error)
             raise
-        _last.append((key, found))
-        cache.remember(key, found.spec)
-        return found
+        _last.append((key, loaded))
+        cache.remember(key, loaded.spec)
+        return loaded
 
 
 _READING = threading.Lock()
@@ -204,7 +208,8 @@ def _read_files(config: DataConfig, watch: Watch) -> LoadedSamples:
         first = f" The first: {bad[0]}." if bad else ""
         raise DataError(f"{path} has no readable sample.{first}")
     inputs, labels = (
-        Fields(part) if isinstance(part, dict) else part for part in (inputs, labels)
+        Fields(tensors) if isinstance(tensors, dict) else tensors
+        for tensors in (inputs, labels)
     )
     return LoadedSamples(
         _described(spec, path, survey, inputs, labels, tuple(bad)), inputs, labels
@@ -243,15 +248,16 @@ def _described(
     told_targets = labels.parts if isinstance(labels, Fields) else {"": labels}
     if isinstance(labels, Fields) and not targets:
         targets = tuple(
-            _target(survey, name, inputs, part) for name, part in labels.parts.items()
+            _target(survey, name, inputs, tensor)
+            for name, tensor in labels.parts.items()
         )
     labels = first(labels)
-    told = spec.key in ("file.tensors", dataset_class.KEY)
+    infers_task = spec.key in ("file.tensors", dataset_class.KEY)
     task, classes = (
-        surveys.task_of(inputs, labels) if told else survey.task,
+        surveys.task_of(inputs, labels) if infers_task else survey.task,
         survey.classes,
     )
-    if told and task != VALUES:
+    if infers_task and task != VALUES:
         classes = targets[0].classes if targets else _class_names(survey, "", labels)
     per_class = (
         torch.bincount(labels, minlength=len(classes)).tolist()
@@ -278,7 +284,7 @@ def _described(
         targets=targets,
         inputs=fields,
         target_scales=_scales(told_targets, task),
-        label_form=surveys.form_of(labels) if told else "",
+        label_form=surveys.form_of(labels) if infers_task else "",
     )
 
 
@@ -286,15 +292,18 @@ def _scales(
     labels: Mapping[str, Any], task: str
 ) -> FrozenMap[str, tuple[float, float]]:
     """Return mean and standard deviation of the values to predict, by target."""
-    known = {
-        name: part
-        for name, part in labels.items()
-        if part.is_floating_point() and part.numel()
+    numeric_labels = {
+        name: label
+        for name, label in labels.items()
+        if label.is_floating_point() and label.numel()
     }
     return FrozenMap(
         {
-            name: (float(part.double().mean()), float(part.double().std(correction=0)))
-            for name, part in known.items()
+            name: (
+                float(label.double().mean()),
+                float(label.double().std(correction=0)),
+            )
+            for name, label in numeric_labels.items()
             if name or task == VALUES
         }
     )
@@ -305,29 +314,31 @@ def described_fields(inputs: Any) -> tuple[FieldInfo, ...]:
     if not isinstance(inputs, Fields):
         return ()
     return tuple(
-        FieldInfo(name, tuple(part.shape[1:]), str(part.dtype).removeprefix("torch."))
-        for name, part in inputs.parts.items()
+        FieldInfo(
+            name, tuple(tensor.shape[1:]), str(tensor.dtype).removeprefix("torch.")
+        )
+        for name, tensor in inputs.parts.items()
     )
 
 
 def _fields_note(fields: tuple[FieldInfo, ...]) -> tuple[str, ...]:
     """Summarise the inputs, if there are several."""
-    words = [
-        f"{one.name} ({shape_text(one.shape, 'one number')} {one.dtype})"
-        for one in fields
+    descriptions = [
+        f"{field.name} ({shape_text(field.shape, 'one number')} {field.dtype})"
+        for field in fields
     ]
-    return (f"Inputs: {', '.join(words)}.",) if words else ()
+    return (f"Inputs: {', '.join(descriptions)}.",) if descriptions else ()
 
 
 def _targets_note(targets: tuple[TargetInfo, ...]) -> tuple[str, ...]:
     """Summarise the targets, if there are several."""
-    words = [
-        f"{one.name} ({counted(len(one.classes), 'class', 'classes')})"
-        if one.task != VALUES
-        else f"{one.name} ({prod(one.label_shape)} {plural(prod(one.label_shape), 'value')})"
-        for one in targets
+    descriptions = [
+        f"{target.name} ({counted(len(target.classes), 'class', 'classes')})"
+        if target.task != VALUES
+        else f"{target.name} ({prod(target.label_shape)} {plural(prod(target.label_shape), 'value')})"
+        for target in targets
     ]
-    return (f"Targets: {', '.join(words)}.",) if words else ()
+    return (f"Targets: {', '.join(descriptions)}.",) if descriptions else ()
 
 
 def _target(
@@ -347,8 +358,8 @@ def _class_names(
 
     That of an only target is "".
     """
-    known = survey.arguments.get("classes", {})
-    if values := known.get(name or next(iter(known), "")):
+    class_values = survey.arguments.get("classes", {})
+    if values := class_values.get(name or next(iter(class_values), "")):
         return tuple(map(str, values))
     surveys.check_class_ids(f"“{name}”" if name else "these data", labels)
     return tuple(map(str, range(int(labels.max()) + 1)))
@@ -372,16 +383,16 @@ def _split_rows(
 
 def _units(spec: SourceSpec, labels: Any, training: Tensor) -> Units:
     """Return mean and standard deviation of the values to predict over the rows `training`, by target."""
-    found = {}
+    units = {}
     for target in spec.known_targets:
         values = labels[target.name] if isinstance(labels, Fields) else labels
         if target.task == VALUES and values.is_floating_point():
             mean, spread = column_scale(values, training)
-            found[target.name] = (
+            units[target.name] = (
                 tuple(mean.flatten().tolist()),
                 tuple(spread.flatten().tolist()),
             )
-    return FrozenMap(found)
+    return FrozenMap(units)
 
 
 def _authors_parts(config: DataConfig, spec: SourceSpec, root: Path) -> Parts:
@@ -389,7 +400,9 @@ def _authors_parts(config: DataConfig, spec: SourceSpec, root: Path) -> Parts:
     if not is_present(spec.key, root):
         raise NotDownloadedError(spec, root)
     try:
-        training, held_out = (_AUTHORS[spec.key](root, part) for part in (True, False))
+        training, held_out = (
+            _AUTHORS[spec.key](root, train) for train in (True, False)
+        )
     except (ValueError, OSError, KeyError, RuntimeError) as error:
         raise DataError(
             f"The {spec.label} files in {root} cannot be read: {error}. Download them again."
@@ -415,12 +428,12 @@ def _dataset(
 ) -> Dataset:
     as_bytes = not isinstance(parts[0][0], Fields) and parts[0][0].dtype == torch.uint8
     learning, seeing = (
-        readying(each, as_bytes)
-        for each in (config.train_transforms, config.eval_transforms)
+        readying(transforms, as_bytes)
+        for transforms in (config.train_transforms, config.eval_transforms)
     )
     training, validation, test = (
-        TensorSamples(*part, ready)
-        for part, ready in zip(parts, (learning, seeing, seeing), strict=True)
+        TensorSamples(*pair, ready)
+        for pair, ready in zip(parts, (learning, seeing, seeing), strict=True)
     )
     if not len(training):
         raise DataError(
@@ -433,7 +446,7 @@ def _dataset(
             raise DataError(f"{spec.label}: {error}") from error
     inputs = first(inputs)
     counts = FrozenMap(
-        {one.name: _counts(training.labels, one) for one in spec.known_targets}
+        {target.name: _counts(training.labels, target) for target in spec.known_targets}
     )
     info = DataInfo(
         spec.key,

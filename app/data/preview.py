@@ -51,14 +51,16 @@ def preview(
     if data.info.stand_in:
         spec = stand_ins.described(spec)
     order = first_batch(len(data.train), batch, config.shuffle and not one_batch, seed)
-    given, labels = data.batch_of(order)
-    fields = spec.inputs if isinstance(given, Fields) else ()
+    batch_inputs, labels = data.batch_of(order)
+    fields = spec.inputs if isinstance(batch_inputs, Fields) else ()
     several = (
-        [given[place] for place in range(min(SHOWN, len(given)))] if fields else []
+        [batch_inputs[index] for index in range(min(SHOWN, len(batch_inputs)))]
+        if fields
+        else []
     )
-    inputs, labels = first(given), first(labels)
+    inputs, labels = first(batch_inputs), first(labels)
     real = inputs.double()
-    few, known = inputs[:SHOWN], labels[:SHOWN]
+    few, shown_labels = inputs[:SHOWN], labels[:SHOWN]
     return BatchPreview(
         spec,
         data.info,
@@ -70,8 +72,8 @@ def preview(
         _name(labels),
         captions=()
         if spec.task == TOKENS
-        else tuple(_caption(spec, label) for label in _in_units(data, known)),
-        pictures=_pictures(given)
+        else tuple(_caption(spec, label) for label in _in_units(data, shown_labels)),
+        pictures=_pictures(batch_inputs)
         if fields
         else tuple(map(_picture, few))
         if _pictured(inputs)
@@ -80,7 +82,7 @@ def preview(
         rows=_rows(spec, data.unscaled("", few))
         if inputs.ndim == 2 and spec.task != TOKENS and not fields
         else (),
-        texts=tuple(fields_text(fields, one) for one in several)
+        texts=tuple(fields_text(fields, sample) for sample in several)
         if fields
         else tuple(_text(spec, sample) for sample in few)
         if spec.task == TOKENS and not inputs.is_floating_point()
@@ -100,16 +102,16 @@ def first_batch(count: int, size: int, shuffle: bool, seed: int) -> Tensor:
     return order[:size]
 
 
-def _pictures(given: Fields) -> tuple[Any, ...]:
+def _pictures(fields: Fields) -> tuple[Any, ...]:
     """Return the images of samples with several inputs, side by side where there are several of one height."""
-    held = [part[:SHOWN] for part in given.parts.values() if _pictured(part)]
-    held = [part for part in held if part.shape[-2] == held[0].shape[-2]]
+    images = [image[:SHOWN] for image in fields.parts.values() if _pictured(image)]
+    images = [image for image in images if image.shape[-2] == images[0].shape[-2]]
     return (
         tuple(
-            np.concatenate([_picture(part[place]) for part in held], axis=1)
-            for place in range(len(held[0]))
+            np.concatenate([_picture(image[index]) for image in images], axis=1)
+            for index in range(len(images[0]))
         )
-        if held
+        if images
         else ()
     )
 
@@ -117,7 +119,7 @@ def _pictures(given: Fields) -> tuple[Any, ...]:
 def fields_text(fields: Sequence[FieldInfo], sample: Fields) -> str:
     """Describe one sample with several inputs: each by its name, as symbols or as its first numbers."""
     return "; ".join(
-        f"{one.name} {_field_text(one, sample[one.name])}" for one in fields
+        f"{field.name} {_field_text(field, sample[field.name])}" for field in fields
     )
 
 
@@ -137,8 +139,10 @@ def _before(config: DataConfig, data: Dataset, order: Tensor) -> tuple[Any, ...]
     """Return the images of a batch before transforms."""
     if not config.train_transforms or not isinstance(data.train, TensorSamples):
         return ()
-    kept = data.train.inputs[order[:SHOWN]]
-    return tuple(map(_picture, as_floats(kept) if kept.dtype == torch.uint8 else kept))
+    samples = data.train.inputs[order[:SHOWN]]
+    return tuple(
+        map(_picture, as_floats(samples) if samples.dtype == torch.uint8 else samples)
+    )
 
 
 def _name(values: Tensor) -> str:
@@ -176,7 +180,7 @@ def _in_units(data: Dataset, labels: Tensor) -> Tensor:
     units = data.info.units.get(data.info.known_targets[0].name)
     if units is None:
         return labels
-    scale = ColumnScale(*(np.array(part) for part in units))
+    scale = ColumnScale(*(np.array(statistic) for statistic in units))
     return torch.from_numpy(scale.unscaled(labels.numpy()))
 
 

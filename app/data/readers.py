@@ -95,9 +95,9 @@ def make_pairs(count: int, seed: int) -> tuple[dict[str, Tensor], Tensor]:
     same = torch.arange(count) % 2
     first = torch.randint(len(images), (count,), generator=generator)
     others = (digits[first] + torch.randint(1, 10, (count,), generator=generator)) % 10
-    wanted = torch.where(same == 1, digits[first], others)
+    second_digits = torch.where(same == 1, digits[first], others)
     keys = torch.rand(count, len(images), generator=generator)
-    second = keys.masked_fill(digits[None] != wanted[:, None], -1.0).argmax(1)
+    second = keys.masked_fill(digits[None] != second_digits[:, None], -1.0).argmax(1)
     return {"first": images[first], "second": images[second]}, same
 
 
@@ -173,10 +173,10 @@ def read_idx(path: Path) -> Tensor:
     return torch.frombuffer(data, dtype=torch.uint8, offset=start).reshape(shape)
 
 
-def read_mnist(raw: Path, part: str) -> tuple[Tensor, Tensor]:
-    """Read an MNIST-like dataset: images (N, 1, 28, 28) in [0, 1] and class ids (N,). `part` is "train" or "t10k"."""
-    images = read_idx(raw / f"{part}-images-idx3-ubyte")
-    labels = read_idx(raw / f"{part}-labels-idx1-ubyte")
+def read_mnist(raw: Path, subset: str) -> tuple[Tensor, Tensor]:
+    """Read an MNIST-like dataset: images (N, 1, 28, 28) in [0, 1] and class ids (N,). `subset` is "train" or "t10k"."""
+    images = read_idx(raw / f"{subset}-images-idx3-ubyte")
+    labels = read_idx(raw / f"{subset}-labels-idx1-ubyte")
     return images.to(torch.float32).div(255).unsqueeze(1), labels.to(torch.int64)
 
 
@@ -203,14 +203,14 @@ def read_svhn(path: Path) -> tuple[Tensor, Tensor]:
     return images.permute(3, 2, 0, 1).contiguous(), ids % 10
 
 
-def read_stl10(folder: Path, part: str) -> tuple[Tensor, Tensor]:
+def read_stl10(folder: Path, subset: str) -> tuple[Tensor, Tensor]:
     """Read a part of STL10, "train" or "test": images (N, 3, 96, 96) uint8, stored column by column, and class ids
     (N,)."""
     images = torch.frombuffer(
-        bytearray((folder / f"{part}_X.bin").read_bytes()), dtype=torch.uint8
+        bytearray((folder / f"{subset}_X.bin").read_bytes()), dtype=torch.uint8
     )
     ids = torch.frombuffer(
-        bytearray((folder / f"{part}_y.bin").read_bytes()), dtype=torch.uint8
+        bytearray((folder / f"{subset}_y.bin").read_bytes()), dtype=torch.uint8
     )
     return images.reshape(-1, 3, 96, 96).transpose(2, 3).contiguous(), ids.to(
         torch.int64

@@ -33,5 +33,6 @@ def held_out(counts: Sequence[int], validation: float, test: float) -> tuple[int
         counts = (sum(counts),)
     first = [min(round(count * validation), count) for count in counts]
     return sum(first), sum(
-        min(round(n * test), n - taken) for n, taken in zip(counts, first, strict=True)
+        min(round(n * test), n - validation_count)
+        for n, validation_count in zip(counts, first, strict=True)
     )

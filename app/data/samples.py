@@ -44,12 +44,12 @@ class TensorSamples(Struct, frozen=True):
         return len(self.inputs)
 
     def batches(self, chunks: Iterable[Tensor]) -> Iterator[tuple[Tensor, Tensor]]:
-        held = self.inputs
-        if hasattr(held, "ahead"):
+        stored = self.inputs
+        if hasattr(stored, "ahead"):
             chunks, coming = tee(chunks)
-            held = held.ahead(coming)
+            stored = stored.ahead(coming)
         for chunk in chunks:
-            inputs = held[chunk]
+            inputs = stored[chunk]
             yield (
                 (self.ready(inputs) if self.ready is not None else inputs),
                 self.labels[chunk],

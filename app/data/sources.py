@@ -59,13 +59,14 @@ def spec_of(config: DataConfig) -> SourceSpec:
         raise DataError(
             f"{spec.label} has several inputs, and transforms are for one. Remove the transforms."
         )
-    learnt, seen = (
-        shape_after(part, spec.shape)
-        for part in (config.train_transforms, config.eval_transforms)
+    learnt, validation_shape = (
+        shape_after(transforms, spec.shape)
+        for transforms in (config.train_transforms, config.eval_transforms)
     )
-    if learnt != seen:
+    if learnt != validation_shape:
         raise DataError(
-            f"The transforms return {learnt} for training and {seen} for validation. Add those that change the shape "
+            f"The transforms return {learnt} for training and {validation_shape} for validation. Add "
+            "those that change the shape "
             "to both lists."
         )
     return replace(spec, shape=learnt)
@@ -76,10 +77,10 @@ def _base_spec(config: DataConfig) -> SourceSpec:
         raise UnknownSourceError(config.source)
     spec = SOURCES[config.source]
     if spec.picks:
-        found = cache.recall(config)
-        if isinstance(found, DataError):
-            raise found
-        return found or spec
+        cached = cache.recall(config)
+        if isinstance(cached, DataError):
+            raise cached
+        return cached or spec
     sized = SIZED.get(spec.key)
     return sized(spec, options_of(config)) if sized is not None else spec
 
@@ -87,12 +88,12 @@ def _base_spec(config: DataConfig) -> SourceSpec:
 def options_of(config: DataConfig) -> dict[str, Any]:
     """Return the options of the source with defaults, validated, so that their `repr` is Python. Raises DataError."""
     spec = SOURCES[config.source]
-    known = {option.name: option for option in spec.options}
+    options = {option.name: option for option in spec.options}
     for name, value in config.options.items():
-        if name not in known:
-            has = f"It has: {', '.join(known)}." if known else "It has none."
+        if name not in options:
+            has = f"It has: {', '.join(options)}." if options else "It has none."
             raise DataError(f"{spec.label} has no option “{name}”. {has}")
-        if refusal := known[name].refusal(value):
+        if refusal := options[name].refusal(value):
             raise DataError(f"{name} is {value!r}; {refusal}.")
     return {
         option.name: config.options.get(option.name, option.default)

@@ -29,13 +29,15 @@ def stratified_split(
         members = members[torch.randperm(len(members), generator=generator)]
         first = round(len(members) * validation)
         second = first + round(len(members) * test)
-        for part, chosen in zip(
+        for indices, chosen in zip(
             parts,
             (members[second:], members[:first], members[first:second]),
             strict=True,
         ):
-            part.append(chosen)
-    training, validating, testing = (torch.cat(part).sort().values for part in parts)
+            indices.append(chosen)
+    training, validating, testing = (
+        torch.cat(chunks).sort().values for chunks in parts
+    )
     return training, validating, testing
 
 

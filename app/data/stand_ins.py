@@ -42,13 +42,18 @@ def is_used(config: DataConfig, root: Path) -> bool:
 def described(spec: SourceSpec) -> SourceSpec:
     """Return the facts about the stand-in of a data set."""
     if spec.key == MNIST:
-        what, classes = (
+        description, classes = (
             "scikit-learn's 1,797 handwritten digits of 8×8, enlarged to 28×28",
             spec.classes,
         )
     else:
-        what, classes = f"{COUNT:,} generated pictures of coloured shapes", SHAPES
-    note = f"This is a stand-in for {spec.label}, which is not downloaded: {what}."
+        description, classes = (
+            f"{COUNT:,} generated pictures of coloured shapes",
+            SHAPES,
+        )
+    note = (
+        f"This is a stand-in for {spec.label}, which is not downloaded: {description}."
+    )
     return replace(
         spec, label=f"stand-in for {spec.label}", classes=classes, notes=(note,)
     )

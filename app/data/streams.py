@@ -54,30 +54,33 @@ class Streamed:
         self.pool = ThreadPoolExecutor(workers) if workers else None
         self.coming: Iterator[Tensor] = iter(())
         self.waiting: tuple[list[int], list[Future[Tensor]]] = ([], [])
-        one = read(int(numbers[0])) if len(numbers) else torch.empty(0)
-        self.dtype, self.shape = one.dtype, (len(numbers), *one.shape)
+        sample = read(int(numbers[0])) if len(numbers) else torch.empty(0)
+        self.dtype, self.shape = sample.dtype, (len(numbers), *sample.shape)
 
     def __len__(self) -> int:
         return len(self.numbers)
 
-    def part(self, places: Tensor) -> "Streamed":
+    def part(self, positions: Tensor) -> "Streamed":
         """Return a subset, without reading it."""
-        own = copy.copy(self)
-        own.numbers, own.shape = self.numbers[places], (len(places), *self.shape[1:])
-        return own
+        subset = copy.copy(self)
+        subset.numbers, subset.shape = (
+            self.numbers[positions],
+            (len(positions), *self.shape[1:]),
+        )
+        return subset
 
     def to(self, device: Any) -> "Streamed":
         """Return the same for another device; batches are copied when they are read."""
-        own = copy.copy(self)
-        own.device = torch.device(device)
-        return own
+        moved = copy.copy(self)
+        moved.device = torch.device(device)
+        return moved
 
     def ahead(self, batches: Iterable[Tensor]) -> "Streamed":
         """Return the same samples with the upcoming batches, for prefetching."""
-        own = copy.copy(self)
-        own.coming, own.waiting = iter(batches), ([], [])
-        own.begin_next()
-        return own
+        duplicate = copy.copy(self)
+        duplicate.coming, duplicate.waiting = iter(batches), ([], [])
+        duplicate.begin_next()
+        return duplicate
 
     def begin_next(self) -> None:
         batch = next(self.coming, None)
@@ -93,12 +96,12 @@ class Streamed:
         numbers = self.numbers[
             batch.cpu() if isinstance(batch, Tensor) else batch
         ].tolist()
-        known, futures = self.waiting
-        if self.pool is not None and known != numbers:
+        prefetched, futures = self.waiting
+        if self.pool is not None and prefetched != numbers:
             futures = [self.pool.submit(self.read, number) for number in numbers]
         self.begin_next()
         try:
-            found = (
+            tensors = (
                 [self.read(number) for number in numbers]
                 if self.pool is None
                 else [future.result(self.timeout or None) for future in futures]
@@ -108,7 +111,9 @@ class Streamed:
                 f"A sample was not read within {self.timeout:g} seconds. Is the disk connected?"
             ) from error
         samples = (
-            torch.stack(found) if found else torch.empty(self.shape, dtype=self.dtype)
+            torch.stack(tensors)
+            if tensors
+            else torch.empty(self.shape, dtype=self.dtype)
         )
         if self.pin and self.device.type == "cuda":
             return samples.pin_memory().to(self.device, non_blocking=True)
@@ -138,9 +143,9 @@ class InOrder(Streamed):
 
     def ahead(self, batches: Iterable[Tensor]) -> "InOrder":
         """Return the same from its first sample on; readers do not share a position."""
-        own = copy.copy(self)
-        own.at, own.rest, own.read = 0, iter(()), own.pass_to
-        return own
+        duplicate = copy.copy(self)
+        duplicate.at, duplicate.rest, duplicate.read = 0, iter(()), duplicate.pass_to
+        return duplicate
 
     def pass_to(self, number: int) -> Tensor:
         """Return the sample of an index. Raises SampleLostError if the order changed or the dataset ended."""
@@ -177,20 +182,22 @@ class InOrder(Streamed):
     def has_its_label(self, number: int, sample: Any) -> bool:
         """Return whether a sample has the label that was read before, after conversion; NaN equals NaN."""
         numbers, labels = self.known
-        place = int(
+        index = int(
             torch.searchsorted(numbers, number)
         )  # bad samples are not among them
         try:
-            own = parts_of(sample)[1]
-            own = (
-                own if len(labels) > 1 else dict(zip(labels, own.values(), strict=True))
+            targets = parts_of(sample)[1]
+            targets = (
+                targets
+                if len(labels) > 1
+                else dict(zip(labels, targets.values(), strict=True))
             )
             for name, label in labels.items():
-                kept = label[place]
-                now = own[name].to(kept).reshape(kept.shape)
+                expected = label[index]
+                now = targets[name].to(expected).reshape(expected.shape)
                 if not (
-                    torch.equal(now, kept)
-                    or torch.allclose(now, kept, rtol=0.0, atol=0.0, equal_nan=True)
+                    torch.equal(now, expected)
+                    or torch.allclose(now, expected, rtol=0.0, atol=0.0, equal_nan=True)
                 ):
                     return False
         except (
@@ -217,18 +224,18 @@ def stream_noise(
     # Both are one piece of memory each: pieces by turns of both sizes would leave holes as large as the samples.
     states = torch.empty(len(starts), len(generator.get_state()), dtype=torch.uint8)
     drawn = torch.empty(block, *shape)
-    for place, start in enumerate(starts):
-        states[place] = generator.get_state()
+    for index, start in enumerate(starts):
+        states[index] = generator.get_state()
         drawn[: count - start].normal_(generator=generator)
 
     def read(number: int) -> Tensor:
-        place, own = number // block, torch.Generator()
-        own.set_state(
-            states[place].clone()
+        block_index, block_generator = number // block, torch.Generator()
+        block_generator.set_state(
+            states[block_index].clone()
         )  # torch crashes with a view of a larger tensor
-        return torch.randn(min(block, count - place * block), *shape, generator=own)[
-            number % block
-        ]
+        return torch.randn(
+            min(block, count - block_index * block), *shape, generator=block_generator
+        )[number % block]
 
     return Streamed(read, torch.arange(count), 0, 0.0, False), torch.arange(
         count
@@ -249,14 +256,14 @@ def stream_pictures(
 ) -> tuple[Streamed, Tensor, list[str]]:
     """Stream a folder of images per class like `read_pictures`; that each can be decoded is checked in advance."""
     files, ids, bad = [], [], []
-    found = [
+    candidates = [
         (file, number)
         for number, name in enumerate(classes)
         for file in picture_files(path / name)
     ]
-    for done, (file, number) in enumerate(found):
+    for done, (file, number) in enumerate(candidates):
         if watch is not None:
-            watch(done, len(found), file.name)
+            watch(done, len(candidates), file.name)
         try:
             with open_picture(file) as opened:
                 opened.draft(

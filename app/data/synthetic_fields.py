@@ -46,23 +46,23 @@ def parse_fields(text: str) -> tuple[SyntheticField, ...]:
     ['ids (18,) int64 < 40', 'mask (18,) bool', 'x (3, 8, 8) float32']
     """
     fields = []
-    for part in _parts(text):
-        match = _FIELD.fullmatch(part)
+    for entry in _parts(text):
+        match = _FIELD.fullmatch(entry)
         dtype = match and (match["dtype"] or "float32")
         if match is None or dtype not in DTYPES:
             raise DataError(
-                f"fields: “{part}” is not a valid input. Write a name, the shape of a sample and {', '.join(DTYPES)}, "
+                f"fields: “{entry}” is not a valid input. Write a name, the shape of a sample and {', '.join(DTYPES)}, "
                 f"as "
                 "“ids (18,) int64 < 40”, and separate several by semicolons."
             )
         bound = int(match["bound"] or 2)
         if not 0 < bound <= MOST:
             raise DataError(
-                f"fields: the bound of “{part}” must be between 1 and {MOST:,}."
+                f"fields: the bound of “{entry}” must be between 1 and {MOST:,}."
             )
         fields.append(
             SyntheticField(
-                FieldInfo(match["name"], _sizes(match["sizes"], part), dtype), bound
+                FieldInfo(match["name"], _sizes(match["sizes"], entry), dtype), bound
             )
         )
     _check_names([field.info.name for field in fields], "fields")
@@ -78,16 +78,16 @@ def parse_targets(text: str) -> tuple[TargetInfo, ...]:
     [('kind', 'classes', ()), ('box', 'values', (4,))]
     """
     targets = []
-    for part in _parts(text):
-        match = _TARGET.fullmatch(part)
+    for entry in _parts(text):
+        match = _TARGET.fullmatch(entry)
         if match is None or not _fits(match):
             raise DataError(
-                f"targets: “{part}” is not a valid target. Write “classes 10”, “values (4,)” or “tokens (18,) 40”, "
+                f"targets: “{entry}” is not a valid target. Write “classes 10”, “values (4,)” or “tokens (18,) 40”, "
                 f"and separate "
                 "several by semicolons, each preceded by its name."
             )
         classes = tuple(map(str, range(int(match["classes"] or 0))))
-        shape = () if match["task"] == CLASSES else _sizes(match["sizes"], part)
+        shape = () if match["task"] == CLASSES else _sizes(match["sizes"], entry)
         targets.append(TargetInfo(match["name"] or "", match["task"], classes, shape))
     names = [target.name for target in targets]
     if len(targets) > 1:
@@ -121,8 +121,8 @@ def arguments_of(options: Mapping[str, Any]) -> dict[str, Any]:
         field.info.name: field.arguments for field in parse_fields(options["fields"])
     }
     targets = {
-        one.name: (one.task, one.label_shape, len(one.classes))
-        for one in parse_targets(options["targets"])
+        target.name: (target.task, target.label_shape, len(target.classes))
+        for target in parse_targets(options["targets"])
     }
     return {
         "fields": fields,
@@ -134,23 +134,25 @@ def arguments_of(options: Mapping[str, Any]) -> dict[str, Any]:
 
 def _fits(match: re.Match[str]) -> bool:
     """Return whether a target has what its task needs, and nothing else."""
-    wanted = {CLASSES: (False, True), VALUES: (True, False), TOKENS: (True, True)}.get(
-        match["task"]
-    )
+    required = {
+        CLASSES: (False, True),
+        VALUES: (True, False),
+        TOKENS: (True, True),
+    }.get(match["task"])
     has = match["sizes"] is not None, match["classes"] is not None
-    return wanted == has and (
+    return required == has and (
         match["classes"] is None or 0 < int(match["classes"]) <= MOST_CLASSES
     )
 
 
 def _parts(text: str) -> list[str]:
-    return [part.strip() for part in text.split(";") if part.strip()] or [text]
+    return [piece.strip() for piece in text.split(";") if piece.strip()] or [text]
 
 
-def _sizes(text: str, part: str) -> tuple[int, ...]:
+def _sizes(text: str, entry: str) -> tuple[int, ...]:
     sizes = tuple(int(size) for size in text.replace(",", " ").split())
     if not all(sizes):
-        raise DataError(f"“{part}” has a size of 0; sizes must be above 0.")
+        raise DataError(f"“{entry}” has a size of 0; sizes must be above 0.")
     return sizes
 
 

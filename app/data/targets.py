@@ -16,10 +16,10 @@ if TYPE_CHECKING:
     from app.data.samples import Samples
 
 
-def first(given: Any) -> Tensor:
+def first(tensors: Any) -> Tensor:
     """Return the first of several inputs or targets, or the only one."""
     only: Tensor = (
-        next(iter(given.parts.values())) if isinstance(given, Fields) else given
+        next(iter(tensors.parts.values())) if isinstance(tensors, Fields) else tensors
     )
     return only
 
@@ -43,8 +43,8 @@ class WithInput(Struct, frozen=True):
 
 def with_input(labels: Any, name: str, inputs: Tensor) -> Fields:
     """Add the inputs to the targets of a batch."""
-    known = labels if isinstance(labels, Fields) else Fields({"": labels})
-    return known.with_(name, inputs)
+    targets = labels if isinstance(labels, Fields) else Fields({"": labels})
+    return targets.with_(name, inputs)
 
 
 class WithTargets(Struct, frozen=True):
@@ -67,13 +67,13 @@ class WithTargets(Struct, frozen=True):
 
 def with_targets(inputs: Any, labels: Any, names: Iterable[str], only: str) -> Fields:
     """Add targets to the inputs of a batch, see `WithTargets`."""
-    given = inputs if isinstance(inputs, Fields) else Fields({"": inputs})
+    fields = inputs if isinstance(inputs, Fields) else Fields({"": inputs})
     for name in names:
-        given = given.with_(
+        fields = fields.with_(
             name,
             labels[name] if isinstance(labels, Fields) and name != only else labels,
         )
-    return given
+    return fields
 
 
 Make = Callable[[TargetInfo], Tensor]
@@ -81,10 +81,10 @@ Make = Callable[[TargetInfo], Tensor]
 
 def synthetic_targets(info: DataInfo, inputs: Tensor, name: str, make: Make) -> Any:
     """Create synthetic labels, each target by `make`; the inputs are added under `name`, "" for none."""
-    known = info.known_targets
+    targets = info.known_targets
     labels: Any = (
-        Fields({one.name: make(one) for one in known})
-        if len(known) > 1
-        else make(known[0])
+        Fields({target.name: make(target) for target in targets})
+        if len(targets) > 1
+        else make(targets[0])
     )
     return with_input(labels, name, inputs) if name else labels

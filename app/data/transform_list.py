@@ -304,9 +304,9 @@ def alone(transforms: Sequence[Transform]) -> tuple[str, ...]:
     """Return the random transforms that must be applied image by image."""
     return tuple(
         dict.fromkeys(
-            one.name
-            for one in transforms
-            if KINDS[one.name].random and one.name not in TOGETHER
+            transform.name
+            for transform in transforms
+            if KINDS[transform.name].random and transform.name not in TOGETHER
         )
     )
 
@@ -322,8 +322,8 @@ def shape_after(transforms: Sequence[Transform], shape: Shape) -> Shape:
         crop = transform.name in ("CenterCrop", "RandomCrop")
         room = 2 * params.get("padding", 0)
         if crop and any(
-            side + room < wanted
-            for side, wanted in zip(shape[1:], params["size"], strict=True)
+            side + room < crop_side
+            for side, crop_side in zip(shape[1:], params["size"], strict=True)
         ):
             sizes = f"{params['size']} of images of {shape[1:]}"
             raise DataError(f"{transform.name} takes {sizes}: reduce its size.")
@@ -339,10 +339,10 @@ def shape_after(transforms: Sequence[Transform], shape: Shape) -> Shape:
 
 def calls(transforms: Sequence[Transform]) -> list[str]:
     """Return the transforms as Python expressions of `v2`. Raises DataError."""
-    found = []
+    expressions = []
     for transform in transforms:
         params = params_of(transform)
-        found.append(
+        expressions.append(
             f"v2.{transform.name}({', '.join(f'{name}={value!r}' for name, value in params.items())})"
         )
-    return found
+    return expressions

@@ -40,17 +40,17 @@ def augmented(samples: Tensor, transform: Any, alone: Sequence[str]) -> Tensor:
             columns = torch.randint(
                 samples.shape[3] - width + 1, (count, 1)
             ) + torch.arange(width)
-            places, channels = (
+            sample_index, channels = (
                 torch.arange(count).view(-1, 1, 1, 1),
                 torch.arange(samples.shape[1]).view(1, -1, 1, 1),
             )
             at = (
-                places,
+                sample_index,
                 channels,
                 rows.view(count, 1, -1, 1),
                 columns.view(count, 1, 1, -1),
             )
-            samples = samples[tuple(each.to(samples.device) for each in at)]
+            samples = samples[tuple(index.to(samples.device) for index in at)]
         else:
             samples = step(samples)
     return samples
@@ -73,11 +73,17 @@ def readying(
     """Return the preprocessing from stored samples to network inputs; None if there is none."""
     if not transforms:
         return as_floats if as_bytes else None
-    whole, each, names = composed(transforms), is_random(transforms), alone(transforms)
+    transform, randomized, names = (
+        composed(transforms),
+        is_random(transforms),
+        alone(transforms),
+    )
 
     def ready(samples: Tensor) -> Tensor:
         samples = as_floats(samples) if as_bytes else samples
-        made: Tensor = augmented(samples, whole, names) if each else whole(samples)
-        return made
+        transformed: Tensor = (
+            augmented(samples, transform, names) if randomized else transform(samples)
+        )
+        return transformed
 
     return ready

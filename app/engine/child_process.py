@@ -176,7 +176,7 @@ def describe_exit(code: int, kills_before: int | None) -> str:
         and now > kills_before
     ):
         return "was ended by the kernel, which had run out of memory (SIGKILL)"
-    words = {
+    descriptions = {
         "SIGABRT": "aborted in native code (SIGABRT)",
         "SIGSEGV": "crashed in native code (SIGSEGV)",
         "SIGBUS": "crashed in native code (SIGBUS)",
@@ -184,4 +184,4 @@ def describe_exit(code: int, kills_before: int | None) -> str:
         "SIGILL": "crashed in native code (SIGILL)",
         "SIGKILL": "was ended from outside with SIGKILL, as the kernel does when memory runs out",
     }
-    return words.get(name, f"was ended by {name}")
+    return descriptions.get(name, f"was ended by {name}")

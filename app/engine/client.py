@@ -107,11 +107,11 @@ class _Process:
         self.renewing = False  # both ends are to clear their tables of sent values
         self.retired = False  # gets no further requests
 
-    def fail_all(self, words: str) -> None:
+    def fail_all(self, message: str) -> None:
         """Fail all pending requests."""
         while self.open:
             with contextlib.suppress(KeyError):
-                _fail(self.open.popitem()[1], EngineDiedError(words))
+                _fail(self.open.popitem()[1], EngineDiedError(message))
 
 
 class Engine:
@@ -190,15 +190,15 @@ class Engine:
 
     def _write(self) -> None:
         while True:
-            said = self._outbox.get()
-            if said is None:
+            outgoing = self._outbox.get()
+            if outgoing is None:
                 break
             try:
-                self._do(said)
+                self._do(outgoing)
             except OSError as error:
-                if isinstance(said, Question):
+                if isinstance(outgoing, Question):
                     _fail(
-                        said,
+                        outgoing,
                         EngineDiedError(
                             f"The engine process could not be started: {error}"
                         ),
@@ -206,29 +206,29 @@ class Engine:
             except (
                 Exception
             ) as error:  # the request cannot be encoded; others are unaffected
-                question = said[0] if isinstance(said, tuple) else said
+                question = outgoing[0] if isinstance(outgoing, tuple) else outgoing
                 if isinstance(question, Question):
                     _fail(question, error)
         process, self._process = self._process, None
         if process is not None:
             self._end(process)
 
-    def _do(self, said: Any) -> None:
-        if said == "warm":
+    def _do(self, outgoing: Any) -> None:
+        if outgoing == "warm":
             self._current()
-        elif isinstance(said, Question):
-            if said.set_running_or_notify_cancel():
-                self._ask(said)
-        elif isinstance(said, _Process):
-            with said.codec.lock:
-                said.renewing = False
-                self._send(said, protocol.Renew(said.codec.renewed()))
-        elif isinstance(said, Handle):
+        elif isinstance(outgoing, Question):
+            if outgoing.set_running_or_notify_cancel():
+                self._ask(outgoing)
+        elif isinstance(outgoing, _Process):
+            with outgoing.codec.lock:
+                outgoing.renewing = False
+                self._send(outgoing, protocol.Renew(outgoing.codec.renewed()))
+        elif isinstance(outgoing, Handle):
             process = self._process
-            if process is not None and process.generation == said.engine:
-                self._send(process, protocol.Release(said.number))
+            if process is not None and process.generation == outgoing.engine:
+                self._send(process, protocol.Release(outgoing.number))
         else:
-            question, value = cast("tuple[Question[Any], Any]", said)
+            question, value = cast("tuple[Question[Any], Any]", outgoing)
             process = self._process
             if process is None:
                 return

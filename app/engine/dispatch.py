@@ -16,11 +16,11 @@ from app.training.events import Event
 from app.training.job import Job
 
 
-def control_for(place: RunPlacement) -> Control:
+def control_for(placement: RunPlacement) -> Control:
     """Return the control for a run on an execution target."""
-    if place.watched is not None:
+    if placement.watched is not None:
         return WatchedRunControl()
-    return ChildControl() if place.processes == 1 else LineControl()
+    return ChildControl() if placement.processes == 1 else LineControl()
 
 
 def train(

@@ -117,10 +117,10 @@ class _Rank:
         extra: dict[str, str],
         ended: Callable[[_Rank], None],
     ) -> None:
-        own = {"RANK": str(number), "LOCAL_RANK": str(number)}
+        rank_variables = {"RANK": str(number), "LOCAL_RANK": str(number)}
         self._kills = child_process.memory_kills()
         self.child = child = pool.start(
-            "rank", {**extra, **own}, quiet=number > 0, arguments=arguments
+            "rank", {**extra, **rank_variables}, quiet=number > 0, arguments=arguments
         )
         assert child.stderr is not None
         # All ranks print the same warnings, so only the first one's are forwarded; errors are reported later.
@@ -180,15 +180,15 @@ class _Group:
         self._count = 0
         self._late = False
 
-    def events(self, place: RunPlacement, threads: int | None) -> Iterator[Event]:
-        self._count = place.processes
+    def events(self, placement: RunPlacement, threads: int | None) -> Iterator[Event]:
+        self._count = placement.processes
         reader = Reader(
             self._clock,
-            f"On {place.processes} processes, each with its part of every batch.",
+            f"On {placement.processes} processes, each with its part of every batch.",
             lambda count: batch_count(self.job, count),
         )
         try:
-            self._start(self._prepared(place, threads), place, threads)
+            self._start(self._prepared(placement, threads), placement, threads)
         except (OSError, ValueError, EngineDiedError, RemoteError) as error:
             kind = "job" if isinstance(error, JobError) else "process"
             yield Failed(
@@ -216,18 +216,18 @@ class _Group:
         self._hand_over(ending)
         yield ending
 
-    def _prepared(self, place: RunPlacement, threads: int | None) -> list[str]:
+    def _prepared(self, placement: RunPlacement, threads: int | None) -> list[str]:
         """Write the script, in a process with torch, and return its arguments. Raises OSError, ValueError,
         EngineDiedError."""
-        each = _threads(place, threads)
+        thread_count = _threads(placement, threads)
         done = once(
             PrepareProcesses(
                 self.job,
                 self._home,
                 self._folder,
                 self._resume,
-                each,
-                place.processes,
+                thread_count,
+                placement.processes,
                 self._hash_share,
             )
         )
@@ -235,19 +235,19 @@ class _Group:
         return list(done.arguments)
 
     def _start(
-        self, arguments: list[str], place: RunPlacement, threads: int | None
+        self, arguments: list[str], placement: RunPlacement, threads: int | None
     ) -> None:
         self._store = TemporaryFolder()  # mode 0700
-        extra = {"OMP_NUM_THREADS": str(_threads(place, threads)), **on_loopback()}
-        extra["WORLD_SIZE"] = str(place.processes)
+        extra = {"OMP_NUM_THREADS": str(_threads(placement, threads)), **on_loopback()}
+        extra["WORLD_SIZE"] = str(placement.processes)
         if self.job.source.own is not None:
             extra[child_process.OWN_MODEL] = msgspec.json.encode(
                 self.job.source.own
             ).decode()
-        if place.launch_blocking:
+        if placement.launch_blocking:
             extra["CUDA_LAUNCH_BLOCKING"] = "1"
         arguments = [*arguments, "--store", str(Path(self._store.name) / "store")]
-        for number in range(place.processes):
+        for number in range(placement.processes):
             self._ranks.append(_Rank(number, arguments, extra, self._lines.put))
         stdout = self._ranks[0].child.stdout
         threading.Thread(
@@ -320,12 +320,12 @@ class _Group:
     def _culprit(self) -> _Rank:
         """Return the rank that failed first; the others fail on the lost connection to it."""
         failed = [rank for rank in self._ended if rank.failed] or self._ended
-        own = (
+        candidates = (
             rank
             for rank in failed
             if rank.killed or not _LOST_OTHER.search(rank.reason())
         )
-        return next(own, failed[0])
+        return next(candidates, failed[0])
 
     @property
     def _cure(self) -> str:
@@ -358,18 +358,18 @@ _LOST_OTHER = re.compile(
 )
 
 
-def _threads(place: RunPlacement, threads: int | None) -> int:
+def _threads(placement: RunPlacement, threads: int | None) -> int:
     """Return the number of threads of each process."""
-    return max(1, (threads or processors.usual_threads()) // place.processes)
+    return max(1, (threads or processors.usual_threads()) // placement.processes)
 
 
-def reason(told: str) -> str:
+def reason(stderr_text: str) -> str:
     """Return the most informative line of stderr: the last of an error, else the last one.
 
     >>> reason("a warning\\n[rank0]: Traceback\\n[rank0]: ValueError: 3")
     'ValueError: 3'
     """
-    lines = [line.strip() for line in told.splitlines() if line.strip()]
+    lines = [line.strip() for line in stderr_text.splitlines() if line.strip()]
     chosen = (
         [line for line in lines if line.startswith("[rank")] or lines or ["no output"]
     )[-1]

@@ -120,19 +120,19 @@ def _serve(control: socket.socket) -> None:
     poll, there = select.poll(), dict[int, _Forked]()
     poll.register(control, select.POLLIN)
     while True:
-        for found, _ in poll.poll():
-            if found != control.fileno():
-                poll.unregister(found)
-                _reap(there.pop(found))
+        for descriptor, _ in poll.poll():
+            if descriptor != control.fileno():
+                poll.unregister(descriptor)
+                _reap(there.pop(descriptor))
                 continue
-            asked = _received(control)
-            if asked is None:
+            received = _received(control)
+            if received is None:
                 return  # the client is gone; forked processes end with this one
-            request, files = asked
-            made = _forked(request, files, control, there)
-            if made is not None:
-                there[made.ends] = made
-                poll.register(made.ends, select.POLLIN)
+            request, files = received
+            forked = _forked(request, files, control, there)
+            if forked is not None:
+                there[forked.ends] = forked
+                poll.register(forked.ends, select.POLLIN)
 
 
 def _received(control: socket.socket) -> tuple[dict[str, Any], list[int]] | None:
@@ -143,10 +143,10 @@ def _received(control: socket.socket) -> tuple[dict[str, Any], list[int]] | None
     data = bytearray()
     (length,) = LENGTH.unpack(head)
     while len(data) < length:
-        part = control.recv(length - len(data))
-        if not part:
+        chunk = control.recv(length - len(data))
+        if not chunk:
             return None
-        data += part
+        data += chunk
     return json.loads(data), files
 
 
@@ -164,23 +164,23 @@ def _forked(
         if pid == 0:
             try:
                 control.close()
-                for one in others.values():
-                    os.close(one.ends)
-                    os.close(one.status)
+                for other in others.values():
+                    os.close(other.ends)
+                    os.close(other.status)
                 os.close(status)
                 _run_entry(request, streams, server)
             finally:
                 os._exit(1)
-        made = _Forked(pid, os.pidfd_open(pid), status)
-        socket.send_fds(control, [PID.pack(pid)], [made.ends])
-        return made
+        forked = _Forked(pid, os.pidfd_open(pid), status)
+        socket.send_fds(control, [PID.pack(pid)], [forked.ends])
+        return forked
     except OSError as error:
         os.close(status)
         control.sendall(PID.pack(-(error.errno or 1)))
         return None
     finally:
-        for each in streams:
-            os.close(each)
+        for descriptor in streams:
+            os.close(descriptor)
 
 
 def _reap(gone: _Forked) -> None:
@@ -258,8 +258,8 @@ def _libraries() -> list[Any]:
     """Return the loaded libraries with threads of their own; to look for them takes as long as the fork."""
     from threadpoolctl import ThreadpoolController
 
-    found: list[Any] = ThreadpoolController().lib_controllers
-    return found
+    controllers: list[Any] = ThreadpoolController().lib_controllers
+    return controllers
 
 
 if __name__ == "__main__":

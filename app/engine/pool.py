@@ -86,10 +86,10 @@ def start(
     """
     if entry not in ENTRIES:
         raise ValueError(f"{entry!r} is none of {', '.join(ENTRIES)}")
-    extra, words = dict(extra_environment or {}), tuple(arguments)
+    extra, entry_arguments = dict(extra_environment or {}), tuple(arguments)
     return (
         _starter()
-        .submit(lambda: _started(entry, extra, cwd, quiet, words, fresh))
+        .submit(lambda: _started(entry, extra, cwd, quiet, entry_arguments, fresh))
         .result()
     )
 
@@ -214,7 +214,7 @@ def _forget() -> None:
 
 
 def _same_load_environment(
-    wanted: Mapping[str, str], loaded: Mapping[str, str]
+    environment: Mapping[str, str], loaded: Mapping[str, str]
 ) -> bool:
     """Return whether the variables that libraries read when they are loaded are equal.
 
@@ -223,10 +223,10 @@ def _same_load_environment(
     >>> _same_load_environment({}, {"OMP_NUM_THREADS": "1"})
     False
     """
-    later = LATER | {name for name in THREADS if name in wanted}
+    later = LATER | {name for name in THREADS if name in environment}
     return all(
-        wanted.get(name) == loaded.get(name)
-        for name in {*wanted, *loaded} - later
+        environment.get(name) == loaded.get(name)
+        for name in {*environment, *loaded} - later
         if name.startswith(AT_LOADING)
     )
 
@@ -332,10 +332,10 @@ class _Pipes:
                 os.open(os.devnull, os.O_WRONLY),
             ]
         else:
-            (reads, ours), (told, writes) = os.pipe(), os.pipe()
+            (reads, ours), (output_reader, writes) = os.pipe(), os.pipe()
             self.stdin, self.stdout, self.theirs = (
                 open(ours, "wb"),
-                open(told, "rb"),
+                open(output_reader, "rb"),
                 [reads, writes],
             )
         (errors, writes), (status, says) = os.pipe(), os.pipe()
@@ -343,8 +343,8 @@ class _Pipes:
         self.theirs += [writes, says]
 
     def close(self) -> None:
-        for each in filter(None, (self.stdin, self.stdout, self.stderr, self.status)):
-            each.close()
+        for stream in filter(None, (self.stdin, self.stdout, self.stderr, self.status)):
+            stream.close()
 
 
 class _Forked:
@@ -380,9 +380,9 @@ class _Forked:
         return self.returncode
 
     def _how(self, timeout: float | None) -> int | None:
-        said = self._status.read(STATUS.size)
-        if len(said) == STATUS.size:
-            return int(STATUS.unpack(said)[0])
+        report = self._status.read(STATUS.size)
+        if len(report) == STATUS.size:
+            return int(STATUS.unpack(report)[0])
         self._send(signal.SIGKILL)
         return -signal.SIGKILL if _readable(self._handle, timeout) else None
 
@@ -396,10 +396,16 @@ class _Forked:
                 signal.pidfd_send_signal(self._handle.fileno(), number)
 
     def __del__(self) -> None:
-        for each in (self.stdin, self.stdout, self.stderr, self._status, self._handle):
-            if each is not None:
+        for stream in (
+            self.stdin,
+            self.stdout,
+            self.stderr,
+            self._status,
+            self._handle,
+        ):
+            if stream is not None:
                 try:  # without a name of this module, which may have ended before
-                    each.close()
+                    stream.close()
                 except OSError:
                     continue  # unsent commands are dropped
 

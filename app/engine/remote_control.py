@@ -69,9 +69,9 @@ class RemoteControl(Control):
         assert isinstance(weights, TensorsOnDisk)
         shutil.copyfile(weights.path, path)
 
-    def _send_or_queue(self, what: Any) -> None:
+    def _send_or_queue(self, command: Any) -> None:
         with self._condition:
             if self._send is not None:
-                self._send(what)
+                self._send(command)
             elif self._result is None:
-                self._queued.append(what)
+                self._queued.append(command)

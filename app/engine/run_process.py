@@ -103,7 +103,7 @@ class ChildControl(RemoteControl):
             return False
         return True
 
-    def _send_order(self, what: Any) -> Future[Any]:
+    def _send_order(self, command: Any) -> Future[Any]:
         """Send a command that is answered. Raises NotAValueError."""
         future: Future[Any] = Future()
         with self._condition:
@@ -114,15 +114,15 @@ class ChildControl(RemoteControl):
                     )
                 )
                 return future
-            order = Order(next(self._numbers), what)
+            order = Order(next(self._numbers), command)
             self._send_or_queue(order)
             self._asked[order.number] = future
         return future
 
-    def _send_or_queue(self, what: Any) -> None:
+    def _send_or_queue(self, command: Any) -> None:
         """Send a command. Raises NotAValueError before it could end the run."""
-        Codec(0).encode(what)
-        super()._send_or_queue(what)
+        Codec(0).encode(command)
+        super()._send_or_queue(command)
 
     # What follows is for `train` alone.
 
@@ -208,10 +208,10 @@ class _Child:
         threads: int | None,
         folder: Path | None,
         resume: Path | None,
-        place: RunPlacement,
+        placement: RunPlacement,
     ) -> Iterator[Event]:
         self._folder, self._resume = folder, resume
-        extra = {"CUDA_LAUNCH_BLOCKING": "1"} if place.launch_blocking else None
+        extra = {"CUDA_LAUNCH_BLOCKING": "1"} if placement.launch_blocking else None
         try:
             self._engine = engine = OwnEngine(lambda: pool.start("engine", extra))
         except OSError as error:
@@ -227,10 +227,10 @@ class _Child:
             return
 
         def ask(
-            said: tuple[RunCommand | SetWatchPoints | Order, ...],
+            commands: tuple[RunCommand | SetWatchPoints | Order, ...],
         ) -> Question[Trained]:
             question = engine.ask(
-                Train(self.job, self._scratch, threads, folder, resume, said),
+                Train(self.job, self._scratch, threads, folder, resume, commands),
                 self._receive,
             )
             question.add_done_callback(self._end)
@@ -252,11 +252,11 @@ class _Child:
 
     # On the reading thread: a caller that waits for an answer may be the one that consumes events.
 
-    def _receive(self, said: list[Event] | Answered) -> None:
-        if isinstance(said, Answered):
-            self.control.complete_order(said)
+    def _receive(self, message: list[Event] | Answered) -> None:
+        if isinstance(message, Answered):
+            self.control.complete_order(message)
         else:
-            self._heard.put(said)
+            self._heard.put(message)
 
     def _end(self, question: Future[Trained]) -> None:
         self._error = question.exception()
@@ -322,7 +322,9 @@ class _Child:
                 f": {getattr(error, 'kind', type(error).__name__)}: {error}",
             )
         engine.kill()
-        told = engine.stderr.text() + (traceback_of(error) if error is not None else "")
+        stderr_text = engine.stderr.text() + (
+            traceback_of(error) if error is not None else ""
+        )
         # Its last events may be lost with it; the progress mark is not.
         self.epoch, self.step = max((self.epoch, self.step), self._marked())
         began = (
@@ -330,9 +332,15 @@ class _Child:
         )  # after a quick death there may be nothing but the mark
         where = f"in step {self.step + 1:,}" if began else "before its first step"
         message = f"The process of the run {how} {where}{why}"
-        node = crashed_node(told, self.job.source)
+        node = crashed_node(stderr_text, self.job.source)
         return Failed(
-            "process", message, self._resume_hint(), told, node, self.epoch, self.step
+            "process",
+            message,
+            self._resume_hint(),
+            stderr_text,
+            node,
+            self.epoch,
+            self.step,
         )
 
     def _marked(self) -> tuple[int, int]:
@@ -370,10 +378,10 @@ def resume_hint(folder: Path | None, resume: Path | None) -> str:
 _FRAME = re.compile(r'File "(<[^"]+>)", line (\d+)')
 
 
-def crashed_node(told: str, source: Source) -> str | None:
+def crashed_node(stderr_text: str, source: Source) -> str | None:
     """Return the node whose line was running when native code crashed, from faulthandler's stack; the innermost is
     first."""
-    for file, line in _FRAME.findall(told):
+    for file, line in _FRAME.findall(stderr_text):
         if file == source.filename and (node := source.node_at(int(line))) is not None:
             return node
     return None

@@ -144,12 +144,12 @@ class Server:
             self._lane(message.lane).put((message.number, request, context))
         elif isinstance(message, protocol.Send):
             value = self._codec.decode(message.generation, message.body)
-            if (asked := self._open.get(message.number)) is not None:
-                asked.inbox.put(value)
+            if (running := self._open.get(message.number)) is not None:
+                running.inbox.put(value)
         elif isinstance(message, protocol.Cancel):
-            if (asked := self._open.get(message.number)) is not None:
-                asked.cancel()
-                self._overtake(message.number, asked)
+            if (running := self._open.get(message.number)) is not None:
+                running.cancel()
+                self._overtake(message.number, running)
             self._forget(message.number)
         elif isinstance(message, protocol.Release):
             self._things.pop(message.handle, None)
@@ -183,14 +183,16 @@ class Server:
 
     def _work(self, lane: queue.SimpleQueue[Any]) -> None:
         while True:
-            asked = lane.get()
-            if asked is None:
+            queued = lane.get()
+            if queued is None:
                 return
-            number, request, context = asked
+            number, request, context = queued
             with self._changing:
-                wanted = not context.cancelled()
-                context.overtakes = request.lane if wanted and request.overtaken else ""
-            if wanted:
+                pending = not context.cancelled()
+                context.overtakes = (
+                    request.lane if pending and request.overtaken else ""
+                )
+            if pending:
                 self._answer(number, request, context)
             with self._changing:
                 self._open.pop(number, None)
@@ -199,7 +201,7 @@ class Server:
             overtaken = context.overtaken
             if request.prompt:
                 gc_pause.end()
-            del asked, request, context
+            del queued, request, context
             self._rest()
             if overtaken:
                 return

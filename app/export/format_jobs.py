@@ -100,20 +100,20 @@ def run(ask: measure.Record, job: str) -> measure.Record:
     for name in ask["packages"]:
         import_module(name)  # torchvision registers operators that the file may call
     give = _pt2(ask["file"]) if job == "PT2" else _onnx(ask["file"])
-    found = []
-    for one in ask["compare"]:
-        inputs: Inputs = torch.load(one["inputs"], weights_only=True)
-        expected = torch.load(one["expected"], weights_only=True)["outputs"]
+    comparisons = []
+    for files in ask["compare"]:
+        inputs: Inputs = torch.load(files["inputs"], weights_only=True)
+        expected = torch.load(files["expected"], weights_only=True)["outputs"]
         measure.seed_everything(ask["seed"])
         values = give(inputs)
         if len(values) != len(expected):
             raise ValueError(
                 f"the file gives {len(values)} tensors, the net {len(expected)}"
             )
-        found.append(
+        comparisons.append(
             measure.compare(dict(zip(expected, values, strict=True)), expected)
         )
-    return {"found": found}
+    return {"found": comparisons}
 
 
 def _pt2(file: str) -> Callable[[Inputs], list[torch.Tensor]]:
@@ -133,13 +133,13 @@ def _onnx(file: str) -> Callable[[Inputs], list[torch.Tensor]]:
     onnxruntime = import_module("onnxruntime")
     session = onnxruntime.InferenceSession(file, providers=["CPUExecutionProvider"])
     # An input that no output depends on is no input of the file.
-    wanted = [one.name for one in session.get_inputs()]
+    input_names = [entry.name for entry in session.get_inputs()]
 
     def give(inputs: Inputs) -> list[torch.Tensor]:
         return [
             torch.from_numpy(value)
             for value in session.run(
-                None, {name: inputs[name].numpy() for name in wanted}
+                None, {name: inputs[name].numpy() for name in input_names}
             )
         ]
 

@@ -72,14 +72,14 @@ def write_format(
         try:
             written = exporting.write(state_dict, compare, path.name, open_axes)
             _move_result(Path(written["file"]), path)
-            found = exporting.run(path, compare, resized, written["dynamic"])
+            answer = exporting.run(path, compare, resized, written["dynamic"])
         except clean_process.CleanProcessError as error:
             raise FormatError(f"{path.name} cannot be created: {error}") from error
     return _judged(
         path,
         kind,
         written,
-        found,
+        answer,
         random,
         perf_counter() - begun,
         _fixed(source, open_axes),
@@ -89,15 +89,15 @@ def write_format(
 def _check_axes(source: Source, open_axes: Sequence[OpenAxis]) -> None:
     """Raise FormatError for an axis that the net's inputs do not have."""
     axes = {spec.name: len(spec.sizes(1)) for spec in source.inputs}
-    for one in open_axes:
-        if one.axis >= axes.get(one.name, 0):
+    for open_axis in open_axes:
+        if open_axis.axis >= axes.get(open_axis.name, 0):
             there = ", ".join(
                 f"{name}.1 to {name}.{count - 1}"
                 for name, count in axes.items()
                 if count > 1
             )
             raise FormatError(
-                f"the network has no axis {one}; its axes beside the batch are {there or 'none'}"
+                f"the network has no axis {open_axis}; its axes beside the batch are {there or 'none'}"
             )
 
 
@@ -136,7 +136,7 @@ def _resized(
 def _with_sizes(
     spec: InputSpec, open_axes: Sequence[OpenAxis], other: Callable[[int], int]
 ) -> InputSpec:
-    axes = {one.axis for one in open_axes if one.name == spec.name}
+    axes = {open_axis.axis for open_axis in open_axes if open_axis.name == spec.name}
     sizes = [
         other(size) if axis in axes else size for axis, size in enumerate(spec.sizes(1))
     ]
@@ -181,7 +181,7 @@ class _Exporting:
             "weights": str(self._folder / "weights.pt"),
             "inputs": compare[2 if 2 in compare else 1]["inputs"],
             "file": str(out / name),
-            "open": [[one.name, one.axis] for one in open_axes],
+            "open": [[open_axis.name, open_axis.axis] for open_axis in open_axes],
         }
         return {**self._run_job("write", question), "file": question["file"]}
 
@@ -192,9 +192,9 @@ class _Exporting:
         resized: Mapping[int, Mapping[str, str]],
         any_batch: bool,
     ) -> dict[str, Any]:
-        wanted = [
-            one
-            for batch, one in (*compare.items(), *resized.items())
+        compared = [
+            files
+            for batch, files in (*compare.items(), *resized.items())
             if any_batch or batch == 1
         ]
         packages = [
@@ -204,12 +204,12 @@ class _Exporting:
         ]
         return self._run_job(
             "run",
-            {"file": str(path.resolve()), "compare": wanted, "packages": packages},
+            {"file": str(path.resolve()), "compare": compared, "packages": packages},
         )
 
     def _run_job(self, job: str, question: dict[str, Any]) -> dict[str, Any]:
         barred = clean_process.barred_for(self._texts)
-        whole = {
+        request = {
             **question,
             "job": job,
             "kind": self._kind,
@@ -217,7 +217,7 @@ class _Exporting:
             "barred": barred,
         }
         return clean_process.run_script(
-            JOBS, whole, self._folder, self._tell, self._cancelled, self._limit
+            JOBS, request, self._folder, self._tell, self._cancelled, self._limit
         )
 
 
@@ -245,15 +245,21 @@ def _judged(
     seconds: float,
     fixed: tuple[str, ...],
 ) -> WrittenFormat:
-    found = answer["found"]
+    comparisons = answer["found"]
     largest = (
         None
-        if any(one["largest"] is None for one in found)
-        else max(one["largest"] for one in found)
+        if any(comparison["largest"] is None for comparison in comparisons)
+        else max(comparison["largest"] for comparison in comparisons)
     )
-    worst = next((one for one in found if one["largest"] == largest), found[0])
-    equal = all(one["equal"] for one in found)
-    odd = next((one["odd"] for one in found if "NaN" in one["odd"]), "")
+    worst = next(
+        (comparison for comparison in comparisons if comparison["largest"] == largest),
+        comparisons[0],
+    )
+    equal = all(comparison["equal"] for comparison in comparisons)
+    odd = next(
+        (comparison["odd"] for comparison in comparisons if "NaN" in comparison["odd"]),
+        "",
+    )
     passed = not odd and (
         equal or random or (largest is not None and largest <= ALLOWED[kind])
     )

@@ -73,7 +73,7 @@ class ImportedNet(Struct, frozen=True):
         if missing := self._missing():
             return f"it was not compared with {self.origin.model}, since {missing}"
         *most, last = dict.fromkeys(
-            one.what for one in checks if one.mode and one.count > one.empty
+            check.what for check in checks if check.mode and check.count > check.empty
         ) or ["outputs"]
         kinds = f"{', '.join(most)} and {last}" if most else last
         modes = " and ".join(
@@ -82,12 +82,12 @@ class ImportedNet(Struct, frozen=True):
         odd = next(
             (check.odd for check in checks if check.odd and check.what != "buffers"), ""
         )
-        words = (
+        remark = (
             f", of which {odd}, as in the model itself at the import; those are not verified"
             if odd
             else ""
         )
-        return f"its {kinds} in {modes} mode are those of the source model {self.origin.model}{words}"
+        return f"its {kinds} in {modes} mode are those of the source model {self.origin.model}{remark}"
 
 
 def source_checks(answer: Mapping[str, Any]) -> tuple[CertificateCheck, ...]:
@@ -95,7 +95,7 @@ def source_checks(answer: Mapping[str, Any]) -> tuple[CertificateCheck, ...]:
     checks: list[CertificateCheck] = []
     if "values" in answer:
         other = answer["other"]
-        words = (
+        description = (
             f"{'is' if len(other) == 1 else f'and {len(other) - 1} more are'} not as in the model"
             if other
             else ""
@@ -109,7 +109,7 @@ def source_checks(answer: Mapping[str, Any]) -> tuple[CertificateCheck, ...]:
                 same,
                 same,
                 worst=worst,
-                words=words,
+                words=description,
                 count=answer["values"],
                 source=True,
             )
@@ -118,7 +118,7 @@ def source_checks(answer: Mapping[str, Any]) -> tuple[CertificateCheck, ...]:
         mode, dtype = "train" if case["train"] else "eval", answer["dtype"]
         allowed = ALLOWED.get(dtype, ALLOWED_ELSE)
         if "stops" in case:
-            words = f"not available: {case['stops']}"
+            description = f"not available: {case['stops']}"
             checks.append(
                 CertificateCheck(
                     "outputs",
@@ -129,29 +129,32 @@ def source_checks(answer: Mapping[str, Any]) -> tuple[CertificateCheck, ...]:
                     None,
                     allowed,
                     "they",
-                    words,
+                    description,
                     source=True,
                 )
             )
             continue
-        for what in ("outputs", "gradients", "buffers"):
-            found = case[what]
-            if found["count"]:
-                close = found["largest"] is not None and found["largest"] <= allowed
+        for aspect in ("outputs", "gradients", "buffers"):
+            comparison = case[aspect]
+            if comparison["count"]:
+                close = (
+                    comparison["largest"] is not None
+                    and comparison["largest"] <= allowed
+                )
                 checks.append(
                     CertificateCheck(
-                        what,
+                        aspect,
                         mode,
                         dtype,
-                        found["equal"] or close,
-                        found["equal"],
-                        found["largest"],
+                        comparison["equal"] or close,
+                        comparison["equal"],
+                        comparison["largest"],
                         allowed,
-                        found["worst"],
-                        found["words"],
-                        count=found["count"],
-                        empty=found["empty"],
-                        odd=found["odd"],
+                        comparison["worst"],
+                        comparison["words"],
+                        count=comparison["count"],
+                        empty=comparison["empty"],
+                        odd=comparison["odd"],
                         source=True,
                     )
                 )

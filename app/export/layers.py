@@ -35,8 +35,10 @@ def write_models(job: Job, path: Path, others: Iterable[Path] = ()) -> list[Path
         (path.with_name(f"{name}.py"), net) for name, net in nets_of(job, path.stem)
     ]
     beside = {*others, *(file for file, _ in files)}
-    found = [write_model(net, file, beside - {file}) for file, net in files]
-    return list(dict.fromkeys(one for written in reversed(found) for one in written))
+    file_lists = [write_model(net, file, beside - {file}) for file, net in files]
+    return list(
+        dict.fromkeys(target for written in reversed(file_lists) for target in written)
+    )
 
 
 def nets_of(job: Job, module: str) -> list[tuple[str, Source]]:
@@ -50,12 +52,12 @@ def nets_of(job: Job, module: str) -> list[tuple[str, Source]]:
 
 
 def _files(
-    source: Source, folder: Path, taken: set[str]
+    source: Source, folder: Path, occupied: set[str]
 ) -> Iterator[tuple[Path, str | None]]:
     """Yield each file's target and its text, None if it is there already."""
     for file in source.files:
         target = folder / file.name
-        if target.name.casefold() in taken:
+        if target.name.casefold() in occupied:
             raise FileExistsError(
                 f"{target} would be both the network and the file that it imports; choose another name"
             )

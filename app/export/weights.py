@@ -42,11 +42,11 @@ def _save(plain: dict[str, Tensor], path: Path) -> None:
 
 def _each_alone(state_dict: StateDict) -> dict[str, Tensor]:
     """Return contiguous tensors on the CPU without shared memory, as safetensors requires."""
-    seen: set[int] = set()
+    memories: set[int] = set()
     alone = {}
     for name, value in state_dict.items():
         tensor = value.detach().to("cpu").contiguous()
         memory = tensor.untyped_storage().data_ptr()
-        alone[name] = tensor.clone() if memory in seen else tensor
-        seen.add(memory)
+        alone[name] = tensor.clone() if memory in memories else tensor
+        memories.add(memory)
     return alone

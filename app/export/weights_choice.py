@@ -33,9 +33,9 @@ def weights_to_export(
 
     `trained` returns those of the run, if any; it is called on the exporting thread. Raises StartError.
     """
-    found = trained() if trained is not None else None
-    if found is not None:
-        return found
+    weights = trained() if trained is not None else None
+    if weights is not None:
+        return weights
     return ExportWeights(
         initial_weights(source, seed, start), untrained_text(seed, start)
     )

@@ -31,30 +31,39 @@ class Checkpoint(Struct, frozen=True):
     @property
     def label(self) -> str:
         """Return its description."""
-        what = {"last.pt": "the end", "best.pt": "the best validation loss"}.get(
+        description = {"last.pt": "the end", "best.pt": "the best validation loss"}.get(
             self.path.name, ""
         )
-        if found := _OF_STAGE.fullmatch(self.path.name):
+        if match := _OF_STAGE.fullmatch(self.path.name):
             moment = {
                 "start": "the start",
                 "end": "the end",
                 "best": "the best validation loss",
-            }[found[2]]
-            what = f"{moment} of stage {int(found[1])}"
+            }[match[2]]
+            description = f"{moment} of stage {int(match[1])}"
         step = f"step {self.step:,}" if self.step is not None else ""
-        return ", ".join(part for part in (what, step) if part) or self.path.name
+        return (
+            ", ".join(piece for piece in (description, step) if piece) or self.path.name
+        )
 
 
-def checkpoints(kept: Kept) -> list[Checkpoint]:
+def checkpoints(stored_run: Kept) -> list[Checkpoint]:
     """List the checkpoints of a run, newest first, without reading them."""
-    found = []
-    for path in kept.checkpoints.glob("*.pt"):
+    entries = []
+    for path in stored_run.checkpoints.glob("*.pt"):
         by_step = path.stem.removeprefix("step-").removeprefix("revisit-")
-        step = int(by_step) if by_step.isdecimal() else kept.record.saved.get(path.name)
-        found.append(Checkpoint(path, step))
+        step = (
+            int(by_step)
+            if by_step.isdecimal()
+            else stored_run.record.saved.get(path.name)
+        )
+        entries.append(Checkpoint(path, step))
     return sorted(
-        found,
-        key=lambda each: (each.step if each.step is not None else -1, each.path.name),
+        entries,
+        key=lambda checkpoint: (
+            checkpoint.step if checkpoint.step is not None else -1,
+            checkpoint.path.name,
+        ),
         reverse=True,
     )
 
@@ -80,9 +89,9 @@ def measured(folder: Path) -> DiskUse:
     return DiskUse(any(folder.glob("*.pt")), len(sizes), sum(sizes))
 
 
-def delete_kept(kept: Kept) -> None:
+def delete_kept(stored_run: Kept) -> None:
     """Delete the checkpoints of a run that are kept for revisiting. Raises RunError for a running one, and OSError."""
-    if kept.goes_on:
-        raise RunError(f"{kept.record.title} is running. Stop it first.")
-    for file in kept_to_revisit(kept.checkpoints):
+    if stored_run.goes_on:
+        raise RunError(f"{stored_run.record.title} is running. Stop it first.")
+    for file in kept_to_revisit(stored_run.checkpoints):
         file.unlink(missing_ok=True)

@@ -33,15 +33,16 @@ class Setting(Struct, frozen=True):
 
 def settings(runs: Sequence[Kept]) -> tuple[Setting, ...]:
     """Return all settings that any of the runs has; a default that a file does not state is a dash."""
-    told = [_settings_of(kept) for kept in runs]
-    letters = _letters([values.pop("net") for values in told])
-    told = [
-        {"net": letter, **values} for letter, values in zip(letters, told, strict=True)
+    settings_by_run = [_settings_of(stored_run) for stored_run in runs]
+    letters = _letters([values.pop("net") for values in settings_by_run])
+    settings_by_run = [
+        {"net": letter, **values}
+        for letter, values in zip(letters, settings_by_run, strict=True)
     ]
-    names = dict.fromkeys(name for values in told for name in values)
+    names = dict.fromkeys(name for values in settings_by_run for name in values)
     ordered = [*NET, *(name for name in names if name not in (*NET, *WHERE)), *WHERE]
     return tuple(
-        Setting(name, tuple(values.get(name, NOTHING) for values in told))
+        Setting(name, tuple(values.get(name, NOTHING) for values in settings_by_run))
         for name in ordered
     )
 
@@ -67,23 +68,25 @@ def _data_and_training(project: Project) -> dict[str, str]:
     return _flat("data", data_record(project.data)) | _flat("training", training)
 
 
-def _settings_of(kept: Kept) -> dict[str, str]:
-    found: dict[str, str] = {}
+def _settings_of(stored_run: Kept) -> dict[str, str]:
+    flat_settings: dict[str, str] = {}
     try:
-        project = store.project_of(kept)
+        project = store.project_of(stored_run)
         start = training_record(project.training).get("start")
-        found |= _data_and_training(project)
+        flat_settings |= _data_and_training(project)
         if start is not None:
-            found[START] = _start_text(start)
-        found["net"] = (kept.folder / store.SOURCE).read_text(encoding="utf-8")
+            flat_settings[START] = _start_text(start)
+        flat_settings["net"] = (stored_run.folder / store.SOURCE).read_text(
+            encoding="utf-8"
+        )
     except (RunError, OSError) as error:
-        found["net"] = f"cannot be read: {error}"
-    begun, where = kept.record.beginning, kept.record.environment
+        flat_settings["net"] = f"cannot be read: {error}"
+    begun, where = stored_run.record.beginning, stored_run.record.environment
     if begun is not None:
-        found["parameters"] = f"{begun.parameters:,}"
+        flat_settings["parameters"] = f"{begun.parameters:,}"
     if where is not None:
-        found |= {name: str(getattr(where, name)) for name in WHERE}
-    return found
+        flat_settings |= {name: str(getattr(where, name)) for name in WHERE}
+    return flat_settings
 
 
 def _start_text(start: Mapping[str, Any]) -> str:
@@ -101,27 +104,29 @@ def _start_text(start: Mapping[str, Any]) -> str:
 def _flat(prefix: str, value: Any) -> dict[str, str]:
     """Flatten nested settings: `training.optimizer.lr`."""
     if isinstance(value, Mapping):
-        found: dict[str, str] = {}
-        for name, part in value.items():
-            found |= _flat(prefix if name == "params" else f"{prefix}.{name}", part)
-        return found
+        flattened: dict[str, str] = {}
+        for name, child in value.items():
+            flattened |= _flat(
+                prefix if name == "params" else f"{prefix}.{name}", child
+            )
+        return flattened
     if (
         isinstance(value, list)
         and value
         and isinstance(value[0], Mapping)
         and "output" in value[0]
     ):
-        told: dict[str, str] = {}
+        loss_settings: dict[str, str] = {}
         for row in value:  # the losses of outputs
-            given = {name: part for name, part in row.items() if name != "output"}
-            told |= _flat(f"{prefix}.{row['output']}", given)
-        return told
+            fields = {name: entry for name, entry in row.items() if name != "output"}
+            loss_settings |= _flat(f"{prefix}.{row['output']}", fields)
+        return loss_settings
     if isinstance(value, list):
-        return {prefix: ", ".join(str(part) for part in value)}
+        return {prefix: ", ".join(str(entry) for entry in value)}
     return {prefix: str(value)}
 
 
 def _letters(texts: Sequence[str]) -> list[str]:
     """Label source texts A, B, C ..., equal ones alike."""
-    known = list(dict.fromkeys(texts))
-    return [f"net {chr(ord('A') + known.index(text) % 26)}" for text in texts]
+    unique_texts = list(dict.fromkeys(texts))
+    return [f"net {chr(ord('A') + unique_texts.index(text) % 26)}" for text in texts]

@@ -107,9 +107,11 @@ def _epochs_text(run: ListedRun) -> str:
 def _lr_text(run: ListedRun) -> str:
     """Return the learning rate, with a mark where it was changed by hand."""
     rate, count = _settings(run).lr, run.record.rates_set
-    words = NOTHING if rate is None else f"{rate:g}"
+    rate_text = NOTHING if rate is None else f"{rate:g}"
     return (
-        f"{words}, set by hand{f' {count}×' if count > 1 else ''}" if count else words
+        f"{rate_text}, set by hand{f' {count}×' if count > 1 else ''}"
+        if count
+        else rate_text
     )
 
 
@@ -257,16 +259,16 @@ def ordered(
     listed: Callable[[A], ListedRun],
 ) -> list[A]:
     """Sort by a column what `listed` reads; those without a value come last."""
-    known: list[tuple[Any, A]] = []
+    keyed_runs: list[tuple[Any, A]] = []
     unknown: list[A] = []
     for run in runs:
         value = column.value(listed(run))
         if value is None:
             unknown.append(run)
         else:
-            known.append((sort_key(value), run))
-    known.sort(key=lambda pair: pair[0], reverse=descending)
-    return [*(run for _, run in known), *unknown]
+            keyed_runs.append((sort_key(value), run))
+    keyed_runs.sort(key=lambda pair: pair[0], reverse=descending)
+    return [*(run for _, run in keyed_runs), *unknown]
 
 
 def sort_key(value: Value) -> Any:
@@ -274,16 +276,16 @@ def sort_key(value: Value) -> Any:
     if not isinstance(value, str):
         return value
     return [
-        (0, int(part), "") if part.isdigit() else (1, 0, part)
-        for part in re.split(r"(\d+)", value.casefold())
+        (0, int(piece), "") if piece.isdigit() else (1, 0, piece)
+        for piece in re.split(r"(\d+)", value.casefold())
     ]
 
 
 def named(key: str) -> Column:
     """Return the column of a key. Raises RunError."""
-    if (found := BY_KEY.get(key.strip().lower())) is None:
+    if (column := BY_KEY.get(key.strip().lower())) is None:
         raise RunError(f"There is no column “{key}”; there are {', '.join(BY_KEY)}.")
-    return found
+    return column
 
 
 _CONDITION = re.compile(r"([A-Za-z_]+)(<=|>=|!=|=|<|>|:)(.*)", re.DOTALL)
@@ -302,35 +304,35 @@ def matcher(text: str) -> Test:
 
 
 def _test(word: str) -> Test:
-    found = _CONDITION.fullmatch(word)
-    if found is None:
-        wanted = word.casefold()
+    match = _CONDITION.fullmatch(word)
+    if match is None:
+        query = word.casefold()
         return lambda run: any(
-            wanted in column.shown(run).casefold() for column in COLUMNS
+            query in column.shown(run).casefold() for column in COLUMNS
         )
-    key, sign, wanted = found.groups()
+    key, sign, query = match.groups()
     column = named(key)
     if column.number and sign != ":":
-        number = _float(wanted.rstrip("%×"))
+        number = _float(query.rstrip("%×"))
         if number is None:
-            raise RunError(f"{column.key} is a number, and “{wanted}” is none.")
-        number = number / 100 if wanted.endswith("%") else number
+            raise RunError(f"{column.key} is a number, and “{query}” is none.")
+        number = number / 100 if query.endswith("%") else number
         compare = _COMPARE[sign]
         return lambda run: _compares(column.value(run), compare, number, sign)
     if sign not in ("=", "!=", ":"):
         raise RunError(f"{column.key} is a text: compare it with =, != or :.")
-    wanted = wanted.casefold()
+    query = query.casefold()
 
     def texts(run: ListedRun) -> list[str]:
         value = column.value(run)
         return [
-            one.casefold()
-            for one in (value if isinstance(value, tuple) else (column.shown(run),))
+            text.casefold()
+            for text in (value if isinstance(value, tuple) else (column.shown(run),))
         ]
 
     if sign == ":":
-        return lambda run: any(wanted in one for one in texts(run))
-    return lambda run: (wanted in texts(run)) == (sign == "=")
+        return lambda run: any(query in text for text in texts(run))
+    return lambda run: (query in texts(run)) == (sign == "=")
 
 
 _COMPARE: Mapping[str, Callable[[float, float], bool]] = {

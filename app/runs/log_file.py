@@ -15,7 +15,7 @@ def logged(path: Path, *kinds: str) -> list[dict[str, Any]]:
     if not path.is_file():
         return []
     quoted = tuple(f'"{kind}"' for kind in kinds)
-    found = []
+    entries = []
     for line in path.read_text(encoding="utf-8").splitlines():
         if any(kind in line for kind in quoted):
             try:
@@ -27,5 +27,5 @@ def logged(path: Path, *kinds: str) -> list[dict[str, Any]]:
                 and fields.get("event") in kinds
                 and isinstance(fields.get("step"), int)
             ):
-                found.append(fields)
-    return found
+                entries.append(fields)
+    return entries

@@ -41,21 +41,24 @@ class NamedRun(Struct, frozen=True):
 
     def checkpoint(self) -> Path:
         """Return the named checkpoint; without a name the best, the last, or the newest one. Raises RunError."""
-        title, found = (
+        title, paths = (
             self.kept.record.title,
-            {one.path.stem: one.path for one in checkpoints(self.kept)},
+            {
+                checkpoint.path.stem: checkpoint.path
+                for checkpoint in checkpoints(self.kept)
+            },
         )
-        if not found:
+        if not paths:
             raise RunError(
                 f"{title} has no checkpoints; train with --save-every N, or name a step of it"
             )
-        if self.which and self.which not in found:
+        if self.which and self.which not in paths:
             raise RunError(
-                f"{title} has no checkpoint {self.which}; there are {', '.join(found)}, and its steps"
+                f"{title} has no checkpoint {self.which}; there are {', '.join(paths)}, and its steps"
             )
         return next(
-            (found[name] for name in (self.which, "best", "last") if name in found),
-            next(iter(found.values())),
+            (paths[name] for name in (self.which, "best", "last") if name in paths),
+            next(iter(paths.values())),
         )
 
 
@@ -66,7 +69,8 @@ def _only(folder: Path, runs: list[Kept]) -> Kept:
     if not runs:
         raise RunError(f"{folder / RUNS} holds no run")
     numbers = ", ".join(
-        f"{folder}@{kept.record.name or kept.record.number}" for kept in runs
+        f"{folder}@{stored_run.record.name or stored_run.record.number}"
+        for stored_run in runs
     )
     raise RunError(f"{folder} holds {len(runs)} runs; name one: {numbers}")
 

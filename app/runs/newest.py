@@ -33,18 +33,24 @@ def newest_of(folder: Path, source: Source, best: bool = False) -> ExportWeights
     They are those of its newest whole checkpoint, of the running mean where there is one; with `best` those with the
     smallest validation loss of the newest run. Raises OSError, and RunError for a run without best weights.
     """
-    found = (best_checkpoint if best else newest_checkpoint)(folder, source)
-    return ExportWeights(weights_in(found[0]), found[1]) if found is not None else None
+    choice = (best_checkpoint if best else newest_checkpoint)(folder, source)
+    return (
+        ExportWeights(weights_in(choice[0]), choice[1]) if choice is not None else None
+    )
 
 
 def newest_checkpoint(folder: Path, source: Source) -> tuple[Path, str] | None:
     """Return the newest checkpoint with weights that fit the net, and its run and step as text. Raises OSError."""
-    for kept in store.listed(folder):
-        if not _trained(kept, source):
+    for stored_run in store.listed(folder):
+        if not _trained(stored_run, source):
             continue
-        found = _newest(kept.checkpoints, _state(kept.checkpoints), kept.record.title)
-        if found is not None and _fits(found[0], source):
-            return found
+        checkpoint = _newest(
+            stored_run.checkpoints,
+            _state(stored_run.checkpoints),
+            stored_run.record.title,
+        )
+        if checkpoint is not None and _fits(checkpoint[0], source):
+            return checkpoint
     return None
 
 
@@ -52,9 +58,9 @@ def threads_of_newest(folder: Path, source: Source) -> int:
     """Return the CPU threads of the newest run of this network in one process, 0 without one. Raises OSError."""
     ran = next(
         (
-            kept.record.environment
-            for kept in store.listed(folder)
-            if _trained(kept, source)
+            stored_run.record.environment
+            for stored_run in store.listed(folder)
+            if _trained(stored_run, source)
         ),
         None,
     )
@@ -64,25 +70,25 @@ def threads_of_newest(folder: Path, source: Source) -> int:
 def best_checkpoint(folder: Path, source: Source) -> tuple[Path, str]:
     """Return the checkpoint with the smallest validation loss of the newest run with weights that fit the net, and its
     run and step as text. Raises OSError, and RunError if that run has none."""
-    for kept in store.listed(folder):
-        if not _trained(kept, source):
+    for stored_run in store.listed(folder):
+        if not _trained(stored_run, source):
             continue
-        path = kept.checkpoints / BEST
+        path = stored_run.checkpoints / BEST
         if not path.is_file():
             raise RunError(
-                f"{kept.record.title} has no best weights: it ended before an epoch was validated."
+                f"{stored_run.record.title} has no best weights: it ended before an epoch was validated."
             )
         try:
             load(path)
             step = step_of(path)[0]
         except CheckpointError as error:
             raise RunError(
-                f"The best weights of {kept.record.title} cannot be read: {error}"
+                f"The best weights of {stored_run.record.title} cannot be read: {error}"
             ) from error
         if _fits(path, source):
             return (
                 path,
-                f"of {kept.record.title} at step {step:,}, its best validation loss",
+                f"of {stored_run.record.title} at step {step:,}, its best validation loss",
             )
     raise RunError(
         "No stored run has trained this network, so there are no best weights."
@@ -95,9 +101,11 @@ def weights_in(checkpoint: Path) -> dict[str, Tensor]:
     return _weights(checkpoint, stat.st_mtime_ns, stat.st_size)
 
 
-def _trained(kept: Kept, source: Source) -> bool:
+def _trained(stored_run: Kept, source: Source) -> bool:
     try:
-        return (kept.folder / store.SOURCE).read_text(encoding="utf-8") == source.text
+        return (stored_run.folder / store.SOURCE).read_text(
+            encoding="utf-8"
+        ) == source.text
     except (OSError, UnicodeDecodeError):
         return False
 
@@ -107,8 +115,8 @@ def _fits(checkpoint: Path, source: Source) -> bool:
     if not source.files:
         return True
     with borrowed(0):
-        own = make_module(source).state_dict()
-    return {key: value.shape for key, value in own.items()} == {
+        state_dict = make_module(source).state_dict()
+    return {key: value.shape for key, value in state_dict.items()} == {
         key: value.shape for key, value in weights_in(checkpoint).items()
     }
 

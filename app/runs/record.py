@@ -192,15 +192,15 @@ class Record(msgspec.Struct, frozen=True):
         """The surgeries of the run so far."""
         return tuple(
             Cut(
-                one.epoch,
-                one.step,
+                stage.epoch,
+                stage.step,
                 number,
-                one.description,
-                one.outcome,
-                one.layers,
-                one.parameters,
+                stage.description,
+                stage.outcome,
+                stage.layers,
+                stage.parameters,
             )
-            for number, one in enumerate(self.stages[: self.stage - 1], 2)
+            for number, stage in enumerate(self.stages[: self.stage - 1], 2)
         )
 
 

@@ -274,18 +274,20 @@ class Recorder:
             and steps
             and steps[0].rate == steps[0].rate
         ):
-            known = msgspec.structs.replace(settings, lr=steps[0].rate)
-            self._record = msgspec.structs.replace(self._record, settings=known)
+            updated = msgspec.structs.replace(settings, lr=steps[0].rate)
+            self._record = msgspec.structs.replace(self._record, settings=updated)
 
     def _begin_stage(self, event: Cut) -> None:
         """Keep the edited net, and the measurements of the layers before it."""
-        found = [one for one in self._planned if one[0].source.filename == event.net]
-        if not found:
+        planned = [
+            plan for plan in self._planned if plan[0].source.filename == event.net
+        ]
+        if not planned:
             raise record.RunError(f"The project of stage {event.stage} is not known")
-        surgery, project = found[-1]
+        surgery, project = planned[-1]
         self._project = stages.edited(project, surgery, self._project)
         begun = stages.begin(self.kept.folder, event, surgery, self._project)
-        known = (
+        stage_records = (
             *self._record.stages[: event.stage - 2],
             begun,
             *self._record.stages[event.stage - 1 :],
@@ -294,7 +296,7 @@ class Recorder:
         if "best.pt" in saved:
             saved[best] = saved.pop("best.pt")
         self._record = msgspec.structs.replace(
-            self._record, stages=known, stage=event.stage, saved=saved
+            self._record, stages=stage_records, stage=event.stage, saved=saved
         )
         record.write(
             self.kept.folder, record.with_annotations(self._record, self.kept.folder)
@@ -422,14 +424,14 @@ class _Noting:
         return None
 
     def __exit__(self, kind: Any, error: BaseException | None, trace: Any) -> bool:
-        known = (
+        expected_errors = (
             OSError,
             tables.TableError,
             record.RunError,
             project_file.ProjectFileError,
             file_lock.FileLockError,
         )
-        if not isinstance(error, known):
+        if not isinstance(error, expected_errors):
             return False
         reason = getattr(error, "strerror", None) or str(error)
         if not self._recorder.problem:

@@ -44,40 +44,42 @@ from app.training.setup.prepare import set_up
 from app.util.rng import borrowed
 
 
-def newest(kept: Kept, tell: Callable[[str], None] = lambda _words: None) -> Path:
+def newest(stored_run: Kept, tell: Callable[[str], None] = lambda _words: None) -> Path:
     """Return the newest intact checkpoint; `tell` is called for each one skipped.
 
     Raises RunError if there is none.
     """
-    found = checkpoint.newest(kept.checkpoints, tell, len(kept.record.stages) + 1)
-    if found is None:
+    path = checkpoint.newest(
+        stored_run.checkpoints, tell, len(stored_run.record.stages) + 1
+    )
+    if path is None:
         raise RunError(
-            f"{kept.record.title} has no readable checkpoint, so it cannot be resumed. Start a new run."
+            f"{stored_run.record.title} has no readable checkpoint, so it cannot be resumed. Start a new run."
         )
-    return found
+    return path
 
 
 def nearest(
-    kept: Kept, step: int, tell: Callable[[str], None] = lambda _words: None
+    stored_run: Kept, step: int, tell: Callable[[str], None] = lambda _words: None
 ) -> Path | None:
     """Return the intact checkpoint nearest before or at the end of a step; None if there is none, as before step 1.
 
     `tell` is called for each one skipped.
     """
-    found = []
-    for path in kept.checkpoints.glob("*.pt"):
+    candidates = []
+    for path in stored_run.checkpoints.glob("*.pt"):
         try:
             by_name = step_by_name(path)  # there may be hundreds
             at, stage = (
                 (step_of(path)[0], stage_of(path)) if by_name is None else (by_name, 0)
             )  # before a surgery
             if at <= step:
-                found.append((at, stage, path.name, path))
+                candidates.append((at, stage, path.name, path))
         except CheckpointError as error:
             tell(f"A checkpoint is skipped: {error}")
-    for *_, path in sorted(found, reverse=True):
+    for *_, path in sorted(candidates, reverse=True):
         try:
-            if stage_of(path) > len(kept.record.stages) + 1:
+            if stage_of(path) > len(stored_run.record.stages) + 1:
                 continue
             load(path)
         except CheckpointError as error:
@@ -114,13 +116,13 @@ def check(job: Job, path: Path) -> None:
         )
 
 
-def going_on(kept: Kept, path: Path) -> GoingOn:
+def going_on(stored_run: Kept, path: Path) -> GoingOn:
     """Return the position of a checkpoint, and delete later ones of the run, which will be written again.
 
     Raises CheckpointError and OSError.
     """
     (step, done), stage = step_of(path), stage_of(path)
-    for other in kept.checkpoints.glob("*.pt"):
+    for other in stored_run.checkpoints.glob("*.pt"):
         try:
             later = other.name != path.name and (step_of(other)[0], stage_of(other)) > (
                 step,
@@ -132,7 +134,10 @@ def going_on(kept: Kept, path: Path) -> GoingOn:
             later = False
         if later:
             other.unlink(missing_ok=True)
-    best, aside = kept.checkpoints / BEST, kept.checkpoints / stage_file(stage, "best")
+    best, aside = (
+        stored_run.checkpoints / BEST,
+        stored_run.checkpoints / stage_file(stage, "best"),
+    )
     if aside.exists() and aside != path and not best.exists():
         aside.replace(best)
     return GoingOn(step, done, stage)
@@ -184,7 +189,7 @@ def changes(before: Project, now: Project) -> dict[str, tuple[str, str]]:
     }
 
 
-def check_changes(kept: Kept, before: Project, now: Project) -> None:
+def check_changes(stored_run: Kept, before: Project, now: Project) -> None:
     """Raise RunError for settings that cannot be changed amid a run. Gradients that wait for the optimizer's step are
     seen by `check`, which reads the checkpoint.
     """
@@ -196,30 +201,35 @@ def check_changes(kept: Kept, before: Project, now: Project) -> None:
         for project in (before, now)
     )
     if wrong := refusal(refusals(old, new, waiting=False)):
-        raise RunError(f"{kept.record.title} has {wrong}")
-    if kept.record.stages and (names := ", ".join(changes(before, now))):
+        raise RunError(f"{stored_run.record.title} has {wrong}")
+    if stored_run.record.stages and (names := ", ".join(changes(before, now))):
         raise RunError(
-            f"{names} cannot be changed: the net of {kept.record.title} was edited amid it, and such a run keeps its "
+            f"{names} cannot be changed: the net of {stored_run.record.title} was edited amid it, and "
+            "such a run keeps its "
             f"settings. Leave them, or {FROM_WEIGHTS}."
         )
 
 
-def continued(kept: Kept, before: Kept, path: Path, changed: Changed | None) -> Kept:
+def continued(
+    stored_run: Kept, before: Kept, path: Path, changed: Changed | None
+) -> Kept:
     """Give a new run the history of the one that it continues, and the checkpoint if settings are changed there.
 
     Raises OSError.
     """
-    store.copy_history(before, kept)
+    store.copy_history(before, stored_run)
     if changed is not None:
-        store.keep_begin(path, kept)
-    record = records.continuing(kept.record, before.record, changed)
-    records.write(kept.folder, record)
-    return replace(kept, record=record)
+        store.keep_begin(path, stored_run)
+    record = records.continuing(stored_run.record, before.record, changed)
+    records.write(stored_run.folder, record)
+    return replace(stored_run, record=record)
 
 
-def with_begin(job: Job, kept: Kept) -> Job:
+def with_begin(job: Job, stored_run: Kept) -> Job:
     """Return the job of a stored run with the checkpoint that it begins with, if its settings were changed there."""
-    return replace(job, begin=str(kept.begin)) if kept.begin.exists() else job
+    return (
+        replace(job, begin=str(stored_run.begin)) if stored_run.begin.exists() else job
+    )
 
 
 def as_before(job: Job, project: Project, path: Path) -> Job:
@@ -237,15 +247,15 @@ def as_before(job: Job, project: Project, path: Path) -> Job:
     return replace(job, training=replace(job.training, threads=ran_on["threads"]))
 
 
-def further(kept: Kept, now: TrainingConfig) -> TrainingConfig:
+def further(stored_run: Kept, now: TrainingConfig) -> TrainingConfig:
     """Return the settings of a finished run with the limits of `now`, to continue it.
 
     Raises RunError, which names the limit, where one of these would end it at once.
     """
     before, summary, title = (
-        store.project_of(kept).training,
-        kept.record.summary,
-        kept.record.title,
+        store.project_of(stored_run).training,
+        stored_run.record.summary,
+        stored_run.record.title,
     )
     limits = replace(
         before,
@@ -265,7 +275,7 @@ def further(kept: Kept, now: TrainingConfig) -> TrainingConfig:
         raise RunError(
             f"{to_do}a limit of more minutes under Training than its {minutes}, or none{or_fork}"
         )
-    begun = kept.record.beginning
+    begun = stored_run.record.beginning
     steps = begun.steps_per_epoch if begun is not None else 0
     if summary.steps >= steps * limits.epochs:
         raise RunError(
@@ -288,7 +298,12 @@ def run_of(path: Path) -> Kept | None:
     """Return the stored run that contains a checkpoint, if any."""
     folder = path.absolute().parent.parent
     return next(
-        (kept for kept in store.listed(folder.parent) if kept.folder == folder), None
+        (
+            stored_run
+            for stored_run in store.listed(folder.parent)
+            if stored_run.folder == folder
+        ),
+        None,
     )
 
 
@@ -299,16 +314,16 @@ def newest_weights(
 
     `tell` is called for each one skipped. None if there is none. Raises OSError.
     """
-    for kept in store.listed(folder):
-        found = (
-            checkpoint.newest(kept.checkpoints, tell)
-            if kept.checkpoints.is_dir()
+    for stored_run in store.listed(folder):
+        path = (
+            checkpoint.newest(stored_run.checkpoints, tell)
+            if stored_run.checkpoints.is_dir()
             else None
         )
-        if found is not None:
+        if path is not None:
             return (
-                found,
-                f"newest weights, of {kept.record.title} at step {checkpoint.step_of(found)[0]:,}",
+                path,
+                f"newest weights, of {stored_run.record.title} at step {checkpoint.step_of(path)[0]:,}",
             )
     return None
 
@@ -327,13 +342,22 @@ def find_checkpoint(
         raise RunError(
             f"{path} does not exist, neither as a checkpoint nor as a folder with one."
         )
-    runs = [kept for folder in (path / "runs", path) for kept in store.listed(folder)]
-    known = [(kept.checkpoints, len(kept.record.stages) + 1) for kept in runs]
+    runs = [
+        stored_run
+        for folder in (path / "runs", path)
+        for stored_run in store.listed(folder)
+    ]
+    run_folders = [
+        (stored_run.checkpoints, len(stored_run.record.stages) + 1)
+        for stored_run in runs
+    ]
     inside = path / store.CHECKPOINTS, path
-    for folder, stages in (*known, *((each, None) for each in inside)):
-        found = checkpoint.newest(folder, tell, stages) if folder.is_dir() else None
-        if found is not None:
-            return found
+    for folder, stages in (*run_folders, *((directory, None) for directory in inside)):
+        newest_path = (
+            checkpoint.newest(folder, tell, stages) if folder.is_dir() else None
+        )
+        if newest_path is not None:
+            return newest_path
     raise RunError(f"There is no readable checkpoint in {path}.")
 
 

@@ -38,8 +38,8 @@ def begin(folder: Path, event: Cut, surgery: Surgery, project: Project) -> Stage
         store.stage_folder(folder, event.stage - 1),
         store.stage_folder(folder, event.stage),
     )
-    for place in (ended, begun):
-        place.mkdir(parents=True, exist_ok=True)
+    for directory in (ended, begun):
+        directory.mkdir(parents=True, exist_ok=True)
     for name in (store.PROJECT, store.SOURCE):
         atomic.write_bytes(ended / name, (folder / name).read_bytes())
     project_file.write(project, begun / store.PROJECT)
@@ -47,7 +47,7 @@ def begin(folder: Path, event: Cut, surgery: Surgery, project: Project) -> Stage
     _move_tables(folder, ended)
     project_file.write(project, folder / store.PROJECT)
     atomic.write_text(folder / store.SOURCE, surgery.source.text)
-    known: dict[str, Any] = msgspec.to_builtins(
+    surgery_fields: dict[str, Any] = msgspec.to_builtins(
         {
             name: getattr(surgery, name)
             for name in surgery.__struct_fields__
@@ -58,7 +58,7 @@ def begin(folder: Path, event: Cut, surgery: Surgery, project: Project) -> Stage
         event.epoch,
         event.step,
         event.description,
-        known,
+        surgery_fields,
         event.outcome,
         event.layers,
         event.parameters,
@@ -82,15 +82,17 @@ def go_back(folder: Path, stage: int) -> None:
     """Put the measurements of a stage, and of the ended ones after it, back; the later ones are dropped. Raises
     OSError."""
     inside = folder / store.STAGES
-    found = [one.name for one in inside.iterdir()] if inside.is_dir() else []
+    names = [path.name for path in inside.iterdir()] if inside.is_dir() else []
     for number in sorted(
-        (int(name) for name in found if _NUMBER.fullmatch(name)), reverse=True
+        (int(name) for name in names if _NUMBER.fullmatch(name)), reverse=True
     ):
-        place = store.stage_folder(folder, number)
-        if number >= stage and any((place / name).exists() for name in _tables()):
+        stage_folder = store.stage_folder(folder, number)
+        if number >= stage and any(
+            (stage_folder / name).exists() for name in _tables()
+        ):
             for name in _tables():
                 (folder / name).unlink(missing_ok=True)
-            _move_tables(place, folder)
+            _move_tables(stage_folder, folder)
 
 
 def _tables() -> tuple[str, ...]:
@@ -103,19 +105,19 @@ def _move_tables(source: Path, target: Path) -> None:
             (source / name).replace(target / name)
 
 
-def projects_of(kept: Kept, now: Project | None = None) -> tuple[Project, ...]:
+def projects_of(stored_run: Kept, now: Project | None = None) -> tuple[Project, ...]:
     """Return the project of every stage, with the settings of the run, or those of `now`. Raises RunError."""
-    now = now or store.project_of(kept)
-    if not kept.record.stages:
+    now = now or store.project_of(stored_run)
+    if not stored_run.record.stages:
         return (now,)
-    found = []
-    for number in range(1, len(kept.record.stages) + 2):
-        path = store.stage_folder(kept.folder, number) / store.PROJECT
+    projects = []
+    for number in range(1, len(stored_run.record.stages) + 2):
+        path = store.stage_folder(stored_run.folder, number) / store.PROJECT
         try:
             project = project_file.read(path)
         except (OSError, project_file.ProjectFileError) as error:
             raise RunError(
-                f"The project of stage {number} of {kept.record.title} cannot be read: {error}"
+                f"The project of stage {number} of {stored_run.record.title} cannot be read: {error}"
             ) from error
         training = replace(
             now.training,
@@ -123,21 +125,21 @@ def projects_of(kept: Kept, now: Project | None = None) -> tuple[Project, ...]:
             recompute=project.training.recompute,
             start=project.training.start,
         )
-        found.append(replace(project, data=now.data, training=training))
-    return tuple(found)
+        projects.append(replace(project, data=now.data, training=training))
+    return tuple(projects)
 
 
 def whole_job(
-    kept: Kept, projects: tuple[Project, ...], job_of: Callable[[Project], Job]
+    stored_run: Kept, projects: tuple[Project, ...], job_of: Callable[[Project], Job]
 ) -> Job:
     """Return the job of a run with all its stages; `job_of` returns that of a project. Raises RunError."""
     first = job_of(projects[0])
     stages = []
-    for number, (known, project) in enumerate(
-        zip(kept.record.stages, projects[1:], strict=True), 2
+    for number, (stage_record, project) in enumerate(
+        zip(stored_run.record.stages, projects[1:], strict=True), 2
     ):
         source = job_of(project).source
-        path = store.stage_folder(kept.folder, number) / store.SOURCE
+        path = store.stage_folder(stored_run.folder, number) / store.SOURCE
         try:
             written = path.read_text(encoding="utf-8")
         except OSError as error:
@@ -146,7 +148,8 @@ def whole_job(
             ) from error
         if written != source.text:
             raise RunError(
-                f"The code of stage {number} of {kept.record.title} differs from what this version of Tapedeck writes "
+                f"The code of stage {number} of {stored_run.record.title} differs from what this version "
+                "of Tapedeck writes "
                 f"for its project: it cannot be resumed. Its code is {path}."
             )
         training = project.training
@@ -154,9 +157,9 @@ def whole_job(
             source,
             groups=training.groups,
             recompute=training.recompute,
-            **_values(known.surgery),
+            **_values(stage_record.surgery),
         )
-        stages.append(Stage(known.step, surgery))
+        stages.append(Stage(stage_record.step, surgery))
     return replace(first, stages=tuple(stages))
 
 

@@ -90,28 +90,37 @@ def plain(name: str) -> str:
 
 def listed(folder: Path) -> list[Kept]:
     """List the runs in a folder, newest first; unreadable records are skipped. Raises OSError."""
-    found = []
+    runs = []
     for inside in _numbered(folder):
         try:
-            found.append(Kept(inside, records.read(inside)))
+            runs.append(Kept(inside, records.read(inside)))
         except RunError:
             continue
     return sorted(
-        found, key=lambda kept: (kept.record.number, kept.folder.name), reverse=True
+        runs,
+        key=lambda stored_run: (stored_run.record.number, stored_run.folder.name),
+        reverse=True,
     )
 
 
 def find(folder: Path, name: str) -> Kept:
     """Find a run by number or name. Raises RunError."""
     runs = listed(folder)
-    for kept in runs:
-        if name in (kept.record.name, str(kept.record.number), kept.folder.name):
-            return kept
-    known = (
-        ", ".join(kept.record.name or str(kept.record.number) for kept in runs)
+    for stored_run in runs:
+        if name in (
+            stored_run.record.name,
+            str(stored_run.record.number),
+            stored_run.folder.name,
+        ):
+            return stored_run
+    names = (
+        ", ".join(
+            listed_run.record.name or str(listed_run.record.number)
+            for listed_run in runs
+        )
         or "none"
     )
-    raise RunError(f"There is no run “{name}” in {folder}; there are: {known}.")
+    raise RunError(f"There is no run “{name}” in {folder}; there are: {names}.")
 
 
 def _numbered(folder: Path) -> Iterator[Path]:
@@ -159,89 +168,102 @@ def begin_in(
     return Kept(folder, record)
 
 
-def changed(kept: Kept, **changes: object) -> Kept:
+def changed(stored_run: Kept, **changes: object) -> Kept:
     """Update fields of the record. Raises OSError."""
-    record = msgspec.structs.replace(kept.record, **changes)
-    records.write(kept.folder, record)
-    return replace(kept, record=record)
+    record = msgspec.structs.replace(stored_run.record, **changes)
+    records.write(stored_run.folder, record)
+    return replace(stored_run, record=record)
 
 
-def rename(kept: Kept, name: str) -> Kept:
+def rename(stored_run: Kept, name: str) -> Kept:
     """Rename a run; an empty name restores its number. Raises OSError and RunError."""
-    return annotate(kept, name=name)
+    return annotate(stored_run, name=name)
 
 
 def annotate(
-    kept: Kept,
+    stored_run: Kept,
     *,
     name: str | None = None,
     note: str | None = None,
     tags: Iterable[str] | None = None,
 ) -> Kept:
     """Change the name, the note or the tags of a run; what is None stays. Raises OSError and RunError."""
-    fresh, changes = Kept(kept.folder, records.read(kept.folder)), dict[str, object]()
+    fresh, changes = (
+        Kept(stored_run.folder, records.read(stored_run.folder)),
+        dict[str, object](),
+    )
     if name is not None:
         name = " ".join(name.split())
         if len(name) > MOST_NAME:
             raise RunError(f"A run's name has at most {MOST_NAME} characters.")
-        changes["name"] = "" if name == f"Run {kept.record.number}" else name
+        changes["name"] = "" if name == f"Run {stored_run.record.number}" else name
     if note is not None:
         if len(note) > 4000:
             raise RunError("A run's note has at most 4,000 characters.")
         changes["note"] = note.strip()
     if tags is not None:
-        found = tuple(
+        unique_tags = tuple(
             dict.fromkeys(" ".join(tag.split()) for tag in tags if tag.strip())
         )
-        if len(found) > records.MOST_TAGS or any(len(tag) > 50 for tag in found):
+        if len(unique_tags) > records.MOST_TAGS or any(
+            len(tag) > 50 for tag in unique_tags
+        ):
             raise RunError(
                 f"A run has at most {records.MOST_TAGS} tags, each of at most 50 characters."
             )
-        changes["tags"] = found
+        changes["tags"] = unique_tags
     return changed(fresh, **changes)
 
 
-def delete(kept: Kept) -> None:
+def delete(stored_run: Kept) -> None:
     """Delete a run and all its files. Raises RunError for a running one, and OSError."""
-    if kept.goes_on:
-        raise RunError(f"{kept.record.title} is running. Stop it first.")
-    shutil.rmtree(kept.folder)
+    if stored_run.goes_on:
+        raise RunError(f"{stored_run.record.title} is running. Stop it first.")
+    shutil.rmtree(stored_run.folder)
 
 
-def move(kept: Kept, folder: Path) -> Kept:
+def move(stored_run: Kept, folder: Path) -> Kept:
     """Move a run to another folder of runs, with a new number if its own is taken. Raises OSError, RunError."""
-    if kept.goes_on:
-        raise RunError(f"{kept.record.title} is running. Stop it first.")
+    if stored_run.goes_on:
+        raise RunError(f"{stored_run.record.title} is running. Stop it first.")
     folder.mkdir(parents=True, exist_ok=True)
-    taken = {int(inside.name) for inside in _numbered(folder)}
-    number = kept.record.number if kept.record.number not in taken else max(taken) + 1
+    used_numbers = {int(inside.name) for inside in _numbered(folder)}
+    number = (
+        stored_run.record.number
+        if stored_run.record.number not in used_numbers
+        else max(used_numbers) + 1
+    )
     target = folder / f"{number:04}"
-    shutil.move(kept.folder, target)
-    moved = Kept(target, kept.record)
-    return moved if number == kept.record.number else changed(moved, number=number)
+    shutil.move(stored_run.folder, target)
+    moved = Kept(target, stored_run.record)
+    return (
+        moved if number == stored_run.record.number else changed(moved, number=number)
+    )
 
 
-def copy(kept: Kept, folder: Path) -> Kept | None:
+def copy(stored_run: Kept, folder: Path) -> Kept | None:
     """Copy a run to another folder of runs atomically; return None if it is already there.
 
     Checkpoints, which are never modified in place, are hard links if the file system supports them. Raises RunError for
     an active run, and OSError.
     """
-    if kept.goes_on:
-        raise RunError(f"{kept.record.title} is running. Stop it first.")
-    if any(_is_of(there.record, kept.record) for there in listed(folder)):
+    if stored_run.goes_on:
+        raise RunError(f"{stored_run.record.title} is running. Stop it first.")
+    if any(_is_of(there.record, stored_run.record) for there in listed(folder)):
         return None
     folder.mkdir(parents=True, exist_ok=True)
     leftovers.sweep(folder)
-    temporary = folder / f"{leftovers.FOLDER}{leftovers.owner()}-{kept.folder.name}"
+    temporary = (
+        folder / f"{leftovers.FOLDER}{leftovers.owner()}-{stored_run.folder.name}"
+    )
     try:
         shutil.copytree(
-            kept.folder,
+            stored_run.folder,
             temporary,
             copy_function=_copied,
             ignore=shutil.ignore_patterns(LOCK),
         )
-        return move(Kept(temporary, kept.record), folder)
+        return move(Kept(temporary, stored_run.record), folder)
     except shutil.Error as error:  # of several files, each with its reason
         raise OSError(str(error.args[0][0][2])) from error
     finally:
@@ -258,24 +280,32 @@ def _is_of(a: Record, b: Record) -> bool:
     )
 
 
-def copy_history(before: Kept, kept: Kept) -> None:
+def copy_history(before: Kept, stored_run: Kept) -> None:
     """Copy the history of a run to the one that resumes it. Raises OSError."""
-    told = (STEPS, EPOCHS, MEMORY, GRADIENTS, LOSSES, LOG, *layer_tables.files())
+    measurements = (
+        STEPS,
+        EPOCHS,
+        MEMORY,
+        GRADIENTS,
+        LOSSES,
+        LOG,
+        *layer_tables.files(),
+    )
     if (before.folder / STAGES).is_dir():
         shutil.copytree(
-            before.folder / STAGES, kept.folder / STAGES, dirs_exist_ok=True
+            before.folder / STAGES, stored_run.folder / STAGES, dirs_exist_ok=True
         )
-    for name in (*told, PROJECT, SOURCE):
+    for name in (*measurements, PROJECT, SOURCE):
         if (before.folder / name).exists():
-            shutil.copyfile(before.folder / name, kept.folder / name)
+            shutil.copyfile(before.folder / name, stored_run.folder / name)
     if before.begin.exists():
-        keep_begin(before.begin, kept)
+        keep_begin(before.begin, stored_run)
 
 
-def keep_begin(checkpoint: Path, kept: Kept) -> None:
+def keep_begin(checkpoint: Path, stored_run: Kept) -> None:
     """Keep the checkpoint that a run begins with in its folder. Raises OSError."""
-    kept.checkpoints.mkdir(parents=True, exist_ok=True)
-    _copied(str(checkpoint), str(kept.begin))
+    stored_run.checkpoints.mkdir(parents=True, exist_ok=True)
+    _copied(str(checkpoint), str(stored_run.begin))
 
 
 def _copied(file: str, target: str) -> str:
@@ -291,43 +321,47 @@ def stage_folder(folder: Path, number: int) -> Path:
     return folder / STAGES / f"{number:02}"
 
 
-def measured(kept: Kept) -> tuple[Path, ...]:
+def measured(stored_run: Kept) -> tuple[Path, ...]:
     """Return the folders with the measurements by layer: those of the ended stages, then that of the run."""
     return *(
-        stage_folder(kept.folder, number) for number in range(1, kept.record.stage)
-    ), kept.folder
+        stage_folder(stored_run.folder, number)
+        for number in range(1, stored_run.record.stage)
+    ), stored_run.folder
 
 
-def project_of(kept: Kept) -> Project:
+def project_of(stored_run: Kept) -> Project:
     """Read the project of a run: the one that it was started with, or of the stage that it is in. Raises RunError."""
     try:
-        return project_file.read(kept.folder / PROJECT)
+        return project_file.read(stored_run.folder / PROJECT)
     except (OSError, project_file.ProjectFileError) as error:
         raise RunError(
-            f"The project of {kept.record.title} cannot be read: {error}"
+            f"The project of {stored_run.record.title} cannot be read: {error}"
         ) from error
 
 
-def history_of(kept: Kept) -> History:
+def history_of(stored_run: Kept) -> History:
     """Read the complete history of a run. Raises RunError."""
     history = History()
-    begun = kept.record.beginning
+    begun = stored_run.record.beginning
     try:
         parts = {
-            name: tables.read(kept.folder / name)[1] for name in (STEPS, EPOCHS, MEMORY)
+            name: tables.read(stored_run.folder / name)[1]
+            for name in (STEPS, EPOCHS, MEMORY)
         }
-        metrics = tables.read(kept.folder / EPOCHS)[0][len(history.epochs.names) :]
-        gradients = [tables.read(folder / GRADIENTS) for folder in measured(kept)]
-        outputs, losses = tables.read(kept.folder / LOSSES)
-        seen = [
+        metrics = tables.read(stored_run.folder / EPOCHS)[0][
+            len(history.epochs.names) :
+        ]
+        gradients = [tables.read(folder / GRADIENTS) for folder in measured(stored_run)]
+        outputs, losses = tables.read(stored_run.folder / LOSSES)
+        events = [
             event
-            for folder in measured(kept)
+            for folder in measured(stored_run)
             for event in layer_tables.read_events(folder)
         ]
-        marked = logged(kept.folder / LOG, "caught", "skipped", "failed")
+        marked = logged(stored_run.folder / LOG, "caught", "skipped", "failed")
     except (OSError, tables.TableError) as error:
         raise RunError(
-            f"The measurements of {kept.record.title} cannot be read: {error}"
+            f"The measurements of {stored_run.record.title} cannot be read: {error}"
         ) from error
     if begun is not None:
         history.add(_started(begun))
@@ -339,22 +373,22 @@ def history_of(kept: Kept) -> History:
         if parts[name].size:
             if len(parts[name]) < len(columns.names):
                 raise RunError(
-                    f"The measurements of {kept.record.title} cannot be read: {name} lacks columns"
+                    f"The measurements of {stored_run.record.title} cannot be read: {name} lacks columns"
                 )
             columns.extend(parts[name][: len(columns.names)])
     if metrics:
         history.scores = Columns("epoch", "step", "seconds", *metrics)
         history.scores.extend(parts[EPOCHS][[0, 1, 6, *range(7, 7 + len(metrics))]])
-    history.extend(seen)
+    history.extend(events)
     if losses.size:
         if "step" not in outputs:
             raise RunError(
-                f"The measurements of {kept.record.title} cannot be read: {LOSSES} lacks columns"
+                f"The measurements of {stored_run.record.title} cannot be read: {LOSSES} lacks columns"
             )
         history.parts = Columns(*outputs)
         history.parts.extend(losses)
     for stage, (layers, norms) in enumerate(gradients):
-        history.extend(kept.record.cuts[stage - 1 : stage])
+        history.extend(stored_run.record.cuts[stage - 1 : stage])
         if norms.size:
             history.add_gradients(tuple(layers[1:]), norms[0], norms[1:])
     _mark(history, marked)
@@ -367,8 +401,8 @@ def _mark(history: History, lines: list[dict[str, Any]]) -> None:
     for line in lines:
         failed = line["event"] == "failed"
         step = line["step"] + failed
-        known = line["event"] == "caught" or step not in trained
-        if known and (not failed or line.get("kind") == "not finite"):
+        relevant = line["event"] == "caught" or step not in trained
+        if relevant and (not failed or line.get("kind") == "not finite"):
             history.mark(step, str(line.get("message", "")))
 
 

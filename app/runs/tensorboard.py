@@ -108,8 +108,10 @@ class EventWriter:
                     self._scalars(event, MEMORY, event.seconds)
                     self._scalar(PROCESS, event.resident, event.step, event.seconds)
                 case Histograms():
-                    for each in event.layers:
-                        self._histogram(f"{event.kind}/{each.layer}", each, event.step)
+                    for histogram in event.layers:
+                        self._histogram(
+                            f"{event.kind}/{histogram.layer}", histogram, event.step
+                        )
                 case LayerFigures():
                     for layer, ratio in zip(event.layers, event.ratios, strict=True):
                         self._scalar(
@@ -190,13 +192,13 @@ def begin(out: Any, job: Job) -> None:
         chunk = torch.arange(min(PICTURES, job.training.batch_size, len(data.train)))
         batch, _labels = next(iter(data.train.batches(iter([chunk]))))
         fields = fields_of(job.source, job.training.inputs, data.info)
-        given = arguments(batch, fields)
-        pictures = _pictures(given[0])
+        inputs = arguments(batch, fields)
+        pictures = _pictures(inputs[0])
         if pictures is not None:
             out.add_images("batch/samples", pictures, 0)
         model = make_module(job.source).eval()
         try:
-            out.add_graph(model, tuple(one[:1] for one in given))
+            out.add_graph(model, tuple(tensor[:1] for tensor in inputs))
         except Exception as error:  # tracing runs the net, which may raise anything
             out.add_text("graph", f"The net cannot be traced: {error}")
     out.flush()
@@ -217,68 +219,72 @@ def watch(folder: Path, job: Job) -> EventWriter:
     return EventWriter(out, datetime.now().timestamp())
 
 
-def export(kept: Kept, job: Job, folder: Path) -> Path:
+def export(stored_run: Kept, job: Job, folder: Path) -> Path:
     """Export a stored run as event files atomically; return their folder.
 
     Raises RunError, OSError, and DataError where the data are not there any more.
     """
-    target = folder / store.plain(f"{kept.record.project}-{kept.record.title}")
+    target = folder / store.plain(
+        f"{stored_run.record.project}-{stored_run.record.title}"
+    )
     with (
         TemporaryFolder() as name
     ):  # TensorBoard's writer appends on a thread, which fails on a full disk
-        made = Path(name)
-        out = writer(made)
-        events = EventWriter(out, datetime.fromisoformat(kept.record.began).timestamp())
+        output_folder = Path(name)
+        out = writer(output_folder)
+        events = EventWriter(
+            out, datetime.fromisoformat(stored_run.record.began).timestamp()
+        )
         try:
             begin(out, job)
-            events.write(list(_stored_events(kept)))
-            for checkpoint in reversed(checkpoint_files.checkpoints(kept)):
+            events.write(list(_stored_events(stored_run)))
+            for checkpoint in reversed(checkpoint_files.checkpoints(stored_run)):
                 events.weights(checkpoint.path)
         finally:
             events.close()
         target.mkdir(parents=True, exist_ok=True)
-        for file in sorted(path for path in made.rglob("*") if path.is_file()):
-            place = target / file.relative_to(made)
-            place.parent.mkdir(parents=True, exist_ok=True)
-            atomic.write(place, partial(shutil.copyfile, file))
+        for file in sorted(path for path in output_folder.rglob("*") if path.is_file()):
+            destination = target / file.relative_to(output_folder)
+            destination.parent.mkdir(parents=True, exist_ok=True)
+            atomic.write(destination, partial(shutil.copyfile, file))
     return target
 
 
-def _stored_events(kept: Kept) -> list[Event]:
+def _stored_events(stored_run: Kept) -> list[Event]:
     """Return the events that a run's tables were written from."""
-    found: list[Event] = [*layer_tables.read_events(kept.folder)]
-    names, columns = tables.read(kept.folder / store.STEPS)
-    whole = {"step", "epoch", "samples"}
+    events: list[Event] = [*layer_tables.read_events(stored_run.folder)]
+    names, columns = tables.read(stored_run.folder / store.STEPS)
+    integer_columns = {"step", "epoch", "samples"}
     for row in columns.T.tolist():
-        found.append(
+        events.append(
             StepDone(
                 **{
-                    n: int(v) if n in whole else v
+                    n: int(v) if n in integer_columns else v
                     for n, v in zip(names, row, strict=True)
                 }
             )
         )
-    names, columns = tables.read(kept.folder / store.EPOCHS)
+    names, columns = tables.read(stored_run.folder / store.EPOCHS)
     for row in columns.T.tolist():
         values: dict[str, Any] = {
             n: None if v != v else v for n, v in zip(names, row, strict=True)
         }
         metrics = tuple((name, values.pop(name)) for name in names[7:])
         values |= {"epoch": int(values["epoch"]), "step": int(values["step"])}
-        found.append(EpochDone(**values, metrics=metrics))
-    names, columns = tables.read(kept.folder / store.GRADIENTS)
+        events.append(EpochDone(**values, metrics=metrics))
+    names, columns = tables.read(stored_run.folder / store.GRADIENTS)
     for row in columns.T.tolist():
-        found.append(GradientNorms(int(row[0]), tuple(names[1:]), tuple(row[1:])))
-    names, columns = tables.read(kept.folder / store.LOSSES)
+        events.append(GradientNorms(int(row[0]), tuple(names[1:]), tuple(row[1:])))
+    names, columns = tables.read(stored_run.folder / store.LOSSES)
     outputs = tuple(name.removeprefix("loss_") for name in names[1:])
     for row in columns.T.tolist():
-        found.append(LossParts(0, int(row[0]), outputs, tuple(row[1:])))
-    names, columns = tables.read(kept.folder / store.MEMORY)
+        events.append(LossParts(0, int(row[0]), outputs, tuple(row[1:])))
+    names, columns = tables.read(stored_run.folder / store.MEMORY)
     for row in columns.T.tolist():
         values = {n: None if v != v else v for n, v in zip(names, row, strict=True)}
         values |= {
             "step": int(row[0]),
             "scope": "device" if values["allocated"] is not None else "process",
         }
-        found.append(MemorySample(**values))
-    return found
+        events.append(MemorySample(**values))
+    return events

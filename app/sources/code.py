@@ -30,10 +30,10 @@ def source_of(
     """Return the source that makes a model whose forward gets these `inputs`, in their order, and returns a dictionary
     of these `outputs`, or its main one alone where none is named. Code of `layouts` follows each output that it names
     and lays it out for its loss; that of `conversions` follows each input that it names. Raises SourceError."""
-    taken, named = tuple(inputs), tuple(outputs)
+    input_specs, named = tuple(inputs), tuple(outputs)
     returned = _returned(opened, named)
     hooks, parts = [], []
-    if order := _order(opened, [one.name for one in taken], conversions):
+    if order := _order(opened, [spec.name for spec in input_specs], conversions):
         if "present(" in order:
             hooks.append(_PRESENT)
         hooks.append(order)
@@ -45,7 +45,7 @@ def source_of(
         hooks.append(_ALWAYS_LOSSES)
         parts.append("model.train = types.MethodType(train, model)")
     if opened.interface.lazy:
-        parts += _first_call(taken)
+        parts += _first_call(input_specs)
     tops, before, expression = _making(opened)
     standard = ["import sys"] * (opened.folder != "" and opened.source.own_code)
     standard += ["import types"] * (_ALWAYS_LOSSES in hooks)
@@ -75,15 +75,15 @@ def source_of(
     if parts:
         lines += [
             f"    model = {expression}",
-            *(f"    {part}" for part in parts),
+            *(f"    {statement}" for statement in parts),
             "    return model",
         ]
     else:
         lines.append(f"    return {expression}")
-    names = named or tuple(one.name for one in returned) or ("output",)
+    names = named or tuple(output.name for output in returned) or ("output",)
     return Source(
         "\n".join(lines) + "\n",
-        taken,
+        input_specs,
         names,
         class_name=MAKER,
         ends=tuple(OutputSpec(name, name if named else None) for name in names),
@@ -94,8 +94,8 @@ def source_of(
 def _first_call(inputs: Iterable[InputSpec]) -> list[str]:
     """Return lines that call the model once, so that its lazy layers have their sizes."""
     zeros = ", ".join(
-        f"torch.zeros({_literal((1, *one.shape))}{'' if one.dtype == 'float32' else f', dtype=torch.{one.dtype}'})"
-        for one in inputs
+        f"torch.zeros({_literal((1, *spec.shape))}{'' if spec.dtype == 'float32' else f', dtype=torch.{spec.dtype}'})"
+        for spec in inputs
     )
     return [
         "with torch.no_grad():",
@@ -138,23 +138,23 @@ def _order(
 ) -> str:
     """Return the hook that passes tensors by name; "" where they are forward's first arguments anyway."""
     takes = opened.interface.takes
-    known = {one.name for one in takes}
-    if lost := [name for name in names if name not in known]:
+    argument_names = {argument.name for argument in takes}
+    if lost := [name for name in names if name not in argument_names]:
         raise SourceError(
             f"forward of {opened.source} has no {lost[0]}; it takes {_names(takes)}"
         )
-    if conversions or any(one.way for one in takes if one.name in names):
+    if conversions or any(argument.way for argument in takes if argument.name in names):
         return _within(
             opened,
-            [one for name in names for one in takes if one.name == name],
+            [argument for name in names for argument in takes if argument.name == name],
             conversions,
         )
-    if names == [one.name for one in takes][: len(names)]:
+    if names == [argument.name for argument in takes][: len(names)]:
         return ""
-    places = [one.name for one in takes if one.by_place]
-    if any(name in places for name in names):
+    positional = [argument.name for argument in takes if argument.by_place]
+    if any(name in positional for name in names):
         raise SourceError(
-            f"{opened.source} takes {', '.join(places)} by position only; give it a field for each"
+            f"{opened.source} takes {', '.join(positional)} by position only; give it a field for each"
         )
     return (
         "def by_name(_model: nn.Module, tensors: tuple[Any, ...], named: dict[str, Any]) -> Any:\n"
@@ -183,25 +183,28 @@ _ALWAYS_LOSSES = '''def train(model: nn.Module, mode: bool = True) -> nn.Module:
 
 
 def _within(
-    opened: OpenedModel, given: list[Argument], conversions: Mapping[str, str]
+    opened: OpenedModel, arguments: list[Argument], conversions: Mapping[str, str]
 ) -> str:
     """Return the hook that puts tensors into the arguments, lists, tuples and dictionaries that forward takes."""
     parts: dict[str, list[tuple[tuple[str, ...], str]]] = {}
-    for number, one in enumerate(given):
-        if one.by_place:
+    for number, argument in enumerate(arguments):
+        if argument.by_place:
             raise SourceError(
-                f"{opened.source} takes {one.name} by position only, which cannot be filled"
+                f"{opened.source} takes {argument.name} by position only, which cannot be filled"
             )
-        parts.setdefault(one.of or one.name, []).append(
-            (steps_of(one.way), f"tensors[{number}]{conversions.get(one.name, '')}")
+        parts.setdefault(argument.of or argument.name, []).append(
+            (
+                steps_of(argument.way),
+                f"tensors[{number}]{conversions.get(argument.name, '')}",
+            )
         )
-    told = ", ".join(
+    entries = ", ".join(
         f"{_literal(name)}: {_nested(inside)}" for name, inside in parts.items()
     )
     return (
         "def by_name(_model: nn.Module, tensors: tuple[Any, ...], named: dict[str, Any]) -> Any:\n"
         '    """Put the tensors of a batch into the arguments of forward that they are for."""\n'
-        f"    return (), {{{told}, **named}}"
+        f"    return (), {{{entries}, **named}}"
     )
 
 
@@ -236,27 +239,27 @@ def _nested(parts: list[tuple[tuple[str, ...], str]]) -> str:
             )
             + "}"
         )
-    held = ", ".join(values.values())
-    return f"[{held}]" if steps[0].startswith("[") else f"({held},)"
+    elements = ", ".join(values.values())
+    return f"[{elements}]" if steps[0].startswith("[") else f"({elements},)"
 
 
 def _names(takes: Iterable[Argument]) -> str:
-    return ", ".join(one.name for one in takes) or "nothing"
+    return ", ".join(argument.name for argument in takes) or "nothing"
 
 
 def _returned(opened: OpenedModel, names: tuple[str, ...]) -> tuple[Returned, ...]:
-    known = {one.name: one for one in opened.interface.returns}
-    if lost := [name for name in names if name not in known]:
+    outputs_by_name = {output.name: output for output in opened.interface.returns}
+    if lost := [name for name in names if name not in outputs_by_name]:
         raise SourceError(
-            f"{opened.source} does not return {lost[0]}; it returns {', '.join(known) or 'nothing'}"
+            f"{opened.source} does not return {lost[0]}; it returns {', '.join(outputs_by_name) or 'nothing'}"
         )
     chief = opened.interface.chief
-    found = tuple(known[name] for name in names) or (
+    selected = tuple(outputs_by_name[name] for name in names) or (
         (chief,) if chief is not None else ()
     )
-    if bad := next((one.way for one in found if not is_way(one.way)), None):
+    if bad := next((output.way for output in selected if not is_way(output.way)), None):
         raise SourceError(f"{bad!r} leads to no tensor")
-    return found
+    return selected
 
 
 def _chosen(
@@ -264,11 +267,12 @@ def _chosen(
 ) -> str:
     """Return the hook that selects the tensors of the losses from the output of forward."""
     codes = {
-        one.name: f"output{one.way}{layouts.get(one.name, '')}" for one in returned
+        output.name: f"output{output.way}{layouts.get(output.name, '')}"
+        for output in returned
     }
-    told = codes[returned[0].name]
+    expression = codes[returned[0].name]
     if by_name:
-        told = (
+        expression = (
             "{"
             + ", ".join(f"{_literal(name)}: {code}" for name, code in codes.items())
             + "}"
@@ -276,7 +280,7 @@ def _chosen(
     return (
         "def chosen(_model: nn.Module, _tensors: Any, output: Any) -> Any:\n"
         '    """Return what the loss takes."""\n'
-        f"    return {told}"
+        f"    return {expression}"
     )
 
 
@@ -299,10 +303,10 @@ def _making(opened: OpenedModel) -> _Made:
         return maker(opened)
     if not source.kind.isidentifier():
         raise SourceError(f"{source} cannot be trained")
-    given = ", ".join(filter(None, (_literal(source.name), _call(arguments))))
+    argument_text = ", ".join(filter(None, (_literal(source.name), _call(arguments))))
     lines = [
         f'(adapter,) = entry_points(group="tapedeck.sources", name={_literal(source.kind)})',
-        f"made = adapter.load()({given})",
+        f"made = adapter.load()({argument_text})",
     ]
     return ["from importlib.metadata import entry_points", ""], lines, _FIRST
 
@@ -323,38 +327,43 @@ def _own(opened: OpenedModel) -> _Made:
         before += ["if CODE not in sys.path:", "    sys.path.insert(0, CODE)"]
     before += [f"from {module} import {outer}", ""]
     maker = f"{outer}.{inner}" if inner else outer
-    made = f"{maker}({_call(opened.arguments)})"
+    expression = f"{maker}({_call(opened.arguments)})"
     if (
         not source.call
         and opened.interface.model.rpartition(".")[2] == source.name.rpartition(".")[2]
     ):
-        return [], before, made
+        return [], before, expression
     if not source.call:
-        made = f"copy.deepcopy({maker}) if isinstance({maker}, nn.Module) else {made}"
-    return ["import copy"] * (not source.call), [*before, f"made = {made}"], _FIRST
+        expression = f"copy.deepcopy({maker}) if isinstance({maker}, nn.Module) else {expression}"
+    return (
+        ["import copy"] * (not source.call),
+        [*before, f"made = {expression}"],
+        _FIRST,
+    )
 
 
 def _torchvision(opened: OpenedModel) -> _Made:
-    name, _, part = opened.source.name.partition(".")
-    given = {"weights": None, **opened.arguments}
+    name, _, submodule_path = opened.source.name.partition(".")
+    arguments = {"weights": None, **opened.arguments}
     if any(
         f".{task}." in opened.interface.model for task in ("detection", "segmentation")
     ):
-        given = {"weights": None, "weights_backbone": None, **opened.arguments}
-    made = f"torchvision.models.get_model({_literal(name)}, {_call(given)})"
+        arguments = {"weights": None, "weights_backbone": None, **opened.arguments}
+    expression = f"torchvision.models.get_model({_literal(name)}, {_call(arguments)})"
     return (
         ["import torchvision"],
         [],
-        made + (f".get_submodule({_literal(part)})" if part else ""),
+        expression
+        + (f".get_submodule({_literal(submodule_path)})" if submodule_path else ""),
     )
 
 
 def _timm(opened: OpenedModel) -> _Made:
-    given = {"pretrained": False, **opened.arguments}
+    arguments = {"pretrained": False, **opened.arguments}
     return (
         ["import timm"],
         [],
-        f"timm.create_model({_literal(opened.source.name)}, {_call(given)})",
+        f"timm.create_model({_literal(opened.source.name)}, {_call(arguments)})",
     )
 
 
@@ -364,12 +373,14 @@ def _transformers(opened: OpenedModel) -> _Made:
         raise SourceError(
             f"{opened.source} has the class {kind!r}, which is not a Python identifier"
         )
-    given = _call(opened.arguments)
+    arguments = _call(opened.arguments)
     if Path(opened.folder, name).is_dir() or not name.replace("-", "_").isidentifier():
-        kept = ", ".join(filter(None, (_literal(name), "local_files_only=True", given)))
-        config = f"config = transformers.AutoConfig.from_pretrained({kept})"
+        config_arguments = ", ".join(
+            filter(None, (_literal(name), "local_files_only=True", arguments))
+        )
+        config = f"config = transformers.AutoConfig.from_pretrained({config_arguments})"
         return ["import transformers"], [config], f"transformers.{kind}(config)"
-    config = f"config = transformers.AutoConfig.for_model({', '.join(filter(None, (_literal(name), given)))})"
+    config = f"config = transformers.AutoConfig.for_model({', '.join(filter(None, (_literal(name), arguments)))})"
     auto = "architectures" not in opened.arguments
     return (
         ["import transformers"],
@@ -437,7 +448,7 @@ def _literal(value: Any) -> str:
         return (
             "{"
             + ", ".join(
-                f"{_literal(key)}: {_literal(one)}" for key, one in value.items()
+                f"{_literal(key)}: {_literal(entry)}" for key, entry in value.items()
             )
             + "}"
         )
@@ -459,5 +470,6 @@ def _literal(value: Any) -> str:
 def _plain(text: str) -> str:
     """Escape a text for a docstring."""
     return "".join(
-        one if one.isprintable() and one not in '"\\' else "_" for one in text
+        character if character.isprintable() and character not in '"\\' else "_"
+        for character in text
     )

@@ -51,42 +51,42 @@ Call = tuple[
 def dtype_of(model: nn.Module) -> str:
     """Return the dtype of a model's weights; torch's default where they have several or there are none."""
     kinds = {
-        one.dtype
-        for one in module_tree.parameters(model)
-        if one.dtype.is_floating_point
+        parameter.dtype
+        for parameter in module_tree.parameters(model)
+        if parameter.dtype.is_floating_point
     }
     kind = kinds.pop() if len(kinds) == 1 else torch.get_default_dtype()
     return str(kind).removeprefix("torch.")
 
 
-def example(one: InputSpec, floats: str = "float32") -> Tensor:
+def example(spec: InputSpec, floats: str = "float32") -> Tensor:
     """Return a tensor of this description on the current default device: normal numbers, or of integers zeros and ones,
     which are indices of anything that has two entries. The generator is left as it was.
 
     `floats` is the dtype of one that is described without.
     """
-    dtype = getattr(torch, one.dtype or floats)
+    dtype = getattr(torch, spec.dtype or floats)
     if torch.get_default_device().type == "meta":
-        return torch.empty(one.shape, dtype=dtype)
+        return torch.empty(spec.shape, dtype=dtype)
     generator = torch.Generator().manual_seed(0)
-    if one.values == ARANGE:
+    if spec.values == ARANGE:
         return (
-            torch.arange(one.shape[-1] if one.shape else 1)
-            .expand(one.shape)
+            torch.arange(spec.shape[-1] if spec.shape else 1)
+            .expand(spec.shape)
             .clone()
             .to(dtype)
         )
-    low, high = one.bounds or (0.0, 1.0)
+    low, high = spec.bounds or (0.0, 1.0)
     if low > high:
-        return falling(low, high, one.shape).to(dtype)
+        return falling(low, high, spec.shape).to(dtype)
     if dtype.is_floating_point or dtype.is_complex:
         wide = dtype if dtype.itemsize >= 4 else torch.float32
-        if one.bounds is None:
-            return torch.randn(one.shape, dtype=wide, generator=generator).to(dtype)
-        return (torch.rand(one.shape, generator=generator) * (high - low) + low).to(
+        if spec.bounds is None:
+            return torch.randn(spec.shape, dtype=wide, generator=generator).to(dtype)
+        return (torch.rand(spec.shape, generator=generator) * (high - low) + low).to(
             dtype
         )
-    return torch.randint(int(low), int(high) + 1, one.shape, generator=generator).to(
+    return torch.randint(int(low), int(high) + 1, spec.shape, generator=generator).to(
         dtype
     )
 
@@ -107,20 +107,20 @@ def called_with(inputs: Sequence[InputSpec], tensors: Sequence[Tensor]) -> Call:
     Raises SourceError for places that contradict one another.
     """
     args, tree = [], dict[Any, Any]()
-    for one, tensor in zip(inputs, tensors, strict=True):
-        if not one.name:
+    for spec, tensor in zip(inputs, tensors, strict=True):
+        if not spec.name:
             args.append(tensor)
             continue
-        *way, last = one.steps
+        *way, last = spec.steps
         inner = tree
         for step in way:
             inner = inner.setdefault(step, {})
             if not isinstance(inner, dict):
                 raise SourceError(
-                    f"{one.name}: {step} is a tensor already, which has no parts"
+                    f"{spec.name}: {step} is a tensor already, which has no parts"
                 )
         if last in inner:
-            raise SourceError(f"{one.name} is described twice")
+            raise SourceError(f"{spec.name} is described twice")
         inner[last] = tensor
     return tuple(args), {name: _nested(name, value) for name, value in tree.items()}
 
@@ -134,15 +134,16 @@ def _nested(name: str, value: Any) -> Any:
         raise SourceError(
             f"{name} has both names and numbers below it; describe the parts of one in the same way"
         )
-    parts = {step: _nested(name, one) for step, one in value.items()}
+    parts = {step: _nested(name, child) for step, child in value.items()}
     if kinds == {str}:
         return parts
     numbered = {
-        step[0] if isinstance(step, tuple) else step: one for step, one in parts.items()
+        step[0] if isinstance(step, tuple) else step: child
+        for step, child in parts.items()
     }
     if [*sorted(numbered)] != [*range(len(numbered))]:
         raise SourceError(f"the parts of {name} are numbered from 0, without a gap")
-    ordered = [numbered[place] for place in range(len(numbered))]
+    ordered = [numbered[index] for index in range(len(numbered))]
     return ordered if kinds == {tuple} else tuple(ordered)
 
 
@@ -219,8 +220,8 @@ def arranged(value: Any, model: nn.Module) -> Call:
         parameters = inspect.signature(model.forward).parameters.values()
     except (TypeError, ValueError):
         parameters = ()  # type: ignore[assignment]
-    names = {one.name for one in parameters}
-    takes_any = any(one.kind == one.VAR_KEYWORD for one in parameters)
+    names = {parameter.name for parameter in parameters}
+    takes_any = any(parameter.kind == parameter.VAR_KEYWORD for parameter in parameters)
     if value.keys() <= names or (takes_any and not (names - {"kwargs"}) - value.keys()):
         return (), dict(value)
     return (dict(value),), {}
@@ -236,7 +237,7 @@ def of_batch(
     >>> of_batch({"": torch.ones(2)}, {"target": torch.zeros(2)}, nn.Linear(1, 1))
     ((tensor([1., 1.]),), {})
     """
-    inputs = {name: _as_weights(one, model) for name, one in inputs.items()}
+    inputs = {name: _as_weights(tensor, model) for name, tensor in inputs.items()}
     needed = needed_arguments(model)
     if needed is None:
         return tuple(inputs.values()), {}
@@ -248,8 +249,8 @@ def of_batch(
     }
     if len(needed) == 1 and len(inputs) > 1 and not named:
         return (fields,), {}
-    free = [one for name, one in inputs.items() if name not in named]
-    labels = [one for name, one in targets.items() if name not in named]
+    free = [tensor for name, tensor in inputs.items() if name not in named]
+    labels = [target for name, target in targets.items() if name not in named]
     for argument in needed:
         if argument.name in named:
             continue
@@ -264,9 +265,9 @@ def of_batch(
     return args, {
         **kwargs,
         **{
-            name: one
-            for name, one in named.items()
-            if name not in {each.name for each in needed}
+            name: tensor
+            for name, tensor in named.items()
+            if name not in {parameter.name for parameter in needed}
         },
     }
 
@@ -292,18 +293,24 @@ def needed_arguments(model: nn.Module) -> tuple[inspect.Parameter, ...] | None:
         return None
     various = (inspect.Parameter.VAR_POSITIONAL, inspect.Parameter.VAR_KEYWORD)
     return tuple(
-        one
-        for one in parameters
-        if one.default is one.empty and one.kind not in various
+        parameter
+        for parameter in parameters
+        if parameter.default is parameter.empty and parameter.kind not in various
     )
 
 
 def by_position(model: nn.Module, kwargs: Mapping[str, Any]) -> Call:
     """Return needed arguments as most callers pass them: by position where forward takes them so."""
     needed = needed_arguments(model) or ()
-    args = tuple(kwargs[one.name] for one in needed if one.kind != one.KEYWORD_ONLY)
+    args = tuple(
+        kwargs[parameter.name]
+        for parameter in needed
+        if parameter.kind != parameter.KEYWORD_ONLY
+    )
     return args, {
-        one.name: kwargs[one.name] for one in needed if one.kind == one.KEYWORD_ONLY
+        parameter.name: kwargs[parameter.name]
+        for parameter in needed
+        if parameter.kind == parameter.KEYWORD_ONLY
     }
 
 
@@ -316,11 +323,15 @@ def proposals(model: nn.Module) -> Iterator[tuple[InputSpec, ...]]:
     ):
         return
     used, keys = _uses(model)
-    wanted = [path for one in needed for path in (keys.get(one.name) or (one.name,))]
+    paths = [
+        path
+        for parameter in needed
+        for path in (keys.get(parameter.name) or (parameter.name,))
+    ]
     usual = [*_layouts(model)] or [InputSpec((2, 3, 32, 32))]
-    choices = [[*_choices(path, used.get(path), usual)] for path in wanted]
+    choices = [[*_choices(path, used.get(path), usual)] for path in paths]
     for number in range(max(map(len, choices))):
-        yield tuple(each[min(number, len(each) - 1)] for each in choices)
+        yield tuple(options[min(number, len(options) - 1)] for options in choices)
 
 
 def _choices(
@@ -328,12 +339,12 @@ def _choices(
 ) -> Iterator[InputSpec]:
     """Yield descriptions of one argument: by the layer that it goes into, by its name, else those that are `usual`."""
     layouts = [*_layouts(layer)] if layer is not None else []
-    known = _by_name(path.rpartition(".")[2])
-    if not layouts and known is not None:
-        yield InputSpec(known.shape, known.dtype, path, known.values)
+    name_spec = _by_name(path.rpartition(".")[2])
+    if not layouts and name_spec is not None:
+        yield InputSpec(name_spec.shape, name_spec.dtype, path, name_spec.values)
         return
-    for one in dict.fromkeys((*layouts, *usual)):
-        yield InputSpec(one.shape, one.dtype, path, one.values)
+    for spec in dict.fromkeys((*layouts, *usual)):
+        yield InputSpec(spec.shape, spec.dtype, path, spec.values)
 
 
 def _uses(model: nn.Module) -> tuple[dict[str, nn.Module], dict[str, tuple[str, ...]]]:
@@ -354,7 +365,10 @@ def _uses(model: nn.Module) -> tuple[dict[str, nn.Module], dict[str, tuple[str, 
     }
     nodes = sorted(
         ast.walk(tree),
-        key=lambda one: (getattr(one, "lineno", 0), getattr(one, "col_offset", 0)),
+        key=lambda ast_node: (
+            getattr(ast_node, "lineno", 0),
+            getattr(ast_node, "col_offset", 0),
+        ),
     )
     assigned: dict[str, int] = {}  # the line from which on a name means something else
     for node in nodes:

@@ -39,12 +39,12 @@ def code_of(
     source: SourceSpec, folder: str = "", example: str = ""
 ) -> tuple[OwnFiles, ...]:
     """Read the user's own files that run for a model, and those for a function that gives its inputs."""
-    found = [files_of(source, folder)]
+    file_sets = [files_of(source, folder)]
     spec = parse_example(example) if example else None
     if spec is not None and spec.function:
         path = Path(folder, spec.file).resolve()
-        found.append(own_files.read(path, package_of(path)[1]))
-    return tuple(files for files in found if files is not None)
+        file_sets.append(own_files.read(path, package_of(path)[1]))
+    return tuple(files for files in file_sets if files is not None)
 
 
 def package_of(path: Path) -> tuple[Path, str]:
@@ -97,9 +97,9 @@ def shadowing(folder: Path, names: Iterable[str]) -> str:
     """Say which of these top-level modules are taken from a folder, before installed packages of the same names; "" if
     none is."""
     elsewhere = [
-        one for one in sys.path if Path(one or ".").resolve() != folder.resolve()
+        entry for entry in sys.path if Path(entry or ".").resolve() != folder.resolve()
     ]
-    found = []
+    sentences = []
     for name in sorted(set(names)):
         here, installed = (
             PathFinder.find_spec(name, [str(folder)]),
@@ -111,10 +111,10 @@ def shadowing(folder: Path, names: Iterable[str]) -> str:
             and installed is not None
             and installed.origin
         ):
-            found.append(
+            sentences.append(
                 f"{name} is the one in {folder}, which Python imports before the package in {_home(installed)}"
             )
-    return "; ".join(found) + "." if found else ""
+    return "; ".join(sentences) + "." if sentences else ""
 
 
 def _home(spec: ModuleSpec) -> Path:

@@ -84,8 +84,8 @@ class _Watch(TorchFunctionMode):
     def __init__(self, wanted: Mapping[int, Tensor], known: dict[int, Range]) -> None:
         super().__init__()
         self._of = {
-            tensor.untyped_storage().data_ptr(): place
-            for place, tensor in wanted.items()
+            tensor.untyped_storage().data_ptr(): position
+            for position, tensor in wanted.items()
         }
         self._alive: list[
             Tensor
@@ -109,9 +109,9 @@ class _Watch(TorchFunctionMode):
         if (
             name in _COPIES
             and isinstance(result, Tensor)
-            and (place := self._place(args[0])) is not None
+            and (position := self._place(args[0])) is not None
         ):
-            self._of[result.untyped_storage().data_ptr()] = place
+            self._of[result.untyped_storage().data_ptr()] = position
             self._alive.append(result)
         return result
 
@@ -154,32 +154,39 @@ class _Watch(TorchFunctionMode):
     def _indexed(self, tensor: Tensor, index: Any) -> None:
         parts = index if isinstance(index, tuple) else (index,)
         after = 0
-        if Ellipsis in [one for one in parts if not isinstance(one, Tensor)]:
-            at = next(place for place, one in enumerate(parts) if one is Ellipsis)
+        if Ellipsis in [
+            component for component in parts if not isinstance(component, Tensor)
+        ]:
+            at = next(
+                position
+                for position, component in enumerate(parts)
+                if component is Ellipsis
+            )
             after = tensor.ndim - sum(
-                one is not None and one is not Ellipsis for one in parts
+                component is not None and component is not Ellipsis
+                for component in parts
             )
             parts = (*parts[:at], *([slice(None)] * after), *parts[at + 1 :])
         dimension = 0
-        for one in parts:
-            if one is None:
+        for entry in parts:
+            if entry is None:
                 continue
-            if isinstance(one, Tensor):
-                self._use(one, Range(0, tensor.shape[dimension] - 1))
+            if isinstance(entry, Tensor):
+                self._use(entry, Range(0, tensor.shape[dimension] - 1))
             dimension += 1
 
     def _use(self, value: Any, bounds: Range) -> None:
-        place = self._place(value)
-        if place is None or bounds.high < bounds.low:
+        position = self._place(value)
+        if position is None or bounds.high < bounds.low:
             return
-        self.seen.add(place)
-        before = self.known.get(place)
+        self.seen.add(position)
+        before = self.known.get(position)
         if before is None:
-            self.known[place] = bounds
+            self.known[position] = bounds
             return
         low, high = max(before.low, bounds.low), min(before.high, bounds.high)
         if low <= high:
-            self.known[place] = Range(
+            self.known[position] = Range(
                 low, high, before.without, before.sorted or bounds.sorted
             )
 
@@ -192,31 +199,38 @@ def ranges_of(
 ) -> list[Range | None]:
     """Return the range that a model uses each of the `free` integer tensors among its arguments in, as some calls of it
     show; None where they show none. The values of these tensors are replaced by those of their range."""
-    wanted = {
-        place: one
-        for place, one in enumerate(free)
-        if one.dtype in INTEGERS and one.numel()
+    integer_tensors = {
+        index: tensor
+        for index, tensor in enumerate(free)
+        if tensor.dtype in INTEGERS and tensor.numel()
     }
-    known: dict[int, Range] = {}
-    for _ in range(ROUNDS if wanted else 0):
-        before = dict(known)
+    ranges: dict[int, Range] = {}
+    for _ in range(ROUNDS if integer_tensors else 0):
+        before = dict(ranges)
         copies = {
-            id(one): one.clone()
-            for one in tree_leaves((args, kwargs))
-            if isinstance(one, Tensor)
+            id(tensor): tensor.clone()
+            for tensor in tree_leaves((args, kwargs))
+            if isinstance(tensor, Tensor)
         }
         copied_args, copied_kwargs = _mapped((args, kwargs), copies)
-        watch = _Watch({place: copies[id(one)] for place, one in wanted.items()}, known)
+        watch = _Watch(
+            {index: copies[id(tensor)] for index, tensor in integer_tensors.items()},
+            ranges,
+        )
         attempt(model, copied_args, copied_kwargs, around=watch)
-        if known == before:
+        if ranges == before:
             break
-        for place, bounds in known.items():
-            wanted[place].copy_(bounds.values(wanted[place].shape, wanted[place].dtype))
-    return [known.get(place) for place in range(len(free))]
+        for position, bounds in ranges.items():
+            integer_tensors[position].copy_(
+                bounds.values(
+                    integer_tensors[position].shape, integer_tensors[position].dtype
+                )
+            )
+    return [ranges.get(index) for index in range(len(free))]
 
 
 def _mapped(value: Any, copies: Mapping[int, Tensor]) -> Any:
-    return tree_map_only(Tensor, lambda one: copies[id(one)], value)
+    return tree_map_only(Tensor, lambda tensor: copies[id(tensor)], value)
 
 
 def attempt(

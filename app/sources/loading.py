@@ -84,7 +84,7 @@ class Loaded(Struct):
     def _guess(self) -> str:
         if not self.guessed:
             return ""
-        options = " ".join(f"--input {one}" for one in self.guessed)
+        options = " ".join(f"--input {spec}" for spec in self.guessed)
         if self.refusal:
             return f"Its inputs were guessed, and it raised with them: {options}. Give its own in the same form."
         return f"Guessed inputs: {options}"
@@ -130,7 +130,9 @@ def load(
             switches.current(),
             file_of(source, folder) if source.own_code else None,
         )
-        loaded.switched = tuple(f"{one}." for one in after.turned_since(before, file))
+        loaded.switched = tuple(
+            f"{sentence}." for sentence in after.turned_since(before, file)
+        )
         if before.gradients and not after.gradients:
             loaded.switched += ("Gradients are on here.",)
         torch.set_grad_enabled(before.gradients)
@@ -158,7 +160,7 @@ def load(
 def _describe(loaded: Loaded, inputs: Sequence[InputSpec]) -> None:
     """Give a model inputs of these descriptions."""
     floats = dtype_of(loaded.model)
-    tensors = [example(one, floats) for one in inputs]
+    tensors = [example(spec, floats) for spec in inputs]
     loaded.args, loaded.kwargs = called_with(inputs, tensors)
     _fit(loaded, inputs, tensors)
 
@@ -171,11 +173,11 @@ def _fit(
 ) -> None:
     """Give the integers that nobody has given the values of the range that the model uses them in."""
     free = [
-        (one, tensor)
-        for one, tensor in zip(inputs, tensors, strict=True)
+        (spec, tensor)
+        for spec, tensor in zip(inputs, tensors, strict=True)
         if isinstance(tensor, Tensor)
         and tensor.dtype in INTEGERS
-        and not one.values
+        and not spec.values
         and tensor.device.type != "meta"
     ]
     if not free or is_lazy(loaded.model):
@@ -188,8 +190,8 @@ def _fit(
     )
     if said:
         loaded.guessed = tuple(
-            replace(one, values=str(bounds or "0..1"))
-            for (one, _), bounds in zip(free, ranges, strict=True)
+            replace(spec, values=str(bounds or "0..1"))
+            for (spec, _), bounds in zip(free, ranges, strict=True)
         )
 
 
@@ -202,29 +204,31 @@ def _propose(source: SourceSpec, loaded: Loaded) -> None:
     needed = needed_arguments(model)
     if needed is not None and not needed:
         return
-    on_meta = any(one.device.type == "meta" for one in module_tree.parameters(model))
+    on_meta = any(
+        parameter.device.type == "meta" for parameter in module_tree.parameters(model)
+    )
     trial = model if on_meta else _trial_copy(model)
     first: tuple[InputSpec, ...] = ()
     error: BaseException | None = None
     for inputs in proposals(model):
         _describe(loaded, inputs)
-        values = {one.name: one.values for one in loaded.guessed}
+        values = {spec.name: spec.values for spec in loaded.guessed}
         loaded.guessed = tuple(
-            replace(one, values=values.get(one.name, one.values)) for one in inputs
+            replace(spec, values=values.get(spec.name, spec.values)) for spec in inputs
         )
         loaded.args, loaded.kwargs = by_position(model, loaded.kwargs)
         raised_now = attempt(trial, loaded.args, loaded.kwargs)
         if raised_now is None:
             return
         first, error = first or inputs, error or raised_now
-    names = tuple(one.name for one in needed or ())
+    names = tuple(argument.name for argument in needed or ())
     guesses = (
         tuple(map(str, first))
         or tuple(f"{name}=1x3x32x32" for name in names)
         or ("1x3x32x32",)
     )
     if error is None or len(names) > 1 or len(first) > 1:
-        options = " ".join(f"--input {one}" for one in guesses)
+        options = " ".join(f"--input {guess}" for guess in guesses)
         why = (
             f"; with these, which are guessed, it raised {raised.sentence(error)}"
             if error is not None
@@ -265,9 +269,9 @@ def weight_bytes(model: nn.Module) -> int:
     """Return the bytes of its parameters and buffers, without those whose sizes are not known yet."""
     tensors = (*module_tree.parameters(model), *module_tree.buffers(model))
     return sum(
-        one.numel() * one.element_size()
-        for one in tensors
-        if not torch.nn.parameter.is_lazy(one)
+        tensor.numel() * tensor.element_size()
+        for tensor in tensors
+        if not torch.nn.parameter.is_lazy(tensor)
     )
 
 
@@ -365,8 +369,8 @@ def _imported(name: str) -> Any:
 
 def _build(source: SourceSpec, module: Any, arguments: Mapping[str, Any]) -> Loaded:
     maker: Any = module
-    for part in source.name.split("."):
-        maker = getattr(maker, part, None)
+    for attribute in source.name.split("."):
+        maker = getattr(maker, attribute, None)
     if isinstance(maker, nn.Module) and not source.call:
         return Loaded(maker)
     if not callable(maker):
@@ -395,35 +399,41 @@ def _check_arguments(
             inspect.Parameter.KEYWORD_ONLY,
         )
         named = {
-            one.name: one for one in signature.parameters.values() if one.kind in kinds
+            parameter.name: parameter
+            for parameter in signature.parameters.values()
+            if parameter.kind in kinds
         }
-        words = str(error)
+        message = str(error)
     unknown = [name for name in arguments if name not in named]
     missing = [
         name
-        for name, one in named.items()
-        if one.default is one.empty and name not in arguments
+        for name, parameter in named.items()
+        if parameter.default is parameter.empty and name not in arguments
     ]
     if not unknown and missing:
-        given = ", ".join(
+        example_arguments = ", ".join(
             [*(f"{json.dumps(name)}: …" for name in (*arguments, *missing))]
         )
         raise ArgumentsError(
-            f"{source} needs {', '.join(missing)}: give its arguments as JSON, {{{given}}}"
+            f"{source} needs {', '.join(missing)}: give its arguments as JSON, {{{example_arguments}}}"
         )
     if unknown:
-        words = f"takes no {', '.join(unknown)}; its arguments are {', '.join(named) or 'none'}"
-    raise ArgumentsError(f"{source} {words}")
+        message = f"takes no {', '.join(unknown)}; its arguments are {', '.join(named) or 'none'}"
+    raise ArgumentsError(f"{source} {message}")
 
 
-def _loaded(source: SourceSpec, made: Any) -> Loaded:
+def _loaded(source: SourceSpec, returned: Any) -> Loaded:
     """Return the result of a user's function or an adapter: a module, or it with a tuple and a dictionary of inputs.
     Raises SourceError for anything else."""
-    parts = made if isinstance(made, tuple) and 0 < len(made) < 4 else (made,)
+    parts = (
+        returned
+        if isinstance(returned, tuple) and 0 < len(returned) < 4
+        else (returned,)
+    )
     if not isinstance(parts[0], nn.Module):
         kind = type(parts[0]).__name__
         raise SourceError(
-            f"{source} returns {'a tuple that begins with ' * (parts is made)}{kind}; expected an nn.Module, or a "
+            f"{source} returns {'a tuple that begins with ' * (parts is returned)}{kind}; expected an nn.Module, or a "
             "tuple of it, its positional inputs and a dictionary of the others"
         )
     args = parts[1] if len(parts) > 1 else ()
@@ -477,11 +487,11 @@ def _installed_alone() -> Iterator[None]:
     """Import without the current folder, which `python -m` puts on Python's path: what is there is the user's own code,
     which is not trusted."""
     here, before = Path.cwd(), list(sys.path)
-    sys.path[:] = [one for one in before if Path(one or ".").resolve() != here]
+    sys.path[:] = [entry for entry in before if Path(entry or ".").resolve() != here]
     try:
         yield
     finally:
-        sys.path[:] = [*before, *(one for one in sys.path if one not in before)]
+        sys.path[:] = [*before, *(entry for entry in sys.path if entry not in before)]
 
 
 def _timm(source: SourceSpec, arguments: Mapping[str, Any]) -> Loaded:
@@ -498,28 +508,32 @@ def _timm(source: SourceSpec, arguments: Mapping[str, Any]) -> Loaded:
 
 def _torchvision(source: SourceSpec, arguments: Mapping[str, Any]) -> Loaded:
     models = import_torchvision("models")
-    name, _, part = source.name.partition(".")
+    name, _, submodule_path = source.name.partition(".")
     if name not in models.list_models():
-        near = [known for known in models.list_models() if known.startswith(name[:4])][
-            :8
-        ]
+        near = [
+            model_name
+            for model_name in models.list_models()
+            if model_name.startswith(name[:4])
+        ][:8]
         raise SourceError(
             f"torchvision has no model {name}{f'; there are {chr(44).join(near)}' if near else ''}"
         )
-    given = {"weights": None, **arguments}
+    model_arguments = {"weights": None, **arguments}
     if (
         "weights_backbone"
         in inspect.signature(models.get_model_builder(name)).parameters
     ):
-        given = {"weights_backbone": None, **given}
-    if asked := [
-        name for name in ("weights", "weights_backbone") if given.get(name) is not None
+        model_arguments = {"weights_backbone": None, **model_arguments}
+    if weight_arguments := [
+        name
+        for name in ("weights", "weights_backbone")
+        if model_arguments.get(name) is not None
     ]:
         raise SourceError(
-            f"weights are not downloaded; leave {' and '.join(asked)} out of the arguments"
+            f"weights are not downloaded; leave {' and '.join(weight_arguments)} out of the arguments"
         )
-    model = models.get_model(name, **given).get_submodule(part)
-    if part:
+    model = models.get_model(name, **model_arguments).get_submodule(submodule_path)
+    if submodule_path:
         return Loaded(model)
     if name in models.list_models(module=models.detection):
         picture = example(InputSpec((3, 320, 320)))
@@ -544,22 +558,22 @@ def _boxes(model: nn.Module) -> dict[str, Any]:
     """Return the target of a picture of 320 by 320 for a detection model: two boxes, with masks or keypoints where it
     predicts those."""
     heads = getattr(model, "roi_heads", None)
-    found = {
+    target = {
         "boxes": torch.tensor(
             [[40.0, 40.0, 200.0, 160.0], [120.0, 100.0, 280.0, 300.0]]
         ),
         "labels": torch.ones(2, dtype=torch.int64),
     }
     if getattr(heads, "mask_predictor", None) is not None:
-        found["masks"] = torch.zeros(2, 320, 320, dtype=torch.uint8)
-        found["masks"][0, 40:160, 40:200] = 1
-        found["masks"][1, 100:300, 120:280] = 1
+        target["masks"] = torch.zeros(2, 320, 320, dtype=torch.uint8)
+        target["masks"][0, 40:160, 40:200] = 1
+        target["masks"][1, 100:300, 120:280] = 1
     predictor = getattr(heads, "keypoint_predictor", None)
     if predictor is not None:
         points = predictor.kps_score_lowres.out_channels
         middles = torch.tensor([[120.0, 100.0, 1.0], [200.0, 200.0, 1.0]])
-        found["keypoints"] = middles[:, None].repeat(1, points, 1)
-    return found
+        target["keypoints"] = middles[:, None].repeat(1, points, 1)
+    return target
 
 
 def _transformers(source: SourceSpec, arguments: Mapping[str, Any]) -> Loaded:
@@ -602,19 +616,21 @@ def _classes_of(source: SourceSpec, transformers: Any, config: Any) -> str:
     there = {
         name
         for module in modules
-        for name, one in vars(module).items()
-        if isinstance(one, type)
-        and issubclass(one, nn.Module)
-        and getattr(one, "config_class", None) is type(config)
-        and getattr(transformers, name, None) is one
+        for name, attribute in vars(module).items()
+        if isinstance(attribute, type)
+        and issubclass(attribute, nn.Module)
+        and getattr(attribute, "config_class", None) is type(config)
+        and getattr(transformers, name, None) is attribute
         and not name.endswith("PreTrainedModel")
     }
-    words = f"{source} has no plain model in transformers"
+    message = f"{source} has no plain model in transformers"
     if not there:
-        return f"{words}, and no class of its own: open the model that it is a part of"
+        return (
+            f"{message}, and no class of its own: open the model that it is a part of"
+        )
     named = json.dumps({"architectures": [min(there)]})
     others = f". It has {', '.join(sorted(there))}" if len(there) > 1 else ""
-    return f"{words}; name a class of it in the arguments, {named}{others}"
+    return f"{message}; name a class of it in the arguments, {named}{others}"
 
 
 def _inputs_of(model: Any, config: Any) -> dict[str, Any]:
@@ -634,7 +650,7 @@ def _inputs_of(model: Any, config: Any) -> dict[str, Any]:
         if hasattr(config, "tubelet_size") and getattr(config, "num_frames", None)
         else ()
     )
-    known = {
+    specs = {
         "input_ids": InputSpec((1, 16), "int64"),
         "pixel_values": InputSpec(
             (1, *frames, getattr(vision, "num_channels", None) or 3, *size)
@@ -649,17 +665,17 @@ def _inputs_of(model: Any, config: Any) -> dict[str, Any]:
         ),
         "decoder_input_ids": InputSpec((1, 8), "int64"),
     }
-    wanted = {
+    input_names = {
         main,
         *(("pixel_values",) if vision is not config else ()),
         *(("input_ids",) if text is not config else ()),
     }
     if getattr(config, "is_encoder_decoder", False):
-        wanted.add("decoder_input_ids")
+        input_names.add("decoder_input_ids")
     return {
-        name: example(one)
-        for name, one in known.items()
-        if name in wanted and name in names
+        name: example(spec)
+        for name, spec in specs.items()
+        if name in input_names and name in names
     }
 
 
@@ -696,8 +712,8 @@ def _diffusers(source: SourceSpec, arguments: Mapping[str, Any]) -> Loaded:
             f"diffusers has no class {source.name}, and no folder of that name has a config.json"
         )
     model = kind.from_config(config) if hasattr(kind, "from_config") else kind(**config)
-    if found := _latents_of(model):
-        return Loaded(model, (), found)
+    if latents := _latents_of(model):
+        return Loaded(model, (), latents)
     return Loaded(model)
 
 
@@ -712,15 +728,15 @@ def _latents_of(model: Any) -> dict[str, Any]:
     picture = InputSpec(
         (1, channels, *(size if isinstance(size, list | tuple) else (size, size)))
     )
-    words = getattr(config, "cross_attention_dim", None) or getattr(
+    text_width = getattr(config, "cross_attention_dim", None) or getattr(
         config, "joint_attention_dim", None
     )
-    words = words[0] if isinstance(words, list | tuple) else words
+    text_width = text_width[0] if isinstance(text_width, list | tuple) else text_width
     pooled, axes = (
         getattr(config, "pooled_projection_dim", None),
         len(getattr(config, "axes_dims_rope", ())),
     )
-    known = {
+    specs = {
         "sample": picture,
         "hidden_states": picture
         if getattr(config, "sample_size", None)
@@ -729,19 +745,22 @@ def _latents_of(model: Any) -> dict[str, Any]:
         "class_labels": InputSpec((1,), "int64")
         if getattr(config, "num_embeds_ada_norm", None)
         else None,
-        "encoder_hidden_states": InputSpec((1, 8, words)) if words else None,
+        "encoder_hidden_states": InputSpec((1, 8, text_width)) if text_width else None,
         "pooled_projections": InputSpec((1, pooled)) if pooled else None,
         "img_ids": InputSpec((16, axes)),
         "txt_ids": InputSpec((8, axes)),
     }
-    found = {
-        name: one
+    inputs = {
+        name: spec
         for name in inspect.signature(model.forward).parameters
-        if (one := known.get(name)) is not None
+        if (spec := specs.get(name)) is not None
     }
-    if not {one.name for one in needed_arguments(model) or ()} <= found.keys():
+    if (
+        not {argument.name for argument in needed_arguments(model) or ()}
+        <= inputs.keys()
+    ):
         return {}
-    return {name: example(one) for name, one in found.items()}
+    return {name: example(input_spec) for name, input_spec in inputs.items()}
 
 
 _LOADERS: dict[str, Callable[[SourceSpec, Mapping[str, Any]], Loaded]] = {

@@ -69,7 +69,9 @@ def read(path: Path) -> Observation:
             )
         if path.stat().st_size < _SMALL:
             model = onnx.shape_inference.infer_shapes(model)
-        functions = {(each.domain, each.name): each for each in model.functions}
+        functions = {
+            (function.domain, function.name): function for function in model.functions
+        }
         return _Reader(path.stem, functions).read(
             model.graph, _external(path, model.graph)
         )
@@ -80,9 +82,9 @@ def read(path: Path) -> Observation:
             f"{path.name} is not a valid ONNX model: its parts are nested without an end"
         ) from error
     except Exception as error:  # the reader's own kinds
-        words = str(error).strip().partition("\n")[0] or type(error).__name__
+        message = str(error).strip().partition("\n")[0] or type(error).__name__
         raise SourceError(
-            f"{path.name} is not a valid ONNX model: {words.rstrip('.')}. Export or download it again"
+            f"{path.name} is not a valid ONNX model: {message.rstrip('.')}. Export or download it again"
         ) from error
 
 
@@ -114,11 +116,15 @@ class _Reader:
         for value in (*graph.value_info, *graph.input, *graph.output):
             if (described := _facts(value)) is not None:
                 self._built.know(names.get(value.name, value.name), described)
-        for each in graph.initializer:
-            name = names.get(each.name, each.name)
+        for initializer in graph.initializer:
+            name = names.get(initializer.name, initializer.name)
             self._weights.add(name)
             self._built.know(
-                name, facts(each.dims, *_DTYPES.get(each.data_type, ("unknown", 0)))
+                name,
+                facts(
+                    initializer.dims,
+                    *_DTYPES.get(initializer.data_type, ("unknown", 0)),
+                ),
             )
 
     def _add(
@@ -126,9 +132,9 @@ class _Reader:
     ) -> None:
         """Add nodes within a body: `names` are the values of the whole graph by the body's names for them."""
         for node in nodes:
-            metadata = {each.key: each.value for each in node.metadata_props}
-            inputs = [names.get(each, each) for each in node.input]
-            outputs = [names.get(each, each) for each in node.output]
+            metadata = {entry.key: entry.value for entry in node.metadata_props}
+            inputs = [names.get(name, name) for name in node.input]
+            outputs = [names.get(name, name) for name in node.output]
             around = scopes or self._around(node.name, metadata)
             function = self._functions.get((node.domain, node.op_type))
             if function is not None and depth < NESTED:
@@ -144,7 +150,7 @@ class _Reader:
                 arriving,
                 [*filter(None, outputs)],
                 _settings(node.attribute),
-                [each for each in arriving if each in self._weights],
+                [name for name in arriving if name in self._weights],
                 metadata.get("pkg.torch.onnx.stack_trace", ""),
             )
 
@@ -204,15 +210,15 @@ class _Reader:
     ) -> list[str]:
         """Add a body of If, Loop or Scan as a part of its own; return the values that it ends with."""
         names = {
-            value.name: given
-            for value, given in zip(body.input, inputs, strict=False)
-            if given
+            value.name: outer_name
+            for value, outer_name in zip(body.input, inputs, strict=False)
+            if outer_name
         }
-        own = [
-            *(each.name for each in (*body.input, *body.initializer)),
+        body_names = [
+            *(entry.name for entry in (*body.input, *body.initializer)),
             *_made_by(body.node),
         ]
-        names = self._built.names_of_body(own, names)
+        names = self._built.names_of_body(body_names, names)
         around = self._scope(
             scopes, f"{node.name or node.op_type}.{label}", f"{node.op_type}: {label}"
         )
@@ -284,16 +290,18 @@ def _size(size: Any) -> Size:
 def _scopes_of_name(name: str) -> Scopes:
     """Return the modules that a name of `/a/b/Op` says, without their classes."""
     parts = (
-        [part for part in name.split("/")[:-1] if part] if name.startswith("/") else []
+        [piece for piece in name.split("/")[:-1] if piece]
+        if name.startswith("/")
+        else []
     )
     scopes: Scopes = []
-    for part in parts[: DEEPEST + 1]:
+    for component in parts[: DEEPEST + 1]:
         before = scopes[-1][0] if scopes else ""
         scopes.append(
             (
-                part
-                if part.startswith(f"{before}.") or not before
-                else f"{before}.{part}",
+                component
+                if component.startswith(f"{before}.") or not before
+                else f"{before}.{component}",
                 "module",
             )
         )
@@ -302,8 +310,8 @@ def _scopes_of_name(name: str) -> Scopes:
 
 def _settings(attributes: Iterable[Any]) -> list[str]:
     """Return numbers, texts and short lists of a node as text."""
-    found = []
-    for one in attributes:
+    settings = []
+    for attribute in attributes:
         values = {
             1: lambda a: a.f,
             2: lambda a: a.i,
@@ -311,6 +319,8 @@ def _settings(attributes: Iterable[Any]) -> list[str]:
             6: lambda a: [*a.floats],
             7: lambda a: [*a.ints],
         }
-        if one.type in values:
-            found.append(f"{one.name}={values[one.type](one)}"[:60])
-    return found
+        if attribute.type in values:
+            settings.append(
+                f"{attribute.name}={values[attribute.type](attribute)}"[:60]
+            )
+    return settings

@@ -33,7 +33,12 @@ class OpenedModel(Struct, frozen=True):
         if self.source.kind in ("pt2", "onnx"):
             return f"{self.source} is a graph in one mode: open the Python class that it was exported from to train it."
         odd = next(
-            (one for one in self.interface.takes if one.other and one.needed), None
+            (
+                argument
+                for argument in self.interface.takes
+                if argument.other and argument.needed
+            ),
+            None,
         )
         if odd is not None:
             return f"Its {odd.name} is a {odd.other}, and batches are tensors. Wrap it in a class that takes tensors."
@@ -53,13 +58,17 @@ class OpenedModel(Struct, frozen=True):
     @property
     def given(self) -> tuple[Argument, ...]:
         """The arguments that it needs, or that were tensors in its call."""
-        return tuple(one for one in self.interface.takes if one.needed or one.dtype)
+        return tuple(
+            argument
+            for argument in self.interface.takes
+            if argument.needed or argument.dtype
+        )
 
     @property
     def optional(self) -> tuple[Argument, ...]:
         """The optional arguments of forward."""
         return tuple(
-            one
-            for one in self.interface.takes
-            if not one.needed and not one.dtype and not one.other
+            argument
+            for argument in self.interface.takes
+            if not argument.needed and not argument.dtype and not argument.other
         )

@@ -103,8 +103,8 @@ def read(path: Path) -> Observation:
     try:
         return _Reader(path.stem).read(program["graph_module"], newer)
     except (ValueError, KeyError, TypeError, AttributeError, RecursionError) as error:
-        words = f"{path.name} is no exported program that can be drawn: {_message(error)}. {newer or AGAIN}"
-        raise SourceError(words) from error
+        message = f"{path.name} is no exported program that can be drawn: {_message(error)}. {newer or AGAIN}"
+        raise SourceError(message) from error
 
 
 def _message(error: Exception) -> str:
@@ -231,7 +231,7 @@ class _Reader:
         for node in nodes:
             around = scopes or _scopes(node) or self._model
             if (
-                any("as_graph" in each["arg"] for each in node["inputs"])
+                any("as_graph" in argument["arg"] for argument in node["inputs"])
                 and depth < NESTED
             ):
                 inputs = self._with_bodies(node, names, around, depth)
@@ -239,7 +239,7 @@ class _Reader:
                 inputs = _renamed(_of_all(node["inputs"]), names)
             arriving = [name for name in inputs if name is not None]
             outputs = _renamed(
-                (name for each in node["outputs"] for name in _values(each)), names
+                (name for output in node["outputs"] for name in _values(output)), names
             )
             self._built.add_operation(
                 _op(node["target"]),
@@ -255,17 +255,17 @@ class _Reader:
         self, node: Any, names: Mapping[str, str], scopes: Scopes, depth: int
     ) -> list[str | None]:
         """Add the bodies of a node; return what arrives at the node itself: what stands before them, and their ends."""
-        places = [
-            place
-            for place, each in enumerate(node["inputs"])
-            if "as_graph" in each["arg"]
+        body_positions = [
+            index
+            for index, argument in enumerate(node["inputs"])
+            if "as_graph" in argument["arg"]
         ]
-        arriving = _renamed(_of_all(node["inputs"][: places[0]]), names)
-        operands = _renamed(_of_all(node["inputs"][places[-1] + 1 :]), names)
+        arriving = _renamed(_of_all(node["inputs"][: body_positions[0]]), names)
+        operands = _renamed(_of_all(node["inputs"][body_positions[-1] + 1 :]), names)
         operation = _op(node["target"]).rpartition(".")[2]
         labels = _BODIES.get(operation, ())
-        for number, place in enumerate(places):
-            described = node["inputs"][place]["arg"]["as_graph"]
+        for number, position in enumerate(body_positions):
+            described = node["inputs"][position]["arg"]["as_graph"]
             label = labels[number] if number < len(labels) else described["name"]
             path = f"{node.get('name') or operation}.{label}"
             path = f"{scopes[-1][0]}.{path}" if scopes and scopes[-1][0] else path
@@ -281,26 +281,28 @@ class _Reader:
         self, graph: Any, operands: list[str | None], scopes: Scopes, depth: int
     ) -> list[str | None]:
         """Add a body as a part of its own; return the values that it ends with."""
-        inputs = [name for each in graph["inputs"] for name in _values(each)]
-        own = [
+        inputs = [
+            name for graph_input in graph["inputs"] for name in _values(graph_input)
+        ]
+        body_names = [
             *inputs,
             *(
                 name
                 for node in graph["nodes"]
-                for each in node["outputs"]
-                for name in _values(each)
+                for output in node["outputs"]
+                for name in _values(output)
             ),
         ]
-        given = {
+        outer_names = {
             name: value
             for name, value in zip(inputs, operands, strict=False)
             if name and value
         }
-        names = self._built.names_of_body(own, given)
+        names = self._built.names_of_body(body_names, outer_names)
         self._describe(graph, names)
         self._add(graph["nodes"], names, scopes, depth)
         return _renamed(
-            (name for each in graph["outputs"] for name in _values(each)), names
+            (name for output in graph["outputs"] for name in _values(output)), names
         )
 
 
@@ -311,7 +313,7 @@ def _renamed(
 
 
 def _of_all(inputs: Iterable[Any]) -> Iterator[str | None]:
-    return (name for each in inputs for name in _values(each["arg"]))
+    return (name for argument in inputs for name in _values(argument["arg"]))
 
 
 def _values(argument: Any) -> Iterator[str | None]:
@@ -322,8 +324,10 @@ def _values(argument: Any) -> Iterator[str | None]:
         elif kind in _SINGLE:
             yield from _values(entry)
         elif kind in _LISTS:
-            for each in entry:
-                yield from _values(each if "name" not in each else {"as_tensor": each})
+            for element in entry:
+                yield from _values(
+                    element if "name" not in element else {"as_tensor": element}
+                )
         elif kind in ("as_ints", "as_floats", "as_bools"):
             yield from (None for _ in entry)
         elif kind in ("as_int", "as_float", "as_bool", "as_none"):
@@ -368,7 +372,7 @@ def _formula(node: ast.expr) -> str:
         return (
             str(first.value) if isinstance(first, ast.Constant) else ast.unparse(first)
         )
-    terms = [_formula(each) for each in node.args]
+    terms = [_formula(argument) for argument in node.args]
     if name == "Add":
         terms.sort(key=lambda term: term.lstrip("-").isdigit())  # numbers last
         return " + ".join(terms).replace("+ -", "- ")
@@ -392,19 +396,23 @@ def _tensors(argument: Any) -> Iterator[str]:
 
 
 def _settings(inputs: Any) -> Iterator[str]:
-    for one in inputs:
-        kind, held = next(iter(one["arg"].items()), ("", None))
+    for argument in inputs:
+        kind, setting = next(iter(argument["arg"].items()), ("", None))
         if kind in _PLAIN:
-            yield f"{one['name']}={held}" if one.get("kind") == 2 else str(held)
+            yield (
+                f"{argument['name']}={setting}"
+                if argument.get("kind") == 2
+                else str(setting)
+            )
 
 
 def _scopes(node: Any) -> Scopes:
     """Return the modules around a node, noted as "key,path,class;key,path,class"; none for one that torch added."""
     scopes = []
-    for one in filter(
+    for scope in filter(
         None, (node.get("metadata") or {}).get("nn_module_stack", "").split(";")
     ):
-        key, _, rest = one.partition(",")
+        key, _, rest = scope.partition(",")
         path, _, kind = rest.rpartition(",")
         if not key.startswith(_NO_MODULE):
             scopes.append((path.partition("@")[0], kind))

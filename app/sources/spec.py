@@ -118,7 +118,7 @@ class InputSpec(Struct, frozen=True):
 
     def __str__(self) -> str:
         sizes = "x".join(map(str, self.shape)) or "scalar"
-        ends = [one for one in (self.dtype, self.values) if one]
+        ends = [suffix for suffix in (self.dtype, self.values) if suffix]
         return ":".join([f"{self.name}{'=' * bool(self.name)}{sizes}", *ends])
 
     @property
@@ -139,12 +139,12 @@ class InputSpec(Struct, frozen=True):
         """
         first = re.match(r"\w*", self.name)
         assert first is not None
-        found: list[str | int | tuple[int]] = [first[0]]
-        for key, place in _STEP.findall(self.name[first.end() :]):
-            found.append(
-                (int(place),) if place else int(key) if key.isdecimal() else key
+        steps: list[str | int | tuple[int]] = [first[0]]
+        for key, position in _STEP.findall(self.name[first.end() :]):
+            steps.append(
+                (int(position),) if position else int(key) if key.isdecimal() else key
             )
-        return tuple(found)
+        return tuple(steps)
 
 
 class AskedModel(Struct, frozen=True):
@@ -249,4 +249,7 @@ def adapters() -> dict[str, object]:
     """Return the entry points `tapedeck.sources` of installed packages, by name; none of them is imported."""
     from importlib.metadata import entry_points
 
-    return {one.name: one for one in entry_points(group="tapedeck.sources")}
+    return {
+        entry_point.name: entry_point
+        for entry_point in entry_points(group="tapedeck.sources")
+    }

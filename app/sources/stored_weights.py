@@ -67,7 +67,9 @@ def weights_of(folder: Path, layer: str) -> tuple[StoredWeight, ...]:
             raise SourceError(
                 f"{folder} has no weights of {layer}; there are {', '.join(some[:8])}"
             )
-        return tuple(_described(name, place) for name, place in _places(folder, names))
+        return tuple(
+            _described(name, location) for name, location in _places(folder, names)
+        )
     except (OSError, ValueError, KeyError, TypeError) as error:
         if isinstance(error, SourceError):
             raise
@@ -103,21 +105,23 @@ def _places(folder: Path, names: list[str]) -> Iterator[tuple[str, _Place]]:
         if file not in headers:
             headers[file] = _header(file)
         header, start = headers[file]
-        one = header[name]
-        begin, end = one["data_offsets"]
+        entry = header[name]
+        begin, end = entry["data_offsets"]
         yield (
             name,
-            _Place(file, start + begin, start + end, tuple(one["shape"]), one["dtype"]),
+            _Place(
+                file, start + begin, start + end, tuple(entry["shape"]), entry["dtype"]
+            ),
         )
 
 
-def _described(name: str, place: _Place) -> StoredWeight:
-    kind = _DTYPES.get(place.dtype)
-    dtype = str(kind).removeprefix("torch.") if kind is not None else place.dtype
-    if kind is None or place.begin == place.end:
-        return StoredWeight(name, place.shape, dtype, *(math.nan,) * 4)
+def _described(name: str, location: _Place) -> StoredWeight:
+    kind = _DTYPES.get(location.dtype)
+    dtype = str(kind).removeprefix("torch.") if kind is not None else location.dtype
+    if kind is None or location.begin == location.end:
+        return StoredWeight(name, location.shape, dtype, *(math.nan,) * 4)
     count, total, squares, least, greatest = 0, 0.0, 0.0, math.inf, -math.inf
-    for piece in _pieces(place, kind):
+    for piece in _pieces(location, kind):
         count += piece.numel()
         total += float(piece.sum())
         squares += float((piece * piece).sum())
@@ -128,7 +132,7 @@ def _described(name: str, place: _Place) -> StoredWeight:
     mean = total / count
     return StoredWeight(
         name,
-        place.shape,
+        location.shape,
         dtype,
         mean,
         math.sqrt(max(squares / count - mean**2, 0.0)),
@@ -137,14 +141,14 @@ def _described(name: str, place: _Place) -> StoredWeight:
     )
 
 
-def _pieces(place: _Place, kind: torch.dtype) -> Iterator[Tensor]:
+def _pieces(location: _Place, kind: torch.dtype) -> Iterator[Tensor]:
     """Yield the elements in float64, some at a time."""
-    with place.file.open("rb") as stream:
-        stream.seek(place.begin)
-        left = place.end - place.begin
+    with location.file.open("rb") as stream:
+        stream.seek(location.begin)
+        left = location.end - location.begin
         while left:
             data = bytearray(stream.read(min(left, PIECE)))
             if not data:
-                raise ValueError(f"{place.file.name} ends before its tensors do")
+                raise ValueError(f"{location.file.name} ends before its tensors do")
             left -= len(data)
             yield torch.frombuffer(data, dtype=kind).to(torch.float64)

@@ -37,27 +37,27 @@ class Structure:
         self._is_cut = False  # an operation lies deeper than is drawn
 
     def names_of_body(
-        self, own: Iterable[str | None], given: Mapping[str, str]
+        self, inner: Iterable[str | None], outer: Mapping[str, str]
     ) -> dict[str, str]:
-        """Return the values of the whole graph by a body's names for them: those that are `given`, and a new one for
-        each of its `own`, since two bodies may use the same names."""
+        """Return the values of the whole graph by a body's names for them: those that are `outer`, and a new one for
+        each that is `inner`, since two bodies may use the same names."""
         self.bodies += 1
-        return {name: f"{name} ({self.bodies})" for name in own if name} | dict(given)
+        return {name: f"{name} ({self.bodies})" for name in inner if name} | dict(outer)
 
     def know(self, tensor: str, facts: TensorFacts) -> None:
         """Note facts about a tensor."""
         self._facts[tensor] = facts
 
     def add_input(self, name: str, tensor: str) -> None:
-        made = self._add("input", name, "input", None, outputs=self._known([tensor]))
-        self._sources[tensor] = (made, 0)
+        call_id = self._add("input", name, "input", None, outputs=self._known([tensor]))
+        self._sources[tensor] = (call_id, 0)
 
     def add_operation(
         self,
         op: str,
         scopes: Sequence[tuple[str, str]],
-        given: Sequence[str],
-        made: Sequence[str],
+        input_tensors: Sequence[str],
+        output_tensors: Sequence[str],
         settings: Iterable[str] = (),
         names: Iterable[str] = (),
         trace: str = "",
@@ -74,17 +74,17 @@ class Structure:
             path,
             op,
             self._open[-1] if self._open else None,
-            inputs=self._known(given),
-            outputs=self._known(made),
+            inputs=self._known(input_tensors),
+            outputs=self._known(output_tensors),
             settings=tuple(settings),
             parameters=tuple(names),
             file=file,
             line=line,
         )
-        for tensor in given:
+        for tensor in input_tensors:
             self._flow(tensor, id)
         self._sources.update(
-            {tensor: (id, number) for number, tensor in enumerate(made)}
+            {tensor: (id, number) for number, tensor in enumerate(output_tensors)}
         )
 
     def add_output(self, name: str, tensor: str) -> None:
@@ -132,7 +132,7 @@ class Structure:
         return len(self._calls) - 1
 
     def _known(self, tensors: Sequence[str]) -> tuple[TensorFacts, ...]:
-        return tuple(self._facts[one] for one in tensors if one in self._facts)
+        return tuple(self._facts[tensor] for tensor in tensors if tensor in self._facts)
 
     def _flow(self, tensor: str, target: int) -> None:
         if (source := self._sources.get(tensor)) is not None:
@@ -161,28 +161,30 @@ class Structure:
         for call in self._calls:
             above = () if call.parent is None else (*around[call.parent], call.parent)
             around.append(above)
-        taken: dict[int, dict[tuple[int, int], None]] = {}
-        given: dict[int, dict[tuple[int, int], None]] = {}
+        module_inputs: dict[int, dict[tuple[int, int], None]] = {}
+        module_outputs: dict[int, dict[tuple[int, int], None]] = {}
         for flow in self._flows:
             tensor = (flow.source, flow.output)
             for module in set(around[flow.target]) - set(around[flow.source]):
-                taken.setdefault(module, {})[tensor] = None
+                module_inputs.setdefault(module, {})[tensor] = None
             for module in set(around[flow.source]) - set(around[flow.target]):
-                given.setdefault(module, {})[tensor] = None
+                module_outputs.setdefault(module, {})[tensor] = None
 
         def facts(tensors: Iterable[tuple[int, int]]) -> tuple[TensorFacts, ...]:
-            found = (
+            candidates = (
                 (self._calls[source].outputs, number) for source, number in tensors
             )
             return tuple(
-                outputs[number] for outputs, number in found if number < len(outputs)
+                outputs[number]
+                for outputs, number in candidates
+                if number < len(outputs)
             )
 
         return tuple(
             replace(
                 call,
-                inputs=facts(taken.get(call.id, ())),
-                outputs=facts(given.get(call.id, ())),
+                inputs=facts(module_inputs.get(call.id, ())),
+                outputs=facts(module_outputs.get(call.id, ())),
             )
             if call.kind == "module"
             else call
@@ -196,15 +198,15 @@ def facts(
     """Describe a tensor of elements of `size` bytes; with an open size it counts none."""
     sizes = tuple(shape)
     count = size
-    for one in sizes:
-        count *= one if isinstance(one, int) else 0
+    for length in sizes:
+        count *= length if isinstance(length, int) else 0
     return TensorFacts(sizes, dtype, bytes=count, requires_grad=requires_grad)
 
 
 def _source_line(trace: str) -> tuple[str, int]:
     """Return the file and the line of the innermost frame of a stack trace that is not torch's own."""
     frames = _PLACE.findall(trace)
-    found = [
-        one for one in frames if "/torch/" not in one[0].replace("\\", "/")
+    user_frames = [
+        frame for frame in frames if "/torch/" not in frame[0].replace("\\", "/")
     ] or frames
-    return (found[-1][0], int(found[-1][1])) if found else ("", 0)
+    return (user_frames[-1][0], int(user_frames[-1][1])) if user_frames else ("", 0)

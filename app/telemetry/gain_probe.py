@@ -74,7 +74,7 @@ class GainProbe:
 
     def fetch(self) -> Gains | None:
         """Return the measurements, None if there are none; synchronises with the device. Waits for the device."""
-        found: dict[tuple[str, bool], float] = {}
+        totals: dict[tuple[str, bool], float] = {}
         norms = [norm for _, _, norm in self._norms]
         # On the CPU every number is there at once.
         if all(norm.is_cpu for norm in norms):
@@ -83,10 +83,10 @@ class GainProbe:
             values = torch.stack([norm.to(norms[0].device) for norm in norms]).tolist()
         for (key, leaves, _), value in zip(self._norms, values, strict=True):
             norm = value / self._scale if math.isfinite(value) else math.inf
-            found[key, leaves] = math.hypot(found.get((key, leaves), 0.0), norm)
+            totals[key, leaves] = math.hypot(totals.get((key, leaves), 0.0), norm)
         layers = tuple(reversed(self._order))
         arriving, leaving = (
-            tuple(found.get((key, leaves), math.nan) for key in layers)
+            tuple(totals.get((key, leaves), math.nan) for key in layers)
             for leaves in (False, True)
         )
         self._clear()
@@ -120,8 +120,8 @@ class GainProbe:
         self._key.append(key)
 
     def _layer_of(self, number: int) -> str:
-        place = bisect_right(self._from, number) - 1
-        return self._key[place] if place >= 0 else ""
+        index = bisect_right(self._from, number) - 1
+        return self._key[index] if index >= 0 else ""
 
     # --- Backward
 

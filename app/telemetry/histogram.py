@@ -39,8 +39,8 @@ class Histogram(Struct, frozen=True):
     @property
     def norm(self) -> float:
         """Return the 2-norm of the tensor; of a sample an estimate."""
-        known = sum(self.counts) + self.not_finite
-        finite = self.size * sum(self.counts) / known if known else 0.0
+        sampled_count = sum(self.counts) + self.not_finite
+        finite = self.size * sum(self.counts) / sampled_count if sampled_count else 0.0
         return math.sqrt((self.mean**2 + self.std**2) * finite) if finite else math.nan
 
     @property

@@ -18,10 +18,10 @@ def histogram(layer: str, values: Tensor, size: int = 0) -> Histogram:
     Counts with NumPy: torch would share so few values among its threads, and a run's next step wait for all of them.
     """
     counted = values.detach().float().cpu().flatten().numpy()
-    size, given = size or len(counted), len(counted)
+    size, value_count = size or len(counted), len(counted)
     if not (finite := np.isfinite(counted)).all():
         counted = counted[finite]
-    left_out = given - len(counted)
+    left_out = value_count - len(counted)
     if not len(counted):
         return Histogram(layer, 0.0, 0.0, (0,) * BINS, not_finite=left_out, size=size)
     low, high = float(counted.min()), float(counted.max())

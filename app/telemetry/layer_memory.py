@@ -37,13 +37,13 @@ def step_bytes(
             for value in state.get(tensor, {}).values()
             if _is_tensor(value)
         )
-    with saved(model) as held:
-        kept = forward()
-        for layer, size in held.values():
+    with saved(model) as activations:
+        output = forward()
+        for layer, size in activations.values():
             counted.setdefault(layer, [0, 0, 0, 0])[3] += size
-        del kept
+        del output
     order = {
-        path: place for place, (path, _) in enumerate(module_tree.named_modules(model))
+        path: index for index, (path, _) in enumerate(module_tree.named_modules(model))
     }
     rows = sorted(counted.items(), key=lambda item: order.get(item[0], len(order)))
     return StepBytes(
@@ -57,18 +57,18 @@ def saved(model: nn.Module) -> Iterator[dict[int, tuple[str, int]]]:
 
     Parameters and buffers are no activations. The dict holds ids of storages that live as long as the graph does.
     """
-    own = {
+    model_storages = {
         _storage(tensor)
         for tensor in (*module_tree.parameters(model), *module_tree.buffers(model))
     }
     running: list[str] = [""]
-    held: dict[int, tuple[str, int]] = {}
+    activations: dict[int, tuple[str, int]] = {}
     alive: list[Tensor] = []
 
     def pack(tensor: Tensor) -> Tensor:
         key = _storage(tensor)
-        if key not in own and key not in held:
-            held[key] = (running[-1], tensor.untyped_storage().nbytes())
+        if key not in model_storages and key not in activations:
+            activations[key] = (running[-1], tensor.untyped_storage().nbytes())
             alive.append(tensor.detach())
         return tensor
 
@@ -85,7 +85,7 @@ def saved(model: nn.Module) -> Iterator[dict[int, tuple[str, int]]]:
         handles.append(module_tree.on_call(module, leave, always_call=True))
     try:
         with torch.autograd.graph.saved_tensors_hooks(pack, lambda tensor: tensor):
-            yield held
+            yield activations
     finally:
         for handle in handles:
             handle.remove()

@@ -160,7 +160,7 @@ class Look:
                 change / norm if norm else float("nan")
                 for change, norm in zip(moved, total, strict=True)
             )
-            seen = Seen(
+            measurements = Seen(
                 total,
                 ratios,
                 {name: float(share) for name, (share, _) in self._dead.items()},
@@ -175,7 +175,7 @@ class Look:
                 self._gains.fetch(),
             )
             self._clear()
-        return seen
+        return measurements
 
     def _sample(self, kind: str, tensors: list[Any]) -> None:
         """Keep some values of each layer: of its largest tensor, which is the weight and not the bias."""

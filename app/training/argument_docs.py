@@ -11,7 +11,7 @@ def argument_docs(doc: str) -> dict[str, str]:
     >>> argument_docs("Args:\\n    lr (float, optional): learning\\n        rate (default: 1e-3)\\n    d: clip\\n\\nX")
     {'lr': 'learning rate (default: 1e-3)', 'd': 'clip'}
     """
-    found: dict[str, str] = {}
+    descriptions: dict[str, str] = {}
     _, _, rest = doc.partition("Args:\n")
     margin = len(rest) - len(rest.lstrip(" "))
     current = None
@@ -21,10 +21,10 @@ def argument_docs(doc: str) -> dict[str, str]:
         match = re.match(rf" {{{margin}}}(\w+)\s*(?:\(.*?\))?\s*:\s*(.*)", line)
         if match:
             current = match[1]
-            found[current] = match[2]
+            descriptions[current] = match[2]
         elif current and line.strip():
-            found[current] += f" {line.strip()}"
-    return {name: _plain(text) for name, text in found.items()}
+            descriptions[current] += f" {line.strip()}"
+    return {name: _plain(text) for name, text in descriptions.items()}
 
 
 def _plain(text: str) -> str:

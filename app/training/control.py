@@ -243,12 +243,12 @@ class Control:
             self._operations.clear()
         for future in (*left, *late):
             if future.set_running_or_notify_cancel():
-                words = (
+                message = (
                     "The run has ended; its net can no longer be edited."
                     if future in late
                     else ("The run ended before it had a model.")
                 )
-                future.set_exception(RunEndedError(words))
+                future.set_exception(RunEndedError(message))
 
     def _changed(self) -> None:
         self._note()

@@ -104,11 +104,11 @@ def failure(
 
 def node_of(trace: TracebackType | None, source: Source) -> str | None:
     """Return the node of the innermost traceback line in the generated source; None if there is none."""
-    found = None
+    node = None
     for frame, line in traceback.walk_tb(trace):
         if frame.f_code.co_filename == source.filename:
-            found = source.node_at(line) or found
-    return found
+            node = source.node_at(line) or node
+    return node
 
 
 def _output_node(source: Source) -> str | None:
@@ -165,11 +165,11 @@ def _message(error: BaseException, kind: str, step: int, source: Source) -> str:
     where = f"Step {step + 1}" if step else "The first step"
     if kind == "memory":
         return f"{where} ran out of memory: {text}"
-    place = layer_files.error_location(error.__traceback__) or _own_place(
+    location = layer_files.error_location(error.__traceback__) or _own_place(
         error.__traceback__, source
     )
     return f"{where} failed with {type(error).__name__}: {text}" + (
-        f" ({place})" if place else ""
+        f" ({location})" if location else ""
     )
 
 
@@ -177,18 +177,18 @@ def _own_place(trace: TracebackType | None, source: Source) -> str:
     """Return the innermost line in the code of an opened model, such as "line 24 of net.py"; "" if there is none."""
     if source.own is None or not source.own.folder:
         return ""
-    found = ""
+    location = ""
     for frame, line in traceback.walk_tb(trace):
         file = Path(frame.f_code.co_filename)
         if (
             Path(source.own.folder) in file.parents
             and "site-packages" not in file.parts
         ):
-            found = f"line {line} of {file.name}"
-    return found
+            location = f"line {line} of {file.name}"
+    return location
 
 
-def _cure(kind: str, batch_size: int, node: str | None, kept: bool) -> str:
+def _cure(kind: str, batch_size: int, node: str | None, keeps_weights: bool) -> str:
     if kind == "memory":
         if batch_size > 1:
             return (
@@ -202,5 +202,7 @@ def _cure(kind: str, batch_size: int, node: str | None, kept: bool) -> str:
         "not finite": "Reduce the learning rate, or look for a division, log or exp that overflows.",
         "data": "",
         "job": "",
-        "error": "The weights of the last completed step are kept." if kept else "",
+        "error": "The weights of the last completed step are kept."
+        if keeps_weights
+        else "",
     }[kind]

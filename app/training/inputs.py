@@ -25,7 +25,7 @@ def chosen_fields(
     It is the one `chosen` for the input, else that of its name, else that of its place if there are as many. Raises
     InputError.
     """
-    fields = [one.name for one in data.inputs]
+    fields = [info.name for info in data.inputs]
     targets = target_fields(data)
     if not fields:
         others = [name for name in names if chosen.get(name) not in targets]
@@ -39,40 +39,40 @@ def chosen_fields(
             if len(others) < len(names)
             else ()
         )
-    found = []
-    for place, name in enumerate(names):
+    selected = []
+    for index, name in enumerate(names):
         field = chosen.get(name) or (
             name
             if name in fields
-            else fields[place]
+            else fields[index]
             if len(names) == len(fields)
             else ""
         )
         if field not in fields and field not in targets:
-            told = (
+            problem = (
                 f"is set to “{field}”, which {data.label} does not have"
                 if field
                 else "has no field of that name"
             )
             raise InputError(
-                f"The input “{name}” {told}: it has {', '.join(fields)}. Choose one for it (Training, Data), or "
+                f"The input “{name}” {problem}: it has {', '.join(fields)}. Choose one for it (Training, Data), or "
                 "rename the input."
             )
-        found.append(field)
-    return tuple(found)
+        selected.append(field)
+    return tuple(selected)
 
 
 def target_fields(data: DataInfo | SourceSpec) -> dict[str, FieldInfo]:
     """Return the targets of the data as fields that may go into the net, by name; those whose name an input has not."""
-    known = {one.name for one in data.inputs}
+    input_names = {field.name for field in data.inputs}
     return {
-        one.name or TARGET: FieldInfo(
-            one.name or TARGET,
-            one.label_shape,
-            "float32" if one.task == VALUES else "int64",
+        target.name or TARGET: FieldInfo(
+            target.name or TARGET,
+            target.label_shape,
+            "float32" if target.task == VALUES else "int64",
         )
-        for one in data.known_targets
-        if one.name not in known
+        for target in data.known_targets
+        if target.name not in input_names
     }
 
 
@@ -90,11 +90,16 @@ def check_inputs(
         return
     fields = fields_of(source, chosen, data)
     only = FieldInfo("", shape, data.dtype)
-    known = {**target_fields(data), **{one.name: one for one in data.inputs or (only,)}}
-    given = [known[name] for name in fields] or [only]
-    for own, field in zip(source.inputs, given, strict=True):
+    infos = {
+        **target_fields(data),
+        **{info.name: info for info in data.inputs or (only,)},
+    }
+    selected = [infos[name] for name in fields] or [only]
+    for input_spec, field in zip(source.inputs, selected, strict=True):
         _check_one(
-            own, field, f"“{field.name}” of {data.label}" if field.name else data.label
+            input_spec,
+            field,
+            f"“{field.name}” of {data.label}" if field.name else data.label,
         )
 
 
@@ -102,19 +107,20 @@ def fields_of(
     source: Source, chosen: Mapping[str, str], data: DataInfo | SourceSpec
 ) -> tuple[str, ...]:
     """Return the fields for the inputs of a net, see `chosen_fields`. Raises InputError."""
-    return chosen_fields([given.name for given in source.inputs], chosen, data)
+    return chosen_fields([spec.name for spec in source.inputs], chosen, data)
 
 
-def _check_one(own: InputSpec, field: FieldInfo, label: str) -> None:
-    if own.batch != 0:
-        place = "no dimension" if own.batch is None else f"dimension {own.batch}"
+def _check_one(spec: InputSpec, field: FieldInfo, label: str) -> None:
+    if spec.batch != 0:
+        dimension = "no dimension" if spec.batch is None else f"dimension {spec.batch}"
         raise InputError(
-            f"The batch is {place} of the input “{own.name}”, but the first dimension in {label}. Set batch to 0, and "
+            f"The batch is {dimension} of the input “{spec.name}”, but the first dimension in {label}. "
+            "Set batch to 0, and "
             "insert a torch.transpose after the input."
         )
-    if own.shape != field.shape or own.dtype != field.dtype:
+    if spec.shape != field.shape or spec.dtype != field.dtype:
         raise InputError(
-            f"The input “{own.name}” is {_shape(own.shape)} {own.dtype}, and {label} gives {_shape(field.shape)} "
+            f"The input “{spec.name}” is {_shape(spec.shape)} {spec.dtype}, and {label} gives {_shape(field.shape)} "
             f"{field.dtype}. Set the input's shape to {field.shape} and its dtype to {field.dtype}, or choose other "
             "data."
         )

@@ -224,10 +224,10 @@ def _is_number(value: Any) -> bool:
 def _check_loss(job: Job) -> None:
     """Validate the loss against the data."""
     if job.data.class_weights and (
-        told := weighted_losses.refusal(job.training.loss, job.training.losses)
+        problem := weighted_losses.refusal(job.training.loss, job.training.losses)
     ):
         raise JobError(
-            f"class_weights: {told} Choose another loss, or disable class_weights."
+            f"class_weights: {problem} Choose another loss, or disable class_weights."
         )
 
 
@@ -236,8 +236,10 @@ def _check_metrics(job: Job) -> None:
         return
     spec = spec_of(job.data)
     for name in job.training.metrics:
-        if told := refusal(name, spec.task if spec.is_read else "", len(spec.classes)):
-            raise JobError(told)
+        if problem := refusal(
+            name, spec.task if spec.is_read else "", len(spec.classes)
+        ):
+            raise JobError(problem)
 
 
 def check_input(job: Job, data: DataInfo) -> None:
@@ -245,13 +247,13 @@ def check_input(job: Job, data: DataInfo) -> None:
     if not job.training.losses:
         _check_one(job, data)
     for name in job.training.metrics:
-        if told := refusal(name, data.task, len(data.classes)):
-            raise JobError(told)
+        if problem := refusal(name, data.task, len(data.classes)):
+            raise JobError(problem)
     if job.training.mixup and data.inputs:
         raise JobError(
             f"mixup blends samples of one input, and {data.label} has several. Set mixup to 0."
         )
-    fed = {job.training.inputs.get(one.name) for one in job.source.inputs}
+    fed = {job.training.inputs.get(spec.name) for spec in job.source.inputs}
     if job.training.mixup and not fed.isdisjoint(target_fields(data)):
         raise JobError(
             "mixup blends samples, but not a target that is also an input of the net. Set mixup to 0."
@@ -271,7 +273,7 @@ def check_input(job: Job, data: DataInfo) -> None:
 def _check_one(job: Job, data: DataInfo) -> None:
     """Validate the loss of a single output against the data."""
     if len(data.targets) > 1:
-        names = ", ".join(one.name for one in data.targets)
+        names = ", ".join(target.name for target in data.targets)
         raise JobError(
             f"{data.label} has {len(data.targets)} targets ({names}), and the loss takes one: choose a target for "
             "each output (Training, Loss)."

@@ -42,19 +42,19 @@ class LearningRates:
         first = [
             names.get(id(group["params"][0]), "") for group in optimizer.param_groups
         ]
-        found = [
+        group_paths = [
             next((path for path in paths if f"{name}.".startswith(f"{path}.")), "")
             for name in first
         ]
         sizes: dict[str, int] = {}
-        for path, group in zip(found, optimizer.param_groups, strict=True):
+        for path, group in zip(group_paths, optimizer.param_groups, strict=True):
             sizes[path] = sizes.get(path, 0) + sum(
                 parameter.numel() for parameter in group["params"]
             )
         main = "" if "" in sizes else max(sizes, key=sizes.__getitem__)
         self.names = (main, *(path for path in sizes if path != main))
         self._places = {
-            name: [at for at, path in enumerate(found) if path == name]
+            name: [at for at, path in enumerate(group_paths) if path == name]
             for name in self.names
         }
         self._main = self._places[main][0]
@@ -93,9 +93,11 @@ class LearningRates:
         """
         name = name or self.names[0]
         if name not in self._places:
-            known = ", ".join(one or "the main group" for one in self.names)
+            names = ", ".join(
+                group_name or "the main group" for group_name in self.names
+            )
             raise ValueError(
-                f"The run has no parameter group “{name}”; it has {known}."
+                f"The run has no parameter group “{name}”; it has {names}."
             )
         now = self._rate(name)
         for at in self._places[name]:

@@ -368,7 +368,7 @@ class _Run:
         self.at.best, self.at.stale = (
             (val_loss, 0) if better else (self.at.best, self.at.stale + 1)
         )
-        told = (*parts, *gathered.compute())
+        metrics = (*parts, *gathered.compute())
         yield EpochDone(
             epoch,
             self.at.step,
@@ -377,7 +377,7 @@ class _Run:
             val_loss,
             val_accuracy,
             self._seconds(),
-            told,
+            metrics,
         )
         if better:
             yield from self._save(checkpoint.BEST)
@@ -462,17 +462,19 @@ class _Run:
         """Leave out a batch whose loss is not finite. Raises NotFinite unless the run skips such batches or pauses."""
         watcher = self._watching
         watcher.look.forward_done()
-        found = not_finite(self.stepper, self.job.source, error.value, self.at.step + 1)
+        diagnosis = not_finite(
+            self.stepper, self.job.source, error.value, self.at.step + 1
+        )
         watcher.skipped()
         # LBFGS has moved the weights by then: there is no step to leave out.
         pauses = self.control.watch.not_finite and self.config.optimizer.name != CLOSURE
         if self.config.not_finite != "skip" and not pauses:
-            raise found from None
+            raise diagnosis from None
         self._pass_over(epoch, count)
         self._skipped += 1
-        skipped = Skipped(epoch, self.at.step, str(found), found.node)
+        skipped = Skipped(epoch, self.at.step, str(diagnosis), diagnosis.node)
         if self.control.watch.not_finite:
-            return skipped, self._caught_loss(found, (inputs, labels))
+            return skipped, self._caught_loss(diagnosis, (inputs, labels))
         return (skipped,)
 
     def _pass_over(self, epoch: int, count: int) -> None:
@@ -648,18 +650,18 @@ class _Run:
         self, request: Operate, answer: Future[Outcome]
     ) -> Iterator[Event]:
         """Perform a requested surgery; a failing one leaves the run unchanged."""
-        known = self._whole
+        previous = self._whole
         try:
             if self._planned:
                 step = self._planned[0].step
                 raise SurgeryError(
                     f"Another surgery is planned after step {step:,} of this run. Edit the net after that step."
                 )
-            stages = (*known.stages, Stage(self.at.step, request.surgery))
-            self._whole = replace(known, stages=stages)
+            stages = (*previous.stages, Stage(self.at.step, request.surgery))
+            self._whole = replace(previous, stages=stages)
             outcome = yield from self._operate(request.surgery)
         except SurgeryError as error:
-            self._whole = known
+            self._whole = previous
             answer.set_exception(error)
         except BaseException as error:
             answer.set_exception(
@@ -728,9 +730,10 @@ class _Run:
         while True:
             control.run_calls()
             while (
-                not control.stopping and (asked := control.next_operation()) is not None
+                not control.stopping
+                and (request := control.next_operation()) is not None
             ):
-                yield from self._operate_as_asked(*asked)
+                yield from self._operate_as_asked(*request)
             if control.stopping:
                 return
             if control.may_step():

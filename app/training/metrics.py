@@ -66,14 +66,14 @@ class Score(Struct, frozen=True):
 def _of_classes(
     name: str, label: str, metric: str, doc: str, least: int = 2, **arguments: Any
 ) -> Score:
-    given = FrozenMap(arguments)
+    options = FrozenMap(arguments)
     return Score(
         name,
         label,
         (CLASSES, TOKENS),
         metric,
         "torchmetrics.classification",
-        given,
+        options,
         least,
         True,
         doc,
@@ -199,12 +199,12 @@ def refusal(name: str, kind: str, classes: int) -> str:
     fit = [score.name for score in fitting(kind, classes)]
     if name in fit:
         return ""
-    words = (
+    task_text = (
         counted(classes, "class", "classes")
         if kind == CLASSES
         else {VALUES: "values", TOKENS: "tokens"}[kind]
     )
-    return f"The metric {name} does not apply to data of {words}. Choose among: {', '.join(fit) or 'none'}."
+    return f"The metric {name} does not apply to data of {task_text}. Choose among: {', '.join(fit) or 'none'}."
 
 
 def reading(loss: str) -> str:

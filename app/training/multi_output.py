@@ -17,16 +17,16 @@ def named(output: Any, forms: Sequence[Mapping[Any, str]]) -> dict[str, Any]:
     Each of `forms` has those that are given together, in training or in evaluation: a name for each place of a tuple,
     or for each key of a dictionary.
     """
-    given = (
+    outputs = (
         output
         if isinstance(output, dict)
         else dict(enumerate(output if isinstance(output, tuple) else (output,)))
     )
     for names in forms:
-        if names.keys() == given.keys():
-            return {names[key]: value for key, value in given.items()}
+        if names.keys() == outputs.keys():
+            return {names[key]: value for key, value in outputs.items()}
     raise ValueError(
-        f"The network returned {', '.join(map(str, given))} instead of one of {list(map(list, forms))}."
+        f"The network returned {', '.join(map(str, outputs))} instead of one of {list(map(list, forms))}."
     )
 
 
@@ -61,17 +61,21 @@ class SeveralLosses(nn.Module):
         portions: Mapping[str, Tensor | float] | None = None,
     ) -> Tensor:
         """Return Σ weight · portion · loss over the rows, a scalar. Raises ValueError if no output has a loss."""
-        given = named(output, self.forms)
+        outputs = named(output, self.forms)
         total, self.parts = None, {}
         for name, target, loss, weight, classes, turned in self.rows:
-            if name in given:
-                known = labels if isinstance(labels, Tensor) else labels[target]
-                out = given[name].movedim(-1, 1) if turned else given[name]
-                known = float_targets(known, classes, out) if classes else known
+            if name in outputs:
+                target_labels = labels if isinstance(labels, Tensor) else labels[target]
+                out = outputs[name].movedim(-1, 1) if turned else outputs[name]
+                target_labels = (
+                    float_targets(target_labels, classes, out)
+                    if classes
+                    else target_labels
+                )
                 value = (
-                    loss(out, known)
+                    loss(out, target_labels)
                     if others is None
-                    else mixed_loss(loss, out, known, others, share)
+                    else mixed_loss(loss, out, target_labels, others, share)
                 )
                 if portions is not None and name in portions:
                     value = portions[name] * value
@@ -80,6 +84,6 @@ class SeveralLosses(nn.Module):
                     total = weight * value if total is None else total + weight * value
         if total is None:
             raise ValueError(
-                f"The network returned {', '.join(given)}, and none of these has a loss."
+                f"The network returned {', '.join(outputs)}, and none of these has a loss."
             )
         return total

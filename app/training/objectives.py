@@ -70,12 +70,12 @@ class SeveralTasks(Task, frozen=True):
 
     def answer(self, output: Any) -> Any:
         """Return the output of the first row. Raises OutputError."""
-        given, name = self.named(output), self.rows[0].given.output
-        if name not in given:
+        outputs, name = self.named(output), self.rows[0].given.output
+        if name not in outputs:
             raise OutputError(
                 f"The network did not return {name}: the first loss must belong to an output that is always returned."
             )
-        return given[name]
+        return outputs[name]
 
     def named(self, output: Any) -> dict[str, Any]:
         """Return the net's outputs by name. Raises OutputError."""
@@ -88,12 +88,12 @@ class SeveralTasks(Task, frozen=True):
         return self.one.correct(*self.chief(output, labels))
 
     def check(self, output: Any, labels: Any) -> None:
-        given = self.named(output)
+        outputs = self.named(output)
         for row in self.rows:
-            if row.given.output in given:
+            if row.given.output in outputs:
                 try:
                     row.task.check(
-                        given[row.given.output], _labels_of(labels, row.target)
+                        outputs[row.given.output], _labels_of(labels, row.target)
                     )
                 except OutputError as error:
                     raise OutputError(f"{row.given.output}: {error}") from error
@@ -135,15 +135,15 @@ def task_of(job: Job, info: DataInfo) -> Task:
             ignore,
         )
     rows = rows_of(job, info.known_targets, info.input_shape, info.label)
-    one = rows[0].task
+    task = rows[0].task
     units = info.units.get(rows[0].target, ())
     return SeveralTasks(
-        one.loss,
-        one.classes,
-        one.kind,
-        one.labels,
+        task.loss,
+        task.classes,
+        task.kind,
+        task.labels,
         units,
-        one.ignore,
+        task.ignore,
         rows,
         forms(job.source),
     )
@@ -157,11 +157,12 @@ def rows_of(
         _row(row, _target_of(row, targets, input_shape, label))
         for row in job.training.losses
     )
-    known = {name for form in forms(job.source) for name in form.values()}
+    output_names = {name for form in forms(job.source) for name in form.values()}
     for row in rows:
-        if known and row.given.output not in known:
+        if output_names and row.given.output not in output_names:
             raise JobError(
-                f"The network has no output “{row.given.output}”. It has: {', '.join(sorted(known))}. Set the losses "
+                f"The network has no output “{row.given.output}”. It has: "
+                f"{', '.join(sorted(output_names))}. Set the losses "
                 "of its outputs again (Training, Loss)."
             )
     return rows
@@ -191,25 +192,27 @@ def _target_of(
     """Return the target of an output. Raises JobError."""
     if row.target == INPUT:
         return TargetInfo(INPUT, VALUES, (), input_shape)
-    found = next((one for one in targets if row.target in (one.name, "")), None)
-    if found is None:
+    target = next(
+        (candidate for candidate in targets if row.target in (candidate.name, "")), None
+    )
+    if target is None:
         raise JobError(
             f"{row.output}: {label} has no target “{row.target}”. It has: "
-            f"{', '.join(one.name for one in targets if one.name) or 'one, without a name'}."
+            f"{', '.join(candidate.name for candidate in targets if candidate.name) or 'one, without a name'}."
         )
-    return found
+    return target
 
 
 def forms(source: Source) -> Forms:
     """Return the output format of each mode: names by position, or by key if all have one."""
-    found = []
+    output_forms = []
     for ends in source.forms:
         keys = [end.key for end in ends]
         by_key = bool(ends) and None not in keys and len(set(keys)) == len(keys)
-        found.append(
-            {(end.key if by_key else place): end.name for place, end in enumerate(ends)}
+        output_forms.append(
+            {(end.key if by_key else index): end.name for index, end in enumerate(ends)}
         )
-    return tuple(found)
+    return tuple(output_forms)
 
 
 def input_is_target(training: TrainingConfig) -> bool:
@@ -220,10 +223,11 @@ def input_is_target(training: TrainingConfig) -> bool:
 def prepared(job: Job, data: Dataset) -> Dataset:
     """Return the data with the targets that the losses need, described by the first loss's target, and with those that
     go into the net."""
-    fed = {job.training.inputs.get(one.name) for one in job.source.inputs}
+    fed = {job.training.inputs.get(spec.name) for spec in job.source.inputs}
     if names := tuple(name for name in target_fields(data.info) if name in fed):
         train, val, test = (
-            WithTargets(one, names, TARGET) for one in (data.train, data.val, data.test)
+            WithTargets(samples, names, TARGET)
+            for samples in (data.train, data.val, data.test)
         )
         data = replace(data, train=train, val=val, test=test)
     if not job.training.losses:
@@ -231,8 +235,12 @@ def prepared(job: Job, data: Dataset) -> Dataset:
     info = info_of(job, data.info)
     if not input_is_target(job.training):
         return replace(data, info=info)
-    seen = [WithInput(one, INPUT) for one in (data.train, data.val, data.test)]
-    return replace(data, train=seen[0], val=seen[1], test=seen[2], info=info)
+    extended = [
+        WithInput(samples, INPUT) for samples in (data.train, data.val, data.test)
+    ]
+    return replace(
+        data, train=extended[0], val=extended[1], test=extended[2], info=info
+    )
 
 
 def info_of(job: Job, info: DataInfo) -> DataInfo:
@@ -242,13 +250,13 @@ def info_of(job: Job, info: DataInfo) -> DataInfo:
     target = _target_of(
         job.training.losses[0], info.known_targets, info.input_shape, info.label
     )
-    own = (
+    uses_model_loss = (
         job.training.losses[0].loss.name == OWN_LOSS
     )  # nothing is compared with the target here
     return replace(
         info,
-        task=VALUES if own else target.task,
-        classes=() if own else target.classes,
+        task=VALUES if uses_model_loss else target.task,
+        classes=() if uses_model_loss else target.classes,
         label_shape=target.label_shape,
         labels_per_sample=target.labels_per_sample,
         class_counts=info.target_counts.get(target.name, ()),

@@ -138,15 +138,15 @@ def make_schedule(schedule: Schedule, optimizer: Optimizer) -> Any:
     choice, warmup = schedule.choice, schedule.warmup
     values = _checked(choice, scheduler_params(choice.name))
     _check_warmup(schedule)
-    made = _build(
+    scheduler = _build(
         choice, lambda: getattr(lr_scheduler, choice.name)(optimizer, **values)
     )
     if not warmup:
-        return made
+        return scheduler
     rise = lr_scheduler.LinearLR(
         optimizer, start_factor=WARMUP_FROM, total_iters=warmup
     )
-    return lr_scheduler.SequentialLR(optimizer, [rise, made], [warmup])
+    return lr_scheduler.SequentialLR(optimizer, [rise, scheduler], [warmup])
 
 
 def _check_warmup(schedule: Schedule) -> None:
@@ -203,11 +203,11 @@ def check_group(choice: Choice, options: FrozenMap[str, Any]) -> None:
 def check_schedule(schedule: Schedule, optimizer: Choice) -> None:
     """Construct the scheduler and step it three times. Raises ChoiceError."""
     check_optimizer(optimizer)  # so that the schedule is to blame for what fails now
-    made, closure = _tried(optimizer)
-    moving = make_schedule(schedule, made)
-    given = schedule.choice.params.get("total_steps")
-    for _ in range(min(3, given) if isinstance(given, int) else 3):
-        _build(schedule.choice, lambda: made.step(closure))
+    trial_optimizer, closure = _tried(optimizer)
+    moving = make_schedule(schedule, trial_optimizer)
+    total_steps = schedule.choice.params.get("total_steps")
+    for _ in range(min(3, total_steps) if isinstance(total_steps, int) else 3):
+        _build(schedule.choice, lambda: trial_optimizer.step(closure))
         _build(
             schedule.choice,
             lambda: moving.step(*([0.0] if schedule.choice.name == PLATEAU else [])),
@@ -296,10 +296,10 @@ def _call(name: str, arguments: list[str]) -> str:
     )
 
 
-def _known(what: str, name: str, names: Iterable[str]) -> None:
+def _known(kind: str, name: str, names: Iterable[str]) -> None:
     if name not in names:
         raise ChoiceError(
-            f"There is no {what} “{name}” here. Choose one of: {', '.join(names)}."
+            f"There is no {kind} “{name}” here. Choose one of: {', '.join(names)}."
         )
 
 
@@ -388,14 +388,14 @@ def _is_number(value: Any) -> bool:
 
 
 def _expectation(param: ChoiceParam) -> str:
-    words = {
+    expectation = {
         "choice": "it must be one of " + ", ".join(map(repr, param.choices)),
         "bool": "it must be True or False",
         "int": "it must be an integer",
         "float": "it must be a number",
         "literal": f"it must be a tuple of {param.count or 'finite'} numbers",
     }[param.kind]
-    return words + (" or None" if param.optional else "")
+    return expectation + (" or None" if param.optional else "")
 
 
 @cache

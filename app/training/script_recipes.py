@@ -22,17 +22,24 @@ class OwnLoss(nn.Module):
 
 
 def parameter_groups(
-    model: nn.Module, own: Mapping[str, Mapping[str, Any]], no_decay: bool
+    model: nn.Module, group_options: Mapping[str, Mapping[str, Any]], no_decay: bool
 ) -> dict[tuple[str, bool], dict[str, Any]]:
-    """Return the trainable parameters in groups: by the first path of `own` that contains them, with its options; and
+    """Return the trainable parameters in groups: by the first path of `group_options` that contains them, with its
+    options; and
     by whether they are without weight decay: with `no_decay` those of one dimension (biases, scales of norms).
     """
     groups: dict[tuple[str, bool], dict[str, Any]] = {}
     for name, parameter in model.named_parameters():
         if parameter.requires_grad:
-            path = next((path for path in own if f"{name}.".startswith(f"{path}.")), "")
+            path = next(
+                (path for path in group_options if f"{name}.".startswith(f"{path}.")),
+                "",
+            )
             plain = no_decay and parameter.ndim <= 1
-            options = {**own.get(path, {}), **({"weight_decay": 0.0} if plain else {})}
+            options = {
+                **group_options.get(path, {}),
+                **({"weight_decay": 0.0} if plain else {}),
+            }
             groups.setdefault((path, plain), {"params": [], **options})[
                 "params"
             ].append(parameter)
@@ -58,12 +65,12 @@ def scale_schedule(
             if key in group
         }
     )
-    for part in (schedule, *getattr(schedule, "_schedulers", ())):
+    for scheduler in (schedule, *getattr(schedule, "_schedulers", ())):
         for key in ("base_lrs", "max_lrs"):
-            if hasattr(part, key):
-                rates = list(getattr(part, key))
+            if hasattr(scheduler, key):
+                rates = list(getattr(scheduler, key))
                 rates[at] *= factor
-                setattr(part, key, rates)
+                setattr(scheduler, key, rates)
 
 
 def options_of(optimizer: torch.optim.Optimizer) -> list[dict[str, Any]]:
@@ -102,23 +109,24 @@ def clippable(model: nn.Module) -> list[Tensor]:
 
     In place of one with a sparse gradient stands a tensor whose gradient has its values, in the same memory.
     """
-    found: list[Tensor] = []
+    tensors: list[Tensor] = []
     for parameter in model.parameters():
-        one: Tensor = parameter
+        tensor: Tensor = parameter
         if parameter.grad is not None and parameter.grad.is_sparse:
             parameter.grad = parameter.grad.coalesce()
             values = parameter.grad.values()
-            one = torch.empty_like(values)
-            one.grad = values
-        found.append(one)
-    return found
+            tensor = torch.empty_like(values)
+            tensor.grad = values
+        tensors.append(tensor)
+    return tensors
 
 
 def in_units(values: Tensor, mean: Tensor, spread: Tensor) -> Tensor:
     """Return standardised values (N, ...) in the units of the data, float32."""
     shape, values = values.shape[1:], values.float()
     mean, spread = (
-        one.to(values.device, torch.float32).reshape(shape) for one in (mean, spread)
+        statistic.to(values.device, torch.float32).reshape(shape)
+        for statistic in (mean, spread)
     )
     return values * spread + mean
 
@@ -137,17 +145,17 @@ def mixed(inputs: Tensor, alpha: float) -> tuple[Tensor, Tensor, float]:
 def mixed_loss(
     loss: Callable[..., Tensor],
     output: Any,
-    known: Tensor,
+    labels: Tensor,
     others: Tensor,
     share: float,
 ) -> Tensor:
-    """Return the loss of mixed samples against `known`, the labels of each pair; regression targets are blended.
+    """Return the loss of mixed samples against `labels`, the labels of each pair; regression targets are blended.
 
     Class ids cannot be; there it is the loss against each of the two, mixed.
     """
-    if known.is_floating_point():
-        return loss(output, share * known + (1 - share) * known[others])
-    return share * loss(output, known) + (1 - share) * loss(output, known[others])
+    if labels.is_floating_point():
+        return loss(output, share * labels + (1 - share) * labels[others])
+    return share * loss(output, labels) + (1 - share) * loss(output, labels[others])
 
 
 def float_targets(labels: Tensor, classes: int, output: Tensor) -> Tensor:

@@ -138,10 +138,10 @@ class Stepper:
         self.kind = device.partition(":")[0]
         recompute(model, config.recompute)
         self.loss: nn.Module = (task.loss_module() or make_loss(config.loss)).to(device)
-        own = {group.path: dict(group.options) for group in config.groups}
+        group_options = {group.path: dict(group.options) for group in config.groups}
         groups = (
-            parameter_groups(model, own, config.no_decay)
-            if own or config.no_decay
+            parameter_groups(model, group_options, config.no_decay)
+            if group_options or config.no_decay
             else {}
         )
         self.optimizer: Optimizer = make_optimizer(
@@ -174,7 +174,7 @@ class Stepper:
         self._state: Callable[[], Tensor | None] = (
             torch.default_generator.get_state if self.kind == "cpu" else lambda: None
         )
-        self.rates = LearningRates(model, self.optimizer, self.schedule, own)
+        self.rates = LearningRates(model, self.optimizer, self.schedule, group_options)
         self.set_by_hand: list[
             str
         ] = []  # groups whose rate the user changed since the loop last checked
@@ -209,21 +209,23 @@ class Stepper:
 
     def arguments(self, inputs: Any) -> tuple[Any, ...]:
         """Return the argument of the net for the inputs of a batch: a tensor, or Fields of several."""
-        given = arguments(inputs, self.fields)
+        net_inputs = arguments(inputs, self.fields)
         if not self.config.channels_last:
-            return given
+            return net_inputs
         return tuple(
-            one.contiguous(memory_format=torch.channels_last) if one.ndim == 4 else one
-            for one in given
+            tensor.contiguous(memory_format=torch.channels_last)
+            if tensor.ndim == 4
+            else tensor
+            for tensor in net_inputs
         )
 
     def output(self, module: Callable[..., Any], inputs: Any) -> Any:
         """Run the forward pass in the run's precision, on the inputs of a batch: a tensor, or Fields of several."""
-        given = self.arguments(inputs)
+        net_inputs = self.arguments(inputs)
         if not self.config.amp:
-            return module(*given)
+            return module(*net_inputs)
         with torch.autocast(self.kind, dtype=getattr(torch, self.config.amp)):
-            return module(*given)
+            return module(*net_inputs)
 
     def measured(
         self,
@@ -241,14 +243,14 @@ class Stepper:
     def _measured(
         self, output: Any, labels: Tensor, others: Tensor | None, share: float
     ) -> Tensor:
-        output, known = self.task.loss_inputs(output, labels)
+        output, target = self.task.loss_inputs(output, labels)
         if others is None:
-            loss: Tensor = self.loss(output, known)
+            loss: Tensor = self.loss(output, target)
             return loss
         if self._several:  # of several outputs, each mixed separately
-            loss = self.loss(output, known, others, share)
+            loss = self.loss(output, target, others, share)
             return loss
-        return mixed_loss(self.loss, output, known, others, share)
+        return mixed_loss(self.loss, output, target, others, share)
 
     @property
     def parts(self) -> Mapping[str, Tensor]:
@@ -283,8 +285,12 @@ class Stepper:
         if observer is not None:
             observer.forward_done(loss)
         self.fed = None
-        part = loss / self.config.accumulate if self.config.accumulate > 1 else loss
-        (self.scaler.scale(part) if self.scaler is not None else part).backward()
+        scaled_loss = (
+            loss / self.config.accumulate if self.config.accumulate > 1 else loss
+        )
+        (
+            self.scaler.scale(scaled_loss) if self.scaler is not None else scaled_loss
+        ).backward()
         if observer is not None:
             observer.hash_gradients()
         self.waiting += 1
@@ -450,7 +456,7 @@ class Stepper:
 
         Raises torch's error for a state that does not match, ValueError for an option that cannot be changed.
         """
-        for group, kept in zip(
+        for group, saved_group in zip(
             self.optimizer.param_groups,
             state["optimizer"]["param_groups"],
             strict=False,
@@ -458,19 +464,19 @@ class Stepper:
             # torch accepts the state of another optimizer, and fails at the next step. Additional settings on one side
             # only indicate another version of torch.
             if (
-                group.keys() - kept.keys() - _OF_SCHEDULES
-                and kept.keys() - group.keys() - _OF_SCHEDULES
+                group.keys() - saved_group.keys() - _OF_SCHEDULES
+                and saved_group.keys() - group.keys() - _OF_SCHEDULES
             ):
                 raise ValueError("its optimizer was another one")
         self.model.load_state_dict(state["model"])
         self.optimizer.load_state_dict(state["optimizer"])
-        for own, name in (
+        for component, name in (
             (self.schedule, "schedule"),
             (self.scaler, "scaler"),
             (self.average, "average"),
         ):
-            if own is not None and state[name] is not None:
-                own.load_state_dict(state[name])
+            if component is not None and state[name] is not None:
+                component.load_state_dict(state[name])
         if (
             self.average is not None and state["average"] is None
         ):  # it begins with the weights as they are
@@ -506,8 +512,8 @@ class Stepper:
         for options in (
             ({}, *(group.options for group in self.config.groups)) if changed else ()
         ):
-            one = Choice(choice.name, FrozenMap({**choice.params, **options}))
-            if missing := missing_state(one, self.optimizer):
+            candidate = Choice(choice.name, FrozenMap({**choice.params, **options}))
+            if missing := missing_state(candidate, self.optimizer):
                 names = ", ".join(sorted(changed))
                 raise ValueError(
                     f"{names} of {choice.name} needs {missing}, which the optimizer's state does not have"

@@ -76,7 +76,9 @@ class Task(Struct, frozen=True):
         """Return values to predict, or predictions, of the first target in the units of the data."""
         if not self.units:
             return values.float()
-        mean, spread = (torch.tensor(one, dtype=torch.float64) for one in self.units)
+        mean, spread = (
+            torch.tensor(statistic, dtype=torch.float64) for statistic in self.units
+        )
         return in_units(values, mean, spread)
 
     def loss_inputs(self, output: Any, labels: Any) -> tuple[Any, Any]:
@@ -140,17 +142,17 @@ class Task(Struct, frozen=True):
             check_output(output, self.loss, len(labels), self.classes)
             return
         _check_tensor(output)
-        have, wanted = (
+        have, expected_shape = (
             tuple(output.shape),
             tuple(labels.shape) + ((self.classes,) if self.kind == TOKENS else ()),
         )
         more = (
             self.kind == TOKENS
             and LOSSES[self.loss] == CLASS_IDS
-            and have[:-1] == wanted[:-1]
+            and have[:-1] == expected_shape[:-1]
         )
-        if have != wanted and not (more and have[-1] > wanted[-1]):
-            raise OutputError(_misfit(have, wanted, len(labels), self.loss))
+        if have != expected_shape and not (more and have[-1] > expected_shape[-1]):
+            raise OutputError(_misfit(have, expected_shape, len(labels), self.loss))
         _check_learns(output, self.loss)
 
 
@@ -181,7 +183,7 @@ class OwnTask(Task, frozen=True):
 def check_output(output: Any, loss: str, samples: int, classes: int) -> None:
     """Reject outputs that torch would broadcast or misinterpret silently. Raises OutputError."""
     _check_tensor(output)
-    wanted = f"({samples}, {classes})"
+    expected = f"({samples}, {classes})"
     shape = tuple(output.shape)
     # Class ids only need a column each; more columns than classes are allowed, as torch allows them.
     enough = LOSSES[loss] == CLASS_IDS and len(shape) == 2 and shape[1] >= classes
@@ -197,7 +199,7 @@ def check_output(output: Any, loss: str, samples: int, classes: int) -> None:
         if classes == 2 and output.numel() == samples:
             cure += f" Or choose {OF_LOGITS}, which takes one value of two classes."
         raise OutputError(
-            f"The network returns {shape} for a batch of {samples}, and {loss} expects {wanted}: one value for each "
+            f"The network returns {shape} for a batch of {samples}, and {loss} expects {expected}: one value for each "
             f"of the {classes} classes.{cure}"
         )
     _check_learns(output, loss)
@@ -220,19 +222,22 @@ def check_weights(loss: nn.Module, output: Any) -> None:
 
 
 def _misfit(
-    have: tuple[int, ...], wanted: tuple[int, ...], samples: int, loss: str
+    have: tuple[int, ...], expected: tuple[int, ...], samples: int, loss: str
 ) -> str:
     """Say how the shape of an output differs from the one that a loss expects, with a cure where it is the last axis
     alone."""
-    text = f"The network returns {have} for a batch of {samples}, and {loss} expects {wanted}"
-    if len(have) == len(wanted) and have[:-1] == wanted[:-1]:
-        return f"{text}: set the last layer's out_features to {wanted[-1]}."
-    if len(have) != len(wanted):
-        return f"{text}: it has {len(have)} axes in place of {len(wanted)}. Reshape the output, or choose another loss."
+    text = f"The network returns {have} for a batch of {samples}, and {loss} expects {expected}"
+    if len(have) == len(expected) and have[:-1] == expected[:-1]:
+        return f"{text}: set the last layer's out_features to {expected[-1]}."
+    if len(have) != len(expected):
+        return (
+            f"{text}: it has {len(have)} axes in place of {len(expected)}. Reshape the output, or "
+            "choose another loss."
+        )
     axes = ", ".join(
         str(axis)
-        for axis, (one, other) in enumerate(zip(have, wanted, strict=True))
-        if one != other
+        for axis, (actual, other) in enumerate(zip(have, expected, strict=True))
+        if actual != other
     )
     return f"{text}: axis {axes} differs. Choose another output, target or loss (Training, Loss)."
 

@@ -39,8 +39,8 @@ def write(
         )
         fill(temporary)
         if not beside:
-            with temporary.open("rb") as whole, path.open("wb", buffering=0) as target:
-                shutil.copyfileobj(whole, target)
+            with temporary.open("rb") as source, path.open("wb", buffering=0) as target:
+                shutil.copyfileobj(source, target)
             return
         temporary.chmod(stat.S_IMODE(mode))
         if sync:
@@ -111,8 +111,8 @@ def _reason(error: Exception, temporary: Path | None) -> OSError | None:
         with temporary.open("ab", buffering=0) as file:
             file.write(bytes(1 << 16))
             os.fsync(file.fileno())
-    except OSError as found:
-        return found
+    except OSError as write_error:
+        return write_error
     return OSError(text.splitlines()[0])
 
 

@@ -35,22 +35,22 @@ def grouped_digits(number: int) -> str:
     return f"{number:,}".replace("-", MINUS)
 
 
-def plural(number: Any, one: str, many: str = "") -> str:
+def plural(number: Any, singular: str, many: str = "") -> str:
     """Choose the noun's form for a number, or a symbolic size such as N.
 
     >>> plural(1, "node"), plural(0, "node"), plural(2, "class", "classes"), plural("N", "sample")
     ('node', 'nodes', 'classes', 'samples')
     """
-    return one if number == 1 else many or f"{one}s"
+    return singular if number == 1 else many or f"{singular}s"
 
 
-def counted(number: int, one: str, many: str = "") -> str:
+def counted(number: int, singular: str, many: str = "") -> str:
     """Format a number with its noun.
 
     >>> counted(1, "parameter"), counted(18496, "parameter"), counted(2, "class", "classes")
     ('1 parameter', '18,496 parameters', '2 classes')
     """
-    return f"{grouped_digits(number)} {plural(number, one, many)}"
+    return f"{grouped_digits(number)} {plural(number, singular, many)}"
 
 
 def parameters_text(total: int, frozen: int = 0) -> str:
@@ -59,21 +59,23 @@ def parameters_text(total: int, frozen: int = 0) -> str:
     >>> parameters_text(85066), parameters_text(85066, 65600)
     ('85,066 parameters', '85,066 parameters: 19,466 trainable, 65,600 frozen')
     """
-    words = counted(total, "parameter")
-    trainable, kept = grouped_digits(total - frozen), grouped_digits(frozen)
-    return f"{words}: {trainable} trainable, {kept} frozen" if frozen else words
+    total_text = counted(total, "parameter")
+    trainable, frozen_text = grouped_digits(total - frozen), grouped_digits(frozen)
+    return (
+        f"{total_text}: {trainable} trainable, {frozen_text} frozen"
+        if frozen
+        else total_text
+    )
 
 
-def spelled_count(number: int, one: str) -> str:
+def spelled_count(number: int, singular: str) -> str:
     """Format a number with its noun, small numbers as words.
 
     >>> spelled_count(1, "pixel"), spelled_count(2, "pixel"), spelled_count(12, "pixel")
     ('one pixel', 'two pixels', '12 pixels')
     """
-    words = ("no", "one", "two", "three", "four", "five", "six")
-    return (
-        f"{words[number] if 0 <= number < len(words) else number} {plural(number, one)}"
-    )
+    numerals = ("no", "one", "two", "three", "four", "five", "six")
+    return f"{numerals[number] if 0 <= number < len(numerals) else number} {plural(number, singular)}"
 
 
 def figure(value: float | None, digits: int = 3) -> str:
@@ -91,14 +93,14 @@ def figure(value: float | None, digits: int = 3) -> str:
     if math.isinf(value):
         return "∞" if value > 0 else f"{MINUS}∞"
     exponent = _exponent(value, digits - 1)
-    whole = exponent >= digits - 1
-    number = float(round(steady(value))) if whole else steady(value)
+    integral = exponent >= digits - 1
+    number = float(round(steady(value))) if integral else steady(value)
     if number == 0:
         text = "0"
     elif exponent < -3 or abs(number) >= 1e7:
         text = scientific(value, digits - 1)
     else:
-        text = f"{number:,.{0 if whole else digits - 1 - exponent}f}"
+        text = f"{number:,.{0 if integral else digits - 1 - exponent}f}"
     return text.replace("-", MINUS)
 
 
@@ -125,11 +127,11 @@ def in_units(value: float, digits: int = 4) -> str:
     """
     if not 10**digits <= abs(value) < 1e7:
         return significant(value, digits)
-    whole = round(steady(value))
+    rounded = round(steady(value))
     return (
-        grouped_digits(whole)
-        if abs(whole) >= 10_000
-        else str(whole).replace("-", MINUS)
+        grouped_digits(rounded)
+        if abs(rounded) >= 10_000
+        else str(rounded).replace("-", MINUS)
     )
 
 
@@ -178,15 +180,15 @@ def percent_sign(share: float | None) -> str:
     return UNKNOWN if share is None else f"{percent(share)} %"
 
 
-def share(part: float, whole: float) -> str:
-    """Format `part` of `whole` in percent; "" if `whole` is 0. Only exactly none is 0 %, and only all is 100 %.
+def share(amount: float, total: float) -> str:
+    """Format `amount` of `total` in percent; "" if `total` is 0. Only exactly none is 0 %, and only all is 100 %.
 
     >>> share(18496, 1277642), share(1, 1000000), share(0, 5), share(5, 5), share(9999, 10000)
     ('1.4 %', '< 0.1 %', '0 %', '100 %', '> 99.9 %')
     """
-    if whole <= 0:
+    if total <= 0:
         return ""
-    percentage = steady(100 * part / whole)
+    percentage = steady(100 * amount / total)
     if 0 < percentage < 0.1:
         return "< 0.1 %"
     if 99.9 < percentage < 100:
@@ -250,8 +252,12 @@ def duration(seconds: float) -> str:
     >>> duration(39.2), duration(3723), duration(0.4)
     ('0:39', '1:02:03', '0:00')
     """
-    whole = int(round(seconds))
-    hours, minutes, rest = whole // 3600, whole // 60 % 60, whole % 60
+    total_seconds = int(round(seconds))
+    hours, minutes, rest = (
+        total_seconds // 3600,
+        total_seconds // 60 % 60,
+        total_seconds % 60,
+    )
     return f"{hours}:{minutes:02}:{rest:02}" if hours else f"{minutes}:{rest:02}"
 
 

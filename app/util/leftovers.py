@@ -114,8 +114,8 @@ def _leftovers(folder: Path) -> Iterator[Path]:
         ]
     for name in names:
         path = folder / name
-        if found := _NAME.fullmatch(name):
-            machine, process, started = found.groups()
+        if match := _NAME.fullmatch(name):
+            machine, process, started = match.groups()
             if (
                 machine == _machine()
                 and _is_dead(int(process), int(started))
@@ -132,10 +132,10 @@ def _leftovers(folder: Path) -> Iterator[Path]:
 
 def _is_ours(path: Path) -> bool:
     """Return whether it is a file or folder (no link) of this user: others write to the temporary folder, too."""
-    found = path.lstat()
-    return found.st_uid == getattr(
-        os, "getuid", lambda: found.st_uid
-    )() and not stat.S_ISLNK(found.st_mode)
+    status = path.lstat()
+    return status.st_uid == getattr(
+        os, "getuid", lambda: status.st_uid
+    )() and not stat.S_ISLNK(status.st_mode)
 
 
 def _is_dead(process: int, started: int) -> bool:
@@ -148,8 +148,8 @@ def _is_dead(process: int, started: int) -> bool:
 
 def _is_alive(process: int) -> bool:
     if sys.platform == "win32":
-        wanted = 0x1000  # PROCESS_QUERY_LIMITED_INFORMATION
-        handle = ctypes.windll.kernel32.OpenProcess(wanted, False, process)
+        access_rights = 0x1000  # PROCESS_QUERY_LIMITED_INFORMATION
+        handle = ctypes.windll.kernel32.OpenProcess(access_rights, False, process)
         if not handle:
             return bool(
                 ctypes.windll.kernel32.GetLastError() == 5

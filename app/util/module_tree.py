@@ -142,8 +142,11 @@ def set_mode(model: nn.Module, train: bool) -> None:
         module.training = train
 
 
-def copied(model: nn.Module, known: Mapping[int, Any] | None = None) -> nn.Module:
-    """Return a deep copy, also of a module with non-leaf tensors in attributes. `known` maps ids to replacements.
+def copied(
+    model: nn.Module, replacements: Mapping[int, Any] | None = None
+) -> nn.Module:
+    """Return a deep copy, also of a module with non-leaf tensors in attributes. `replacements` maps ids to
+    replacements.
 
     The tensors of TorchScript are copied one by one: torch's own copies of its parameters are no leaves, so that they
     get no gradients. Raises what copying raises.
@@ -153,13 +156,13 @@ def copied(model: nn.Module, known: Mapping[int, Any] | None = None) -> nn.Modul
         for module in modules(model)
         for value in module.__dict__.values()
         if isinstance(value, torch.Tensor) and not value.is_leaf
-    } | dict(known or {})
-    made = copy.deepcopy(model, memo)
-    for module, other in zip(modules(model), modules(made), strict=True):
+    } | dict(replacements or {})
+    duplicate = copy.deepcopy(model, memo)
+    for module, other in zip(modules(model), modules(duplicate), strict=True):
         for table in _TABLES[1:] if isinstance(module, torch.jit.ScriptModule) else ():
             for name, value in getattr(module, table).items():
                 getattr(other, table)[name] = copy.deepcopy(value, memo)
-    return made
+    return duplicate
 
 
 def on_call(
@@ -179,23 +182,28 @@ def before_call(
 def quantised(model: nn.Module) -> str:
     """Return the path of the first module with packed weights, which are no tensors, or its class where that is the
     model itself; "" if there is none."""
-    known = {
+    quantised_modules = {
         path: module
         for path, module in named_modules(model)
         if ".quantized." in type(module).__module__
     }
-    packed = next((path for path, module in known.items() if _is_packed(module)), None)
+    packed = next(
+        (path for path, module in quantised_modules.items() if _is_packed(module)), None
+    )
     if packed is None:
         return ""
     names = packed.split(".")
     above = (".".join(names[:count]) for count in range(len(names) + 1))
-    return next(path for path in above if path in known) or type(model).__name__
+    return (
+        next(path for path in above if path in quantised_modules)
+        or type(model).__name__
+    )
 
 
 def _is_packed(module: nn.Module) -> bool:
-    own: dict[str, Any] = {}
-    module._save_to_state_dict(own, "", False)
-    return not all(isinstance(value, Tensor) for value in own.values())
+    state: dict[str, Any] = {}
+    module._save_to_state_dict(state, "", False)
+    return not all(isinstance(value, Tensor) for value in state.values())
 
 
 def cycle(model: nn.Module) -> str:
@@ -224,12 +232,12 @@ def unregistered(model: nn.Module) -> dict[str, nn.Module]:
 
     They are in no `parameters()` and no `state_dict()`, so nothing trains, stores or moves them.
     """
-    known = set(modules(model))
+    registered = set(modules(model))
     return {
         path: module
         for owner, parent in named_modules(model)
         for path, module in _in_containers(parent, owner)
-        if module not in known
+        if module not in registered
         and any(parameter.requires_grad for parameter in parameters(module))
     }
 

@@ -103,8 +103,10 @@ class Load:
         after = _Reading.now()
         if after is not None:
             seconds = after.at - self._before.at
-            own = after.own - self._before.own
-            self._share = max(0.0, (after.busy - self._before.busy - own) / seconds)
+            spent_here = after.own - self._before.own
+            self._share = max(
+                0.0, (after.busy - self._before.busy - spent_here) / seconds
+            )
             self._before = after
         return self._share
 

@@ -29,15 +29,15 @@ def check(path: str | Path) -> int:
     Raises OSError whose `strerror` is the reason: absent, a folder, a pipe, or an invalid name.
     """
     try:
-        found = os.stat(path)
+        status = os.stat(path)
     except ValueError as error:  # a NUL byte in the name
         raise OSError(
             errno.EINVAL,
             "its name holds a NUL character, which no file can have",
             str(path),
         ) from error
-    _check_regular(found, path)
-    return found.st_size
+    _check_regular(status, path)
+    return status.st_size
 
 
 def opened(path: Path) -> int:
@@ -65,9 +65,9 @@ def read_private(path: Path, most: int) -> bytes:
     """
     descriptor = opened(path)
     try:
-        found = os.fstat(descriptor)
+        status = os.fstat(descriptor)
         if hasattr(os, "geteuid") and (
-            found.st_uid != os.geteuid() or stat.S_IMODE(found.st_mode) & 0o077
+            status.st_uid != os.geteuid() or stat.S_IMODE(status.st_mode) & 0o077
         ):
             raise PermissionError(errno.EPERM, "others may read or write it", str(path))
         return os.read(descriptor, most)
@@ -75,9 +75,9 @@ def read_private(path: Path, most: int) -> bytes:
         os.close(descriptor)
 
 
-def _check_regular(found: os.stat_result, path: str | Path) -> None:
+def _check_regular(status: os.stat_result, path: str | Path) -> None:
     """Raise OSError with the reason where it is no regular file."""
-    kind = stat.S_IFMT(found.st_mode)
+    kind = stat.S_IFMT(status.st_mode)
     if kind == stat.S_IFREG:
         return
     number = errno.EISDIR if kind == stat.S_IFDIR else errno.EINVAL

@@ -37,9 +37,9 @@ def path(*parts: str) -> Path:
 
     Raises FileNotFoundError if it is not there, which means that the installation is incomplete.
     """
-    found = _root().joinpath(*parts)
-    if not found.exists():
+    resource = _root().joinpath(*parts)
+    if not resource.exists():
         raise FileNotFoundError(
-            f"{found} is missing: the installation is incomplete, install tapedeck again"
+            f"{resource} is missing: the installation is incomplete, install tapedeck again"
         )
-    return found
+    return resource

@@ -61,14 +61,14 @@ def borrowed(seed: int | Generators | None = None) -> Iterator[None]:
     )
     mps = torch.backends.mps.is_available()
     with GENERATOR, torch.random.fork_rng(devices=devices):
-        kept = torch.mps.get_rng_state() if mps else None
+        mps_state = torch.mps.get_rng_state() if mps else None
         try:
             if seed is not None:
                 _seed(seed, cuda=bool(devices), mps=mps)
             yield
         finally:
-            if kept is not None:
-                torch.mps.set_rng_state(kept)
+            if mps_state is not None:
+                torch.mps.set_rng_state(mps_state)
 
 
 def _seed(seed: int, cuda: bool, mps: bool) -> None:

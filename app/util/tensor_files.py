@@ -132,8 +132,8 @@ def load_safetensors(path: str | Path) -> dict[str, Tensor]:
         tensors: dict[str, Tensor] = load_file(path)
         with safe_open(path, "pt") as file:
             return tensors | {
-                name: tensors[own]
-                for name, own in aliases(file.metadata(), tensors).items()
+                name: tensors[original]
+                for name, original in aliases(file.metadata(), tensors).items()
             }
     except OSError as error:
         raise _refused(path, error) from error
@@ -150,19 +150,19 @@ def aliases(
     """Return the names that a file's metadata give to its tensors beside their own, as `safetensors.torch.save_model`
     writes them for tied weights."""
     return {
-        name: own
-        for name, own in (metadata or {}).items()
-        if own in tensors and name not in tensors
+        name: original
+        for name, original in (metadata or {}).items()
+        if original in tensors and name not in tensors
     }
 
 
 def index_in(folder: Path) -> Path | None:
     """Return the index in a folder, that of safetensors if there are several; None without any. Raises OSError."""
-    found = sorted(
+    indexes = sorted(
         folder.glob(f"*{INDEX}"),
         key=lambda path: (".safetensors" not in path.name, path.name),
     )
-    return found[0] if found else None
+    return indexes[0] if indexes else None
 
 
 def files_of_index(index: Path) -> dict[str, Path]:
@@ -170,8 +170,8 @@ def files_of_index(index: Path) -> dict[str, Path]:
     that is invalid, names files elsewhere, or files that do not exist."""
     if index.stat().st_size > LARGEST_INDEX:
         raise ValueError(f"{index.name} is larger than an index can be")
-    held = json.loads(index.read_text("utf-8"))
-    names = held.get("weight_map") if isinstance(held, dict) else None
+    content = json.loads(index.read_text("utf-8"))
+    names = content.get("weight_map") if isinstance(content, dict) else None
     if not isinstance(names, dict) or not all(
         isinstance(name, str) for name in names.values()
     ):
@@ -219,18 +219,18 @@ def _refused(path: str | Path, error: OSError) -> UnreadableTensorsError:
     )
 
 
-def _rephrased(path: str | Path, words: str) -> UnreadableTensorsError:
-    if "TorchScript" in words:
-        what = (
+def _rephrased(path: str | Path, message: str) -> UnreadableTensorsError:
+    if "TorchScript" in message:
+        explanation = (
             f"{path} is a TorchScript archive, which contains code; none of it was run."
         )
-        return UnreadableTensorsError(what, "unsafe")
-    if named := _GLOBAL.search(words):
-        what = (
+        return UnreadableTensorsError(explanation, "unsafe")
+    if named := _GLOBAL.search(message):
+        explanation = (
             f"{path} refers to {named[1]}, which is not a tensor; nothing was executed."
         )
-        return UnreadableTensorsError(what, "unsafe")
-    if "zip archive" in words:
+        return UnreadableTensorsError(explanation, "unsafe")
+    if "zip archive" in message:
         return UnreadableTensorsError(f"{path} is damaged or truncated.", "damaged")
     return UnreadableTensorsError(
         f"{path} is damaged, or was not written by torch.save; nothing was executed.",

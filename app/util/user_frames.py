@@ -40,12 +40,12 @@ def location(frame: FrameType | None, generated: bool = False) -> tuple[str, int
 
 def location_of_error(trace: TracebackType | None) -> tuple[str, int]:
     """Return file and line of the innermost frame of user code in a traceback; ("", 0) if there is none."""
-    found = ("", 0)
+    innermost = ("", 0)
     while trace is not None:
         if is_users(trace.tb_frame.f_code.co_filename):
-            found = (trace.tb_frame.f_code.co_filename, trace.tb_lineno)
+            innermost = (trace.tb_frame.f_code.co_filename, trace.tb_lineno)
         trace = trace.tb_next
-    return found
+    return innermost
 
 
 def is_users(file: str) -> bool:

@@ -26,11 +26,11 @@ class Actions:
     def __getitem__(self, key: str) -> QAction:
         return self.by_key[key]
 
-    def trigger(self, key: str, *given: object) -> None:
+    def trigger(self, key: str, *arguments: object) -> None:
         """Trigger a command unless it is disabled, or its feature is not there; one without a menu entry can take
         arguments."""
         if key in self._hidden:
-            self._hidden[key](*given)
+            self._hidden[key](*arguments)
         elif key in self.by_key:
             self.by_key[key].trigger()
 
@@ -75,7 +75,7 @@ class Actions:
         if icon:
             action.setIcon(icons.icon(icon))
         if isinstance(shortcut, tuple):
-            action.setShortcuts([QKeySequence(each) for each in shortcut])
+            action.setShortcuts([QKeySequence(sequence) for sequence in shortcut])
         elif shortcut:
             action.setShortcut(QKeySequence(shortcut))
         action.setShortcutContext(Qt.ShortcutContext.WindowShortcut)
@@ -96,23 +96,23 @@ class Actions:
         options: tuple[tuple[str, str], ...],
         slot: Callable[[str], object],
         title: str = "",
-        words: str = "",
+        terms: str = "",
     ) -> dict[str, QAction]:
         """Add a group of exclusive actions, as (value, text); return them by value.
 
-        Where they are listed among other commands, `title` says of what they are; `words` find them too.
+        Where they are listed among other commands, `title` says of what they are; `terms` find them too.
         """
         group = QActionGroup(self._window)
-        made = {}
+        actions = {}
         for value, text in options:
             action = QAction(text, self._window, checkable=True)
             action.setProperty(GROUP, title)
-            action.setData(words)
+            action.setData(terms)
             action.triggered.connect(lambda _on, chosen=value: slot(chosen))
             group.addAction(action)
             self._keep(menu, f"{key}.{value}", action)
-            made[value] = action
-        return made
+            actions[value] = action
+        return actions
 
     def _keep(self, menu: QMenu, key: str, action: QAction) -> None:
         self.by_key[key] = action

@@ -67,8 +67,10 @@ def _preflight(
     project: Project, analysis: Analysis, started: tuple[Problem, ...], look: int
 ) -> Preflight:
     """Worked out by a worker: of a large net the window would wait for it."""
-    found = preflight.problems(project, analysis, started) if analysis.runnable else ()
-    return Preflight(project, look, found)
+    problems = (
+        preflight.problems(project, analysis, started) if analysis.runnable else ()
+    )
+    return Preflight(project, look, problems)
 
 
 class AnalysisService(QObject):
@@ -197,8 +199,8 @@ class AnalysisService(QObject):
         """Drop a request that waits."""
         self._awaiting.pop(key, None)
 
-    def _give_up(self, words: str, failure: WorkerFailure) -> None:
-        self.failure = words, failure.message
+    def _give_up(self, summary: str, failure: WorkerFailure) -> None:
+        self.failure = summary, failure.message
         waiting, self._awaiting = self._awaiting, {}
         for _, give_up in waiting.values():
             give_up(": ".join(self.failure))
@@ -335,14 +337,14 @@ class AnalysisService(QObject):
             if self._recalled is not None:
                 self._recall.start()
                 return
-            asked = self._engine.ask(
+            ticket = self._engine.ask(
                 "shapes",
                 InferShapes(*question, self._shapes),
                 on_answer=partial(self._shaped, question),
                 on_error=self._on_failure,
             )
-            if asked is not None:
-                asked.wait_until_sent(SENT)
+            if ticket is not None:
+                ticket.wait_until_sent(SENT)
 
     def _analyse_opened(self) -> None:
         """Analyse an opened model, which needs no engine: what it takes and returns is known from its call."""
@@ -370,12 +372,14 @@ class AnalysisService(QObject):
     @property
     def _still_recalled(self) -> tuple[Analysis, Preflight] | None:
         """The recalled answer, if it is still the current one."""
-        known = self._known_of(self._question()) if self._recalled is not None else None
+        recalled = (
+            self._known_of(self._question()) if self._recalled is not None else None
+        )
         return (
-            known
-            if known is not None
+            recalled
+            if recalled is not None
             and self._recalled is not None
-            and known[0] is self._recalled[0]
+            and recalled[0] is self._recalled[0]
             else None
         )
 
@@ -444,9 +448,9 @@ class AnalysisService(QObject):
     ) -> None:
         """Have the engine check the start weights against the net."""
 
-        def learn(found: tuple[Problem, ...]) -> None:
-            self._started = start, analysis, found
-            then(found)
+        def learn(problems: tuple[Problem, ...]) -> None:
+            self._started = start, analysis, problems
+            then(problems)
 
         request = StartProblems(start, analysis.source)
         self._engine.ask("start", request, on_answer=learn, on_error=self._on_failure)
@@ -466,16 +470,16 @@ class AnalysisService(QObject):
         )
 
     def _checked(
-        self, question: Question, analysis: Analysis, found: Preflight
+        self, question: Question, analysis: Analysis, outcome: Preflight
     ) -> None:
         if self._answers(question):
             self._bare, self._preflight, self._answered_question = (
                 analysis,
-                found,
+                outcome,
                 question,
             )
             self._known.append(
-                (question, self._document.project.training.start, analysis, found)
+                (question, self._document.project.training.start, analysis, outcome)
             )
             self._publish()
 
@@ -484,10 +488,14 @@ class AnalysisService(QObject):
         bare = self._bare
         if bare is None or not self._answers(self._answered_question):
             return
-        project, known = self._document.project, self._preflight
+        project, outcome = self._document.project, self._preflight
         more: tuple[Problem, ...] = ()
-        if known is not None and known.project is project and known.look == self._look:
-            more = known.problems
+        if (
+            outcome is not None
+            and outcome.project is project
+            and outcome.look == self._look
+        ):
+            more = outcome.problems
         elif bare.runnable:
             started: tuple[Problem, ...] = ()
             start = project.training.start
@@ -506,20 +514,20 @@ class AnalysisService(QObject):
         if project.opened is None and not project.graph.nodes:
             self.wants = MODEL_RAISED if self._raised is not None else ADD_LAYERS
             notes = tuple(
-                replace(each, severity="info") for each in self.analysis.problems
+                replace(problem, severity="info") for problem in self.analysis.problems
             )
             notes = (self._raised,) if self._raised is not None else notes
             self.analysis = replace(self.analysis, problems=notes)
         elif (no_data := opened.without_data(project, bare.problems, more)) is not None:
             self.wants = CHOOSE_DATA
             self.analysis = replace(self.analysis, problems=no_data)
-        told = (
+        reported = (
             {id(problem) for problem in self._shapes.problems}
             if self._shapes is not None
             else set()
         )
         self._found_later = tuple(
-            problem for problem in self.analysis.problems if id(problem) not in told
+            problem for problem in self.analysis.problems if id(problem) not in reported
         )
         self.analysed.emit(self.analysis)
         waiting, self._awaiting = self._awaiting, {}

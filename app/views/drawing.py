@@ -49,9 +49,9 @@ class CanvasFacade:
     def _there(self) -> Canvas:
         return present(self._canvas)
 
-    def say(self, words: str) -> None:
+    def say(self, message: str) -> None:
         """Show a short message at the bottom of the canvas."""
-        self._there.say(words)
+        self._there.say(message)
 
     def take_focus(self) -> None:
         """Give the canvas the keyboard."""

@@ -79,9 +79,9 @@ class EngineService(PendingRequests):
         """Release the object of a handle."""
         self._engine.release(handle)
 
-    def _tell_end(self, words: str) -> None:
+    def _tell_end(self, message: str) -> None:
         with contextlib.suppress(RuntimeError):  # the window is gone
-            self.ended.emit(words)
+            self.ended.emit(message)
 
     def _tell_start(self) -> None:
         with contextlib.suppress(RuntimeError):  # the window is gone

@@ -239,33 +239,33 @@ def build_menus(
     bar: QMenuBar, actions: Actions, declared: Iterable[Action | Adopted | Submenu]
 ) -> dict[str, QMenu]:
     """Fill the menu bar with the declared commands; return menus and submenus by key."""
-    by_key = {one.key: one for one in declared}
-    made: dict[str, QMenu] = {}
-    for one in by_key.values():
-        if isinstance(one, Action) and not one.text:
-            actions.hide(one.key, one.does)
+    by_key = {command.key: command for command in declared}
+    menus: dict[str, QMenu] = {}
+    for entry in by_key.values():
+        if isinstance(entry, Action) and not entry.text:
+            actions.hide(entry.key, entry.does)
     for key, (title, rows) in MENUS.items():
-        menu = made[key] = actions.menu(title)
+        menu = menus[key] = actions.menu(title)
         for row in rows:
             if isinstance(row, str):
-                _put(row, menu, actions, by_key, made)
+                _put(row, menu, actions, by_key, menus)
             else:
                 inner = menu.addMenu(row[0])
-                for each in row[1]:
-                    _put(each, inner, actions, by_key, made)
-        for one in by_key.values():
+                for inner_key in row[1]:
+                    _put(inner_key, inner, actions, by_key, menus)
+        for entry in by_key.values():
             if (
-                isinstance(one, Action)
-                and one.text
-                and one.menu == key
-                and one.key not in PLACED
-                and not one.after
+                isinstance(entry, Action)
+                and entry.text
+                and entry.menu == key
+                and entry.key not in PLACED
+                and not entry.after
             ):
-                _put(one.key, menu, actions, by_key, made)
+                _put(entry.key, menu, actions, by_key, menus)
     bar.setCornerWidget(_search_field(bar, actions["commands"]))
     bar.setCornerWidget(_brand(bar), Qt.Corner.TopLeftCorner)
     fit_corners(bar)
-    return made
+    return menus
 
 
 def _put(
@@ -273,26 +273,26 @@ def _put(
     menu: QMenu,
     actions: Actions,
     by_key: dict[str, Action | Adopted | Submenu],
-    made: dict[str, QMenu],
+    menus: dict[str, QMenu],
 ) -> None:
-    one = by_key.get(key)
+    entry = by_key.get(key)
     if key == "-":
         menu.addSeparator()
-    elif isinstance(one, Adopted) and not one.listed:
-        menu.addAction(one.action)
-    elif isinstance(one, Adopted):
-        actions.adopt(menu, key, one.action)
-    elif isinstance(one, Submenu):
-        made[key] = menu.addMenu(one.text)
-        one.fill(actions, made[key])
-    elif isinstance(one, Action):
+    elif isinstance(entry, Adopted) and not entry.listed:
+        menu.addAction(entry.action)
+    elif isinstance(entry, Adopted):
+        actions.adopt(menu, key, entry.action)
+    elif isinstance(entry, Submenu):
+        menus[key] = menu.addMenu(entry.text)
+        entry.fill(actions, menus[key])
+    elif isinstance(entry, Action):
         action = actions.add(
-            menu, key, one.text, one.does, one.shortcut, one.icon, one.tip
+            menu, key, entry.text, entry.does, entry.shortcut, entry.icon, entry.tip
         )
-        action.setEnabled(one.enabled)
+        action.setEnabled(entry.enabled)
     for below in by_key.values():
         if isinstance(below, Action) and below.after == key:
-            _put(below.key, menu, actions, by_key, made)
+            _put(below.key, menu, actions, by_key, menus)
 
 
 def fit_corners(bar: QMenuBar) -> None:

@@ -54,16 +54,16 @@ def reachable(project: Project, way: Way) -> Way:
 def way_to(project: Project, block: str) -> Way | None:
     """Return the shortest path to an instance of a block, None if none is reachable from the network."""
     ways: list[tuple[Way, Sheet]] = [(NETWORK, project)]
-    seen: set[str] = set()
+    visited: set[str] = set()
     for way, sheet in ways:
         for node in sheet.graph.nodes.values():
             name = block_of(node.op)
             if name and name == block:
                 return (*way, (node.id, 0))
             if (
-                name in project.blocks and name not in seen
+                name in project.blocks and name not in visited
             ):  # another instance cannot give a shorter path
-                seen.add(name)
+                visited.add(name)
                 ways.append(((*way, (node.id, 0)), project.blocks[name]))
     return None
 
@@ -191,29 +191,31 @@ class SheetDocument(QObject):
 
         Blocks of the library, or of `offers`, that the sheet uses are copied into the project.
         """
-        whole = self.whole.project
-        if whole.opened is not None:
+        project = self.whole.project
+        if project.opened is not None:
             self.refused.emit(OPENED)
             return
         try:
             if isinstance(sheet, Project):
-                whole = sheet
-            whole, sheet = with_library_blocks(whole, sheet, offers or self._library)
+                project = sheet
+            project, sheet = with_library_blocks(
+                project, sheet, offers or self._library
+            )
             if isinstance(sheet, Block):
-                before = whole
-                whole = blocks.put_block(whole, sheet.name, sheet)
+                before = project
+                project = blocks.put_block(project, sheet.name, sheet)
                 if self._make_room is not None:
-                    whole = self._make_room(before, whole, sheet.name)
+                    project = self._make_room(before, project, sheet.name)
                 merge = merge and f"{sheet.name}/{merge}"
             else:
-                whole = blocks.with_sheet(whole, blocks.NETWORK, sheet)
+                project = blocks.with_sheet(project, blocks.NETWORK, sheet)
         except BlockError as error:
             self.refused.emit(str(error))
             return
-        if words := _beyond(whole, self.whole.project):
-            self.refused.emit(words)
+        if refusal := _beyond(project, self.whole.project):
+            self.refused.emit(refusal)
             return
-        self.whole.apply(text, whole, merge)
+        self.whole.apply(text, project, merge)
 
     @property
     def _library(self) -> Library:

@@ -51,10 +51,10 @@ class Overlays(QObject):
         self.gradients_drawn.emit(norms, low, high, step)
 
     def draw_costs(
-        self, shares: Mapping[str, float], words: Mapping[str, str], caption: str = ""
+        self, shares: Mapping[str, float], texts: Mapping[str, str], caption: str = ""
     ) -> None:
         """Draw the nodes' shares of a whole, with words; none take them away."""
-        self.costs_drawn.emit(shares, words, caption)
+        self.costs_drawn.emit(shares, texts, caption)
 
     def know_cost(self, cost: NetworkCost | None) -> None:
         """Publish the cost of the graph in view, None if there is none for its nodes."""

@@ -114,21 +114,21 @@ class Settings(QObject):
 
     def view_of(self, path: Path) -> dict[str, Any]:
         """Return how the canvas showed the project of a file, as `set_view_of` got it; empty if that is not known."""
-        kept = self._table("files/views").get(str(path.absolute()))
-        return kept if isinstance(kept, dict) else {}
+        stored = self._table("files/views").get(str(path.absolute()))
+        return stored if isinstance(stored, dict) else {}
 
     def set_view_of(self, path: Path, view: dict[str, Any]) -> None:
         """Store how the canvas shows the project of a file; those of the files used last are kept."""
-        kept = self._table("files/views")
-        kept.pop(str(path.absolute()), None)
-        newest = [*kept.items(), (str(path.absolute()), view)][-RECENT_FILES:]
+        views = self._table("files/views")
+        views.pop(str(path.absolute()), None)
+        newest = [*views.items(), (str(path.absolute()), view)][-RECENT_FILES:]
         self._put("files/views", json.dumps(dict(newest)))
 
     @property
     def theme(self) -> str:
         """The chosen theme, one of `CHOICES`."""
-        kept = self._store.value("look/theme", "dark")
-        return kept if kept in CHOICES else "dark"
+        stored = self._store.value("look/theme", "dark")
+        return stored if stored in CHOICES else "dark"
 
     @theme.setter
     def theme(self, value: str) -> None:
@@ -149,10 +149,12 @@ class Settings(QObject):
     def font_scale(self) -> float:
         """The text size, 1 to 2 times the design's."""
         try:
-            kept = float(str(self._store.value("look/font_scale", 1.0)))
+            scale = float(str(self._store.value("look/font_scale", 1.0)))
         except ValueError:
             return LEAST_SCALE
-        return min(max(kept, LEAST_SCALE), MOST_SCALE) if kept == kept else LEAST_SCALE
+        return (
+            min(max(scale, LEAST_SCALE), MOST_SCALE) if scale == scale else LEAST_SCALE
+        )
 
     @font_scale.setter
     def font_scale(self, value: float) -> None:
@@ -183,13 +185,13 @@ class Settings(QObject):
     @property
     def recent_files(self) -> tuple[Path, ...]:
         """The projects opened last, newest first; a file that has gone stays until it is forgotten."""
-        kept = self._store.value("files/recent", [])
+        stored = self._store.value("files/recent", [])
         # A list of one comes back from the file as a plain text.
         texts = (
-            [kept]
-            if isinstance(kept, str)
-            else kept
-            if isinstance(kept, list | tuple)
+            [stored]
+            if isinstance(stored, str)
+            else stored
+            if isinstance(stored, list | tuple)
             else []
         )
         return tuple(Path(str(text)) for text in texts if text)[:RECENT_FILES]
@@ -306,13 +308,13 @@ class Settings(QObject):
         """Return the view and the panels of the page "Panels" as a project was left with, those of the project before
         for one without; "" and an empty list if there are none."""
         table = self._table("runs/panels")
-        kept = table.get(
+        stored = table.get(
             str(project.absolute()) if project else "",
             next(reversed(table.values()), None),
         )
-        if not isinstance(kept, dict) or not isinstance(kept.get("panels"), list):
+        if not isinstance(stored, dict) or not isinstance(stored.get("panels"), list):
             return "", []
-        return str(kept.get("view", "")), kept["panels"]
+        return str(stored.get("view", "")), stored["panels"]
 
     def set_panels_of(self, project: Path | None, view: str, panels: list[Any]) -> None:
         """Store the view and the panels of a project; those of the projects used last are kept."""
@@ -356,8 +358,8 @@ class Settings(QObject):
     @property
     def export_folder(self) -> Path:
         """Where something was exported last; the home folder at first, or when that folder has gone."""
-        kept = self._path("files/export_folder")
-        return kept if kept and kept.is_dir() else Path.home()
+        folder = self._path("files/export_folder")
+        return folder if folder and folder.is_dir() else Path.home()
 
     @export_folder.setter
     def export_folder(self, value: Path) -> None:
@@ -376,22 +378,24 @@ class Settings(QObject):
 
     def _table(self, key: str) -> dict[str, Any]:
         try:
-            kept = json.loads(str(self._store.value(key, "{}")))
+            stored = json.loads(str(self._store.value(key, "{}")))
         except ValueError:
             return {}
-        return kept if isinstance(kept, dict) else {}
+        return stored if isinstance(stored, dict) else {}
 
     def _switch(self, key: str, default: bool = False) -> bool:
         return str(self._store.value(key, str(default))).lower() == "true"
 
     def _number(self, key: str, default: int, most: int) -> int:
-        kept = str(self._store.value(key, default))
-        return min(max(int(kept), 1), most) if kept.isdecimal() else default
+        stored = str(self._store.value(key, default))
+        return min(max(int(stored), 1), most) if stored.isdecimal() else default
 
     def _bytes(self, key: str) -> QByteArray | None:
-        kept = self._store.value(key)
-        return kept if isinstance(kept, QByteArray) and not kept.isEmpty() else None
+        stored = self._store.value(key)
+        return (
+            stored if isinstance(stored, QByteArray) and not stored.isEmpty() else None
+        )
 
     def _path(self, key: str) -> Path | None:
-        kept = self._store.value(key, "")
-        return Path(kept) if isinstance(kept, str) and kept else None
+        stored = self._store.value(key, "")
+        return Path(stored) if isinstance(stored, str) and stored else None

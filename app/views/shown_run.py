@@ -49,8 +49,8 @@ class Figures(Struct, frozen=True):
         folders = [self.folder, *self.beside_folders, *[None] * len(self.beside)]
         histories = [self.history, *(history for _, history in self.beside)]
         return [
-            ComparedRun(*each)
-            for each in zip(self.names, histories, folders, strict=False)
+            ComparedRun(*row)
+            for row in zip(self.names, histories, folders, strict=False)
         ]
 
     @property
@@ -61,8 +61,8 @@ class Figures(Struct, frozen=True):
     def same(self, other: Figures) -> bool:
         """Return whether these are the figures of the same runs under the same names."""
         mine, its = (
-            [each.history, *(history for _, history in each.beside)]
-            for each in (self, other)
+            [figures.history, *(history for _, history in figures.beside)]
+            for figures in (self, other)
         )
         named = self.names == other.names
         return (

@@ -79,12 +79,12 @@ class StatusLine(QStatusBar):
 
     def set_checked(self, milliseconds: float | None) -> None:
         """Say how long the shapes took; None where none are inferred, as of a model of code."""
-        words = (
+        text = (
             ""
             if milliseconds is None
             else f"Shapes checked in {milliseconds:,.1f} ms without allocating memory"
         )
-        self._put("checked", words, "text3")
+        self._put("checked", text, "text3")
 
     def set_parameters(self, count: int | None, frozen: int = 0) -> None:
         """Show the number of parameters, and of those that are frozen; None while it is not known."""

@@ -169,13 +169,13 @@ class Toolbar(QFrame):
     def _beside_name(self) -> int:
         """Return the width of the widgets left of the name."""
         row = present(self._sides[0].layout())
-        others = (present(row.itemAt(place)) for place in range(row.count()))
+        others = (present(row.itemAt(index)) for index in range(row.count()))
         shown = [
-            each
-            for each in others
-            if each.widget() is not self.project and not each.isEmpty()
+            layout_item
+            for layout_item in others
+            if layout_item.widget() is not self.project and not layout_item.isEmpty()
         ]
-        widths = [each.sizeHint().width() for each in shown]
+        widths = [layout_item.sizeHint().width() for layout_item in shown]
         return sum(widths) + row.spacing() * len(widths)
 
     def follow(self, workspace: Workspace) -> None:

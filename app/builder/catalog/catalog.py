@@ -154,9 +154,9 @@ class OpSpec(Shared, frozen=True, dict=True):
 
         Parameters that determine weights or the number of outputs, strings and dtypes are typed.
         """
-        if name in self.input_names or not (found := _PART.fullmatch(name)):
+        if name in self.input_names or not (match := _PART.fullmatch(name)):
             return None
-        param = self._params.get(found["param"])
+        param = self._params.get(match["param"])
         if (
             param is None
             or param.name == self.outputs_by
@@ -164,17 +164,17 @@ class OpSpec(Shared, frozen=True, dict=True):
         ):
             return None
         if name != param.name:  # a part of it
-            whole = param.kind == "index" or (
-                param.kind == "ints" and found["part"] is None
+            wirable = param.kind == "index" or (
+                param.kind == "ints" and match["part"] is None
             )
-            given = (
+            port_kind = (
                 "tensor or number"
-                if param.kind == "index" and found["part"] is None
+                if param.kind == "index" and match["part"] is None
                 else "number"
             )
             return (
-                Port(name, given, required=False, named=True, wired=True)
-                if whole
+                Port(name, port_kind, required=False, named=True, wired=True)
+                if wirable
                 else None
             )
         kind = _WIRED_KINDS.get(param.kind)
@@ -262,11 +262,11 @@ class Catalog(Mapping[str, OpSpec]):
         typed = {name for name in spec.operands if node.params.get(name) is not None}
         if not more and not typed:
             return spec
-        own = tuple(
+        inputs = tuple(
             replace(port, required=False) if port.name in typed else port
             for port in spec.inputs
         )
-        return replace(spec, inputs=(*own, *more))
+        return replace(spec, inputs=(*inputs, *more))
 
     def _with_outputs(self, spec: OpSpec, graph: Graph, node: Node) -> OpSpec:
         """Limit a spec to the outputs that the node's parameters select, and those that are still wired."""
@@ -336,7 +336,7 @@ def _record(value: OpSpec | Port | Param) -> dict[str, Any]:
         ):
             continue
         if name in ("inputs", "outputs") or (name == "params"):
-            record[name] = [_record(part) for part in item]
+            record[name] = [_record(field_value) for field_value in item]
         else:
             record[name] = literals.encode(item)
     return record

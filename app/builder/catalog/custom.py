@@ -58,14 +58,14 @@ class CustomFile(Struct, frozen=True, dict=True):
     @cached_property
     def specs(self) -> tuple[OpSpec, ...]:
         """An op for every class. Those that cannot be used now have the kind "unknown"."""
-        return tuple(_spec(self, one) for one in self.classes)
+        return tuple(_spec(self, layer_class) for layer_class in self.classes)
 
-    def key(self, one: LayerClass) -> str:
-        return f"{PREFIX}{self.module}:{one.name}"
+    def key(self, layer_class: LayerClass) -> str:
+        return f"{PREFIX}{self.module}:{layer_class.name}"
 
-    def spec_of(self, one: LayerClass) -> OpSpec:
+    def spec_of(self, layer_class: LayerClass) -> OpSpec:
         """Return the op of a class of this file."""
-        return next(spec for spec in self.specs if spec.key == self.key(one))
+        return next(spec for spec in self.specs if spec.key == self.key(layer_class))
 
 
 def is_custom(op: str) -> bool:
@@ -149,13 +149,13 @@ def read_file(path: Path, ops: Mapping[str, OpSpec] | None = None) -> CustomFile
         classes = _classes(text) if ops is None else read_classes(text, ops)
     except LayerTextError as error:
         return CustomFile(path, module, file, problem=f"{path.name}: {error}")
-    words = (
+    message = (
         ""
         if classes
         else f"{path.name} defines no subclass of nn.Module or autograd.Function"
     )
     return CustomFile(
-        path, module, file, classes, words, layer_files.allowed(file.sha256)
+        path, module, file, classes, message, layer_files.allowed(file.sha256)
     )
 
 
@@ -169,25 +169,27 @@ def read_files(
     paths: Iterable[Path | str], ops: Mapping[str, OpSpec] | None = None
 ) -> tuple[CustomFile, ...]:
     """Read all layer files of a project. Of two with the same module name the second is unusable."""
-    found: list[CustomFile] = []
+    files: list[CustomFile] = []
     _reasons.clear()
     for path in map(Path, paths):
-        one = read_file(path, ops)
+        file = read_file(path, ops)
         other = next(
             (
-                known
-                for known in found
-                if known.module.casefold() == one.module.casefold()
+                earlier
+                for earlier in files
+                if earlier.module.casefold() == file.module.casefold()
             ),
             None,
         )
         if other is not None:
-            words = f"{one.path} would be imported as {one.module}, and so would {other.path}; rename one"
-            one = CustomFile(path, one.module, one.file, problem=words)
+            problem = f"{file.path} would be imported as {file.module}, and so would {other.path}; rename one"
+            file = CustomFile(path, file.module, file.file, problem=problem)
         else:
-            _reasons[one.module] = one.problem or f"{one.name} no longer has this class"
-        found.append(one)
-    return tuple(found)
+            _reasons[file.module] = (
+                file.problem or f"{file.name} no longer has this class"
+            )
+        files.append(file)
+    return tuple(files)
 
 
 # --- Specs ------------------------------------------------------------------------------------------------------
@@ -202,21 +204,21 @@ def with_custom(base: Catalog, files: tuple[CustomFile, ...]) -> Catalog:
     specs = [spec for file in files for spec in file.specs]
     if not specs:
         return base
-    for known, kept, made in _made:
-        if known is base and kept == files:
-            return made
-    made = base.plus(specs)
-    _made[:] = [(base, files, made), *_made[: _KEPT - 1]]
-    return made
+    for cached_base, cached_files, extended in _made:
+        if cached_base is base and cached_files == files:
+            return extended
+    extended = base.plus(specs)
+    _made[:] = [(base, files, extended), *_made[: _KEPT - 1]]
+    return extended
 
 
-def _spec(one: CustomFile, layer: LayerClass) -> OpSpec:
-    assert one.file is not None
-    usable = one.trusted and not layer.reason
-    target = f"{TARGET if usable else TARGET + _NOT_NOW}{one.file.sha256}:{one.module}:{layer.name}"
-    _known[target] = (one.file, layer)
+def _spec(file: CustomFile, layer: LayerClass) -> OpSpec:
+    assert file.file is not None
+    usable = file.trusted and not layer.reason
+    target = f"{TARGET if usable else TARGET + _NOT_NOW}{file.file.sha256}:{file.module}:{layer.name}"
+    _known[target] = (file.file, layer)
     return OpSpec(
-        key=one.key(layer),
+        key=file.key(layer),
         kind=("module" if layer.kind == "module" else "function")
         if usable
         else "unknown",
@@ -254,28 +256,28 @@ def reasons() -> dict[str, str]:
     return dict(_reasons)
 
 
-def set_reasons(found: Mapping[str, str]) -> None:
+def set_reasons(reasons_by_module: Mapping[str, str]) -> None:
     """Take over why modules are not there, as another process found it."""
     _reasons.clear()
-    _reasons.update(found)
+    _reasons.update(reasons_by_module)
 
 
 def file_of(spec: OpSpec) -> LayerFile | None:
     """Return the file of an op's class; None for other ops."""
-    known = _known.get(spec.target)
-    return known[0] if known else None
+    registration = _known.get(spec.target)
+    return registration[0] if registration else None
 
 
 def class_of(spec: OpSpec) -> LayerClass | None:
     """Return the parsed class of an op; None for other ops."""
-    known = _known.get(spec.target)
-    return known[1] if known else None
+    registration = _known.get(spec.target)
+    return registration[1] if registration else None
 
 
 def is_function(spec: OpSpec) -> bool:
     """Return whether an op is a user's `autograd.Function`, called by `apply`."""
-    known = class_of(spec)
-    return known is not None and known.kind == "function"
+    layer_class = class_of(spec)
+    return layer_class is not None and layer_class.kind == "function"
 
 
 def why_not(spec: OpSpec) -> tuple[str, str] | None:
@@ -285,19 +287,19 @@ def why_not(spec: OpSpec) -> tuple[str, str] | None:
     """
     if not is_custom(spec.key) or spec.kind != "unknown":
         return None
-    known, name = _known.get(spec.target), spec.key.partition(":")[2]
-    if known is None:
-        words = _reasons.get(module_of(spec.key))
-        if words is None:
+    registration, name = _known.get(spec.target), spec.key.partition(":")[2]
+    if registration is None:
+        reason = _reasons.get(module_of(spec.key))
+        if reason is None:
             return (
                 f"{module_of(spec.key)}.py is not in this project",
                 f"Add the file that defines {name} to My layers.",
             )
         return (
-            f"{name} cannot be used: {words}",
+            f"{name} cannot be used: {reason}",
             "Its settings are kept. Restore the file, or add it again.",
         )
-    file, layer = known
+    file, layer = registration
     called = Path(file.path).name or file.name
     if layer.reason:
         return (
@@ -312,14 +314,14 @@ def why_not(spec: OpSpec) -> tuple[str, str] | None:
 
 def documentation(key: str) -> tuple[str, str]:
     """Return the first line of a class's docstring, and facts about the class."""
-    found = [
+    matches = [
         (file, layer)
         for target, (file, layer) in _known.items()
         if _key(file, layer) == key
     ]
-    if not found:
+    if not matches:
         raise KeyError(key)
-    file, layer = found[-1]
+    file, layer = matches[-1]
     text = f"A class of {file.path or file.name}, line {layer.line}."
     if layer.kept:
         text += f" {', '.join(layer.kept)} keep the default of the class."
@@ -332,7 +334,7 @@ def _key(file: LayerFile, layer: LayerClass) -> str:
 
 def row(
     layer: LayerClass,
-    given: Mapping[str, Any],
+    arguments: Mapping[str, Any],
     default: Callable[[Any], Any],
     nothing: Any = None,
 ) -> list[Any]:
@@ -341,10 +343,12 @@ def row(
     `nothing` is the value of an unconnected input in between.
     """
     params = {param.name: param for param in layer.params}
-    last = max((n for n, name in enumerate(layer.order) if name in given), default=-1)
+    last = max(
+        (n for n, name in enumerate(layer.order) if name in arguments), default=-1
+    )
     return [
-        given[name]
-        if name in given
+        arguments[name]
+        if name in arguments
         else default(params[name])
         if name in params
         else nothing
@@ -355,9 +359,9 @@ def row(
 # --- Source -----------------------------------------------------------------------------------------------------
 
 
-def local_names(specs: Iterable[OpSpec], taken: Iterable[str]) -> dict[str, str]:
+def local_names(specs: Iterable[OpSpec], reserved: Iterable[str]) -> dict[str, str]:
     """Choose the local name of each class in the source, by op: its own, or a numbered one if that is taken."""
-    used, names = set(taken), dict[str, str]()
+    used, names = set(reserved), dict[str, str]()
     for spec in specs:
         if spec.key in names or spec.kind == "unknown" or file_of(spec) is None:
             continue
@@ -371,32 +375,32 @@ def local_names(specs: Iterable[OpSpec], taken: Iterable[str]) -> dict[str, str]
 
 def import_lines(names: Mapping[str, str]) -> list[str]:
     """Return import statements such as `from my_layers import Swish`, one per file."""
-    found: dict[str, list[str]] = {}
+    imports_by_module: dict[str, list[str]] = {}
     for key, local in names.items():
-        own = key.partition(":")[2]
-        found.setdefault(module_of(key), []).append(
-            own if own == local else f"{own} as {local}"
+        class_name = key.partition(":")[2]
+        imports_by_module.setdefault(module_of(key), []).append(
+            class_name if class_name == local else f"{class_name} as {local}"
         )
     return [
-        f"from {module} import {', '.join(sorted(words))}"
-        for module, words in sorted(found.items())
+        f"from {module} import {', '.join(sorted(imports))}"
+        for module, imports in sorted(imports_by_module.items())
     ]
 
 
 def files_of(specs: Iterable[OpSpec]) -> tuple[LayerFile, ...]:
     """List the files that ops need, each once, sorted by name."""
-    found = {
+    files_by_module = {
         file.module: file
         for spec in specs
         if (file := file_of(spec)) is not None and spec.kind != "unknown"
     }
-    return tuple(found[module] for module in sorted(found))
+    return tuple(files_by_module[module] for module in sorted(files_by_module))
 
 
-def used_in(graph: Graph, one: CustomFile) -> tuple[str, ...]:
+def used_in(graph: Graph, file: CustomFile) -> tuple[str, ...]:
     """List the nodes of a graph whose class is in a file."""
     return tuple(
         node.id
         for node in graph.nodes.values()
-        if is_custom(node.op) and module_of(node.op) == one.module
+        if is_custom(node.op) and module_of(node.op) == file.module
     )

@@ -148,13 +148,13 @@ def arguments(function: ast.FunctionDef, skip: int) -> tuple[Given, ...]:
         raise UnusableLayerError(f"forward takes *{spec.vararg.arg}; name its inputs")
     plain = [*spec.posonlyargs, *spec.args]
     defaults = [*[None] * (len(plain) - len(spec.defaults)), *spec.defaults]
-    found = [
+    positional = [
         Given(arg.arg, arg.annotation, default, bare=number < len(spec.posonlyargs))
         for number, (arg, default) in enumerate(zip(plain, defaults, strict=True))
     ][skip:]
     pairs = zip(spec.kwonlyargs, spec.kw_defaults, strict=True)
     return (
-        *found,
+        *positional,
         *(
             Given(arg.arg, arg.annotation, default, keyword=True)
             for arg, default in pairs
@@ -163,121 +163,131 @@ def arguments(function: ast.FunctionDef, skip: int) -> tuple[Given, ...]:
 
 
 def constructor_params(
-    given: tuple[Given, ...], scope: Scope
+    signature: tuple[Given, ...], scope: Scope
 ) -> tuple[tuple[Param, ...], tuple[str, ...]]:
     """Return the constructor's parameters, and the arguments that keep a default because no form can show it. Raises
     Unusable."""
     params: list[Param] = []
-    kept = []
-    for one in given:
-        param = _param(one, scope)
+    defaulted = []
+    for argument in signature:
+        param = _param(argument, scope)
         if param is None:
-            if one.default is None:
-                what = f": {ast.unparse(one.annotation)}" if one.annotation else ""
-                raise UnusableLayerError(
-                    f"{one.name}{what} of __init__ cannot be edited here; give it a default"
+            if argument.default is None:
+                annotation = (
+                    f": {ast.unparse(argument.annotation)}"
+                    if argument.annotation
+                    else ""
                 )
-            kept.append(one.name)
+                raise UnusableLayerError(
+                    f"{argument.name}{annotation} of __init__ cannot be edited here; give it a default"
+                )
+            defaulted.append(argument.name)
         else:
             leading = (
                 param.required
-                and not one.keyword
-                and not kept
+                and not argument.keyword
+                and not defaulted
                 and all(p.positional for p in params)
             )
             params.append(replace(param, positional=leading))
-    return tuple(params), tuple(kept)
+    return tuple(params), tuple(defaulted)
 
 
 def forward_ports(
-    given: tuple[Given, ...], scope: Scope, taken: frozenset[str], by_name: bool = True
+    signature: tuple[Given, ...],
+    scope: Scope,
+    constructor_names: frozenset[str],
+    by_name: bool = True,
 ) -> tuple[tuple[Port, ...], tuple[Param, ...], tuple[str, ...]]:
-    """Return ports, call parameters, and arguments that keep their default. `taken` are the constructor's parameters.
+    """Return ports, call parameters, and arguments that keep their default. `constructor_names` are the
+    constructor's parameters.
 
     With `by_name` arguments after the first parameter are passed by keyword. Raises UnusableLayerError.
     """
     ports: list[Port] = []
     params: list[Param] = []
-    kept = []
-    for one in given:
-        param, required = _call_param(one, scope), one.default is None
-        clash = one.name in taken
-        if param is not None and not clash and not (one.bare and by_name):
+    defaulted = []
+    for argument in signature:
+        param, required = _call_param(argument, scope), argument.default is None
+        clash = argument.name in constructor_names
+        if param is not None and not clash and not (argument.bare and by_name):
             params.append(replace(param, call=True, positional=False))
         elif param is not None and required:
             raise UnusableLayerError(
-                f"{one.name} is an argument of both __init__ and forward; rename one"
+                f"{argument.name} is an argument of both __init__ and forward; rename one"
             )
-        elif not required and (clash or (one.bare and by_name) or param is not None):
-            kept.append(one.name)
+        elif not required and (
+            clash or (argument.bare and by_name) or param is not None
+        ):
+            defaulted.append(argument.name)
         else:
-            named = by_name and (one.keyword or bool(params) or not required)
+            named = by_name and (argument.keyword or bool(params) or not required)
             if clash and named:
                 raise UnusableLayerError(
-                    f"{one.name} is an argument of both __init__ and forward; rename one"
+                    f"{argument.name} is an argument of both __init__ and forward; rename one"
                 )
-            name = f"{one.name}_" if clash else one.name
+            name = f"{argument.name}_" if clash else argument.name
             ports.append(
-                Port(name, _port_kind(one, scope), required=required, named=named)
+                Port(name, _port_kind(argument, scope), required=required, named=named)
             )
-    if not by_name and _gap(given, ports):
+    if not by_name and _gap(signature, ports):
         raise UnusableLayerError(
             "an input of forward without a default follows one with a default"
         )
-    return tuple(ports), tuple(params), tuple(kept)
+    return tuple(ports), tuple(params), tuple(defaulted)
 
 
-def _gap(given: tuple[Given, ...], ports: list[Port]) -> bool:
+def _gap(signature: tuple[Given, ...], ports: list[Port]) -> bool:
     """Python itself refuses that; ports that are optional must not leave holes in the row."""
     names = {port.name for port in ports}
     optional = False
-    for one in given:
-        if one.name in names and one.default is not None:
+    for argument in signature:
+        if argument.name in names and argument.default is not None:
             optional = True
-        elif optional and one.default is None:
+        elif optional and argument.default is None:
             return True
     return False
 
 
-def _call_param(one: Given, scope: Scope) -> Param | None:
+def _call_param(argument: Given, scope: Scope) -> Param | None:
     """Return the parameter for an argument of `forward`, if its annotation or default implies a plain value."""
-    default = scope.value(one.default) if one.default is not None else UNKNOWN
-    if one.annotation is None and (default is UNKNOWN or default is None):
+    default = scope.value(argument.default) if argument.default is not None else UNKNOWN
+    if argument.annotation is None and (default is UNKNOWN or default is None):
         return None
-    if one.annotation is not None:
-        facts = _facts(one.annotation, scope)
+    if argument.annotation is not None:
+        facts = _facts(argument.annotation, scope)
         if facts is None and (default is None or default is UNKNOWN):
             return None
-        if _port_kind(one, scope) != "any":
+        if _port_kind(argument, scope) != "any":
             return None
-    return _param(one, scope)
+    return _param(argument, scope)
 
 
-def _port_kind(one: Given, scope: Scope) -> str:
-    if one.annotation is None:
+def _port_kind(argument: Given, scope: Scope) -> str:
+    if argument.annotation is None:
         return "any"
-    members = _members(one.annotation, scope)
+    members = _members(argument.annotation, scope)
     if any(scope.dotted(member) in _TENSOR for member in members):
         return "tensor"
     rows = [member for member in members if isinstance(member, ast.Subscript)]
     texts = (
-        scope.dotted(part)
+        scope.dotted(subexpression)
         for row in rows
-        for part in ast.walk(row)
-        if isinstance(part, ast.Name | ast.Attribute)
+        for subexpression in ast.walk(row)
+        if isinstance(subexpression, ast.Name | ast.Attribute)
     )
     return "tuple" if rows and any(text in _TENSOR for text in texts) else "any"
 
 
-def _param(one: Given, scope: Scope) -> Param | None:
+def _param(argument: Given, scope: Scope) -> Param | None:
     """Return the parameter with its editor; None if its default cannot be stored as a literal."""
-    required = one.default is None
-    default = None if one.default is None else scope.value(one.default)
+    required = argument.default is None
+    default = None if argument.default is None else scope.value(argument.default)
     if default is UNKNOWN:
         return None
     facts = (
-        _facts(one.annotation, scope)
-        if one.annotation is not None
+        _facts(argument.annotation, scope)
+        if argument.annotation is not None
         else _guess(default, required)
     )
     if facts is None:
@@ -290,9 +300,9 @@ def _param(one: Given, scope: Scope) -> Param | None:
         **facts,
         "optional": facts.get("optional", False) or (default is None and not required),
     }
-    param = Param(one.name, default=default, required=required, **facts)
+    param = Param(argument.name, default=default, required=required, **facts)
     if not required and not _fits(param, default):
-        param = Param(one.name, "value", default=default, optional=default is None)
+        param = Param(argument.name, "value", default=default, optional=default is None)
     return param if required or _fits(param, default) else None
 
 
@@ -311,8 +321,8 @@ def _guess(default: Any, required: bool) -> dict[str, Any]:
     if isinstance(default, DType):
         return {"kind": "dtype"}
     if isinstance(default, tuple):
-        whole = bool(default) and all(type(item) is int for item in default)
-        return {"kind": "ints", "count": 0} if whole else {"kind": "value"}
+        all_integers = bool(default) and all(type(item) is int for item in default)
+        return {"kind": "ints", "count": 0} if all_integers else {"kind": "value"}
     return {"kind": type(default).__name__}
 
 
@@ -335,7 +345,11 @@ def _members(annotation: ast.expr, scope: Scope) -> list[ast.expr]:
         if outer == "Optional":
             return [*_members(inner[0], scope), ast.Constant(None)]
         if outer == "Union":
-            return [member for part in inner for member in _members(part, scope)]
+            return [
+                member
+                for member_annotation in inner
+                for member in _members(member_annotation, scope)
+            ]
         if outer in ("Annotated", "Final") and inner:
             return _members(inner[0], scope)
     if (
@@ -354,14 +368,14 @@ def _facts(annotation: ast.expr, scope: Scope) -> dict[str, Any] | None:
     """Return kind, count, choices and whether None is allowed; None if the annotation is no plain value."""
     members = _members(annotation, scope)
     nothing = [m for m in members if isinstance(m, ast.Constant) and m.value is None]
-    found = [_one(member, scope) for member in members if member not in nothing]
-    if not found or None in found:
+    member_facts = [_one(member, scope) for member in members if member not in nothing]
+    if not member_facts or None in member_facts:
         return None
-    merged = _merged([facts for facts in found if facts is not None])
+    merged = _merged([facts for facts in member_facts if facts is not None])
     return {
         **merged,
         "optional": bool(nothing)
-        or any(facts and facts.get("optional") for facts in found),
+        or any(facts and facts.get("optional") for facts in member_facts),
     }
 
 
@@ -384,9 +398,9 @@ def _one(member: ast.expr, scope: Scope) -> dict[str, Any] | None:
     inner = member.slice.elts if isinstance(member.slice, ast.Tuple) else [member.slice]
     if name.rpartition(".")[2] == "Literal":
         values = [scope.value(item) for item in inner]
-        words = tuple(value for value in values if type(value) is str)
-        if words and all(type(value) is str or value is None for value in values):
-            return {"kind": "choice", "choices": words, "optional": None in values}
+        strings = tuple(value for value in values if type(value) is str)
+        if strings and all(type(value) is str or value is None for value in values):
+            return {"kind": "choice", "choices": strings, "optional": None in values}
         return None if UNKNOWN in values else {"kind": "value"}
     if not _ROWS.fullmatch(name):
         return None
@@ -397,20 +411,27 @@ def _one(member: ast.expr, scope: Scope) -> dict[str, Any] | None:
     ]
     if not parts or None in parts:
         return None
-    if any(part is None or part["kind"] != "int" or part["optional"] for part in parts):
+    if any(
+        facts is None or facts["kind"] != "int" or facts["optional"] for facts in parts
+    ):
         return {"kind": "value"}
     fixed = "uple" in name and len(parts) == len(inner)
     return {"kind": "ints", "count": len(parts) if fixed else 0}
 
 
-def _merged(found: list[dict[str, Any]]) -> dict[str, Any]:
+def _merged(member_facts: list[dict[str, Any]]) -> dict[str, Any]:
     """Return one editor for all members of a union."""
-    kinds = [facts["kind"] for facts in found]
-    if len(found) == 1:
-        return found[0]
+    kinds = [facts["kind"] for facts in member_facts]
+    if len(member_facts) == 1:
+        return member_facts[0]
     if set(kinds) == {"int", "float"}:
         return {"kind": "float"}
-    rows = [facts for facts in found if facts["kind"] == "ints"]
-    if len(rows) == 1 and len(found) == 2 and "int" in kinds and rows[0]["count"]:
+    rows = [facts for facts in member_facts if facts["kind"] == "ints"]
+    if (
+        len(rows) == 1
+        and len(member_facts) == 2
+        and "int" in kinds
+        and rows[0]["count"]
+    ):
         return {"kind": "ints", "count": rows[0]["count"]}
     return {"kind": "value"}

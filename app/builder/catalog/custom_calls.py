@@ -25,12 +25,12 @@ def resolve(target: str) -> Callable[..., Any]:
     Raises layer_files.UntrustedError, and LayerFileError if the file fails.
     """
     file, layer = custom.usable(target)
-    found = layer_modules.attribute(file, layer.name)
-    if not inspect.isclass(found):
+    attribute = layer_modules.attribute(file, layer.name)
+    if not inspect.isclass(attribute):
         raise LayerFileError(
             f"{layer.name} of {file.name} is not a class after the file has run"
         )
-    return _Applied(found, layer) if layer.kind == "function" else found
+    return _Applied(attribute, layer) if layer.kind == "function" else attribute
 
 
 class _Applied(Struct, frozen=True):
@@ -41,24 +41,24 @@ class _Applied(Struct, frozen=True):
 
     def __call__(self, *tensors: Any, **named: Any) -> Any:
         ports = (port.name for port in self.layer.inputs if port.name not in named)
-        given = {**dict(zip(ports, tensors, strict=False)), **named}
+        arguments = {**dict(zip(ports, tensors, strict=False)), **named}
         return self.function.apply(
-            *custom.row(self.layer, given, lambda param: param.default)
+            *custom.row(self.layer, arguments, lambda param: param.default)
         )
 
 
-def why_failed(spec: OpSpec, name: str, words: str) -> tuple[str, str] | None:
+def why_failed(spec: OpSpec, name: str, message: str) -> tuple[str, str] | None:
     """Explain why a call of a custom op fails, and what to do; None for other ops."""
     file = custom.file_of(spec)
     if file is None:
         return None
     if layer_modules.failure(file):
         return (
-            words,
+            message,
             "None of its classes can be used until it runs. Edit the file; it is reloaded.",
         )
     return (
-        f"{name} fails: {words}",
+        f"{name} fails: {message}",
         f"{spec.label} of {file.name} raised this for its input.",
     )
 
@@ -92,6 +92,6 @@ def grown(first: Any, second: Any, batch: int) -> Any:
 def _size(a: int, b: int, batch: int) -> int:
     step, rest = divmod(b - a, BATCHES[1] - BATCHES[0])
     if rest:
-        told = f"{a} for {BATCHES[0]} samples, {b} for {BATCHES[1]}"
-        raise ValueError(f"a size that is not proportional to the batch size: {told}")
+        sizes = f"{a} for {BATCHES[0]} samples, {b} for {BATCHES[1]}"
+        raise ValueError(f"a size that is not proportional to the batch size: {sizes}")
     return a + step * (batch - BATCHES[0])

@@ -81,23 +81,23 @@ class _Reader:
         }
 
     def read(self) -> tuple[LayerClass, ...]:
-        found = []
+        layers = []
         for name, node in self.classes.items():
             kind = self._kind(node, ())
             if kind and not name.startswith("_"):
-                found.append(self._layer(node, kind))
-        return tuple(found)
+                layers.append(self._layer(node, kind))
+        return tuple(layers)
 
     def _bases(self, node: ast.ClassDef) -> list[ast.ClassDef | str]:
         """List the base classes: classes of the file, and qualified names of others."""
-        found: list[ast.ClassDef | str] = []
+        bases: list[ast.ClassDef | str] = []
         for base in node.bases:
             local = self.classes.get(base.id) if isinstance(base, ast.Name) else None
             if local is not None and local is not node:
-                found.append(local)
+                bases.append(local)
             elif name := self.scope.dotted(base):
-                found.append(name)
-        return found
+                bases.append(name)
+        return bases
 
     def _kind(self, node: ast.ClassDef, path: tuple[str, ...]) -> str:
         """ "module", "function", or "" for a class that is no layer."""
@@ -157,12 +157,12 @@ class _Reader:
     def _layer(self, node: ast.ClassDef, kind: str) -> LayerClass:
         summary = (ast.get_docstring(node) or "").strip().partition("\n")[0]
         try:
-            made = self._module(node) if kind == "module" else self._function(node)
+            signature = self._module(node) if kind == "module" else self._function(node)
         except UnusableLayerError as error:
             return LayerClass(
                 node.name, kind, reason=str(error), summary=summary, line=node.lineno
             )
-        inputs, outputs, params, order, kept = made
+        inputs, outputs, params, order, defaulted = signature
         return LayerClass(
             node.name,
             kind,
@@ -170,7 +170,7 @@ class _Reader:
             outputs,
             params,
             order,
-            kept,
+            defaulted,
             "",
             summary,
             node.lineno,
@@ -184,7 +184,7 @@ class _Reader:
             raise UnusableLayerError(
                 "it is a dataclass, whose arguments are not read; write an __init__"
             )
-        params, kept = self._constructor(node)
+        params, defaulted = self._constructor(node)
         forward = self._method(node, "forward")
         if forward is None:
             raise UnusableLayerError("it has no forward")
@@ -195,11 +195,13 @@ class _Reader:
                 spec.outputs if spec and not spec.outputs_by else (Port("output"),)
             )
             call = tuple(param for param in (spec.params if spec else ()) if param.call)
-            return inputs, outputs, (*params, *call), (), kept
-        taken = frozenset(param.name for param in params)
-        inputs, call, left = forward_ports(arguments(forward, 1), self.scope, taken)
+            return inputs, outputs, (*params, *call), (), defaulted
+        constructor_names = frozenset(param.name for param in params)
+        inputs, call, left = forward_ports(
+            arguments(forward, 1), self.scope, constructor_names
+        )
         order = (*(port.name for port in inputs), *(param.name for param in call))
-        return inputs, _outputs(forward), (*params, *call), order, (*kept, *left)
+        return inputs, _outputs(forward), (*params, *call), order, (*defaulted, *left)
 
     def _constructor(
         self, node: ast.ClassDef
@@ -221,24 +223,24 @@ class _Reader:
         if not isinstance(forward, ast.FunctionDef):
             raise UnusableLayerError("it has no forward")
         context = 0 if self._method(node, "setup_context") is not None else 1
-        given = arguments(forward, context)
-        if any(one.keyword for one in given):
+        signature = arguments(forward, context)
+        if any(argument.keyword for argument in signature):
             raise UnusableLayerError(
                 "forward has keyword-only arguments, and apply takes no keyword arguments"
             )
-        inputs, params, kept = forward_ports(
-            given, self.scope, frozenset(), by_name=False
+        inputs, params, defaulted = forward_ports(
+            signature, self.scope, frozenset(), by_name=False
         )
-        if kept:
+        if defaulted:
             raise UnusableLayerError(
-                f"{', '.join(kept)} of forward cannot be edited here, and apply takes no keyword arguments"
+                f"{', '.join(defaulted)} of forward cannot be edited here, and apply takes no keyword arguments"
             )
         names = {port.name for port in inputs} | {param.name for param in params}
         return (
             inputs,
             _outputs(forward),
             params,
-            tuple(one.name for one in given if one.name in names),
+            tuple(argument.name for argument in signature if argument.name in names),
             (),
         )
 
@@ -307,32 +309,34 @@ def _top(body: list[ast.stmt]) -> Iterator[ast.stmt]:
 
 def _imported(tree: ast.Module) -> dict[str, str]:
     """Map the imported names of the file to qualified names: `nn` to "torch.nn"."""
-    found: dict[str, str] = {}
+    qualified_names: dict[str, str] = {}
     for item in _top(tree.body):
         if isinstance(item, ast.Import):
             for alias in item.names:
-                found[alias.asname or alias.name.partition(".")[0]] = (
+                qualified_names[alias.asname or alias.name.partition(".")[0]] = (
                     alias.name if alias.asname else alias.name.partition(".")[0]
                 )
         elif isinstance(item, ast.ImportFrom) and not item.level:
             for alias in item.names:
-                found[alias.asname or alias.name] = f"{item.module}.{alias.name}"
-    return found
+                qualified_names[alias.asname or alias.name] = (
+                    f"{item.module}.{alias.name}"
+                )
+    return qualified_names
 
 
 def _stars(tree: ast.Module) -> tuple[str, ...]:
     """List the modules imported by `*`."""
-    found = (item for item in _top(tree.body) if isinstance(item, ast.ImportFrom))
+    imports = (item for item in _top(tree.body) if isinstance(item, ast.ImportFrom))
     return tuple(
         item.module or ""
-        for item in found
+        for item in imports
         if any(alias.name == "*" for alias in item.names)
     )
 
 
 def _constants(tree: ast.Module) -> dict[str, ast.expr]:
     """Map the file's names that are assigned once to their values."""
-    found: dict[str, ast.expr | None] = {}
+    assignments: dict[str, ast.expr | None] = {}
     for item in _top(tree.body):
         if isinstance(item, ast.Assign):
             targets: list[ast.expr] = item.targets
@@ -346,8 +350,8 @@ def _constants(tree: ast.Module) -> dict[str, ast.expr]:
             continue
         for target in targets:
             if isinstance(target, ast.Name):
-                found[target.id] = value if target.id not in found else None
-    return {name: value for name, value in found.items() if value is not None}
+                assignments[target.id] = value if target.id not in assignments else None
+    return {name: value for name, value in assignments.items() if value is not None}
 
 
 def _outputs(forward: ast.FunctionDef) -> tuple[Port, ...]:
@@ -357,11 +361,13 @@ def _outputs(forward: ast.FunctionDef) -> tuple[Port, ...]:
 
 def returned_names(forward: ast.FunctionDef) -> tuple[str, ...]:
     """Name several outputs if every `return` has a tuple of the same length; () for one output."""
-    given = [item.value for item in _own(forward.body) if isinstance(item, ast.Return)]
-    first = given[0] if given else None
+    returned = [
+        item.value for item in _own(forward.body) if isinstance(item, ast.Return)
+    ]
+    first = returned[0] if returned else None
     if not isinstance(first, ast.Tuple) or not 2 <= len(first.elts) <= _MOST_OUTPUTS:
         return ()
-    for value in given:
+    for value in returned:
         if not isinstance(value, ast.Tuple) or len(value.elts) != len(first.elts):
             return ()
         if any(isinstance(item, ast.Starred) for item in value.elts):

@@ -27,7 +27,7 @@ def imports(text: str) -> tuple[str, ...]:
             tree = ast.parse(text)
     except (SyntaxError, ValueError, RecursionError, MemoryError):
         return ()
-    found: dict[str, None] = {}
+    packages: dict[str, None] = {}
     for node in ast.walk(tree):
         names = (
             [alias.name for alias in node.names] if isinstance(node, ast.Import) else []
@@ -35,8 +35,8 @@ def imports(text: str) -> tuple[str, ...]:
         if isinstance(node, ast.ImportFrom):
             names = ["." * node.level + (node.module or "")]
         for name in names:
-            found[name if name.startswith(".") else name.partition(".")[0]] = None
-    return tuple(found)
+            packages[name if name.startswith(".") else name.partition(".")[0]] = None
+    return tuple(packages)
 
 
 def hidden_letters(text: str) -> tuple[tuple[int, str], ...]:
@@ -45,12 +45,12 @@ def hidden_letters(text: str) -> tuple[tuple[int, str], ...]:
     >>> hidden_letters("a = 1\\nb\\u202e = 2")
     ((2, 'RIGHT-TO-LEFT OVERRIDE'),)
     """
-    found = []
+    hidden = []
     for number, line in enumerate(text.split("\n"), 1):
         letter = next((letter for letter in line if letter in _HIDDEN), None)
         if letter is not None:
-            found.append((number, unicodedata.name(letter, "an invisible character")))
-    return tuple(found)
+            hidden.append((number, unicodedata.name(letter, "an invisible character")))
+    return tuple(hidden)
 
 
 def difference(before: str, after: str) -> tuple[str, ...]:

@@ -47,12 +47,12 @@ def refusal(spec: OpSpec, resolved: FrozenMap[str, Any], name: str, init: Init) 
     with _lock:
         if key in _memo:
             return _memo[key]
-    words = _tried(spec, resolved, name, init)
+    message = _tried(spec, resolved, name, init)
     with _lock:
         if len(_memo) > 4096:
             _memo.clear()
-        _memo[key] = words
-    return words
+        _memo[key] = message
+    return message
 
 
 def _tried(spec: OpSpec, resolved: FrozenMap[str, Any], name: str, init: Init) -> str:
@@ -71,13 +71,13 @@ def _tried(spec: OpSpec, resolved: FrozenMap[str, Any], name: str, init: Init) -
         else tuple(min(size, 64) for size in shape)
     )
     # A private generator, so that a concurrent run's random numbers are unaffected.
-    own = (
+    generator_argument = (
         {"generator": torch.Generator()}
         if "generator" in inspect.signature(function).parameters
         else {}
     )
     try:
-        function(torch.empty(sizes), **init.params, **own)
+        function(torch.empty(sizes), **init.params, **generator_argument)
     except Exception as error:  # torch's words are the answer
         return str(error).partition("\n")[0] or type(error).__name__
     return ""

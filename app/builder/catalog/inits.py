@@ -86,21 +86,21 @@ def check_inits(inits: Mapping[str, Init]) -> None:
             raise ParamError(
                 f"torch.nn.init has no {init.name!r:.40} here; it has {', '.join(FUNCTIONS)}"
             )
-        known = {param.name: param for param in FUNCTIONS[init.name]}
+        params = {param.name: param for param in FUNCTIONS[init.name]}
         for key, value in init.params.items():
-            if key not in known:
+            if key not in params:
                 raise ParamError(f"{init.name} has no argument {key!r:.40}")
-            check_param(known[key], value)
+            check_param(params[key], value)
         absent = [
             param.name
-            for param in known.values()
+            for param in params.values()
             if param.required and param.name not in init.params
         ]
         if absent:
             raise ParamError(f"{init.name} expects {' and '.join(absent)}")
 
 
-def is_name(part: str) -> bool:
+def is_name(segment: str) -> bool:
     """Return whether a part of a parameter's path can be written as an attribute."""
     # A number is an item of a Sequential or a ModuleList, for which `self.x.0` is invalid.
-    return part.isidentifier() and not keyword.iskeyword(part)
+    return segment.isidentifier() and not keyword.iskeyword(segment)

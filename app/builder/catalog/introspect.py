@@ -107,10 +107,10 @@ def find(target: str) -> Any:
         return getattr(import_torchvision(names[0]), names[1])
     if "Transformer" in target:
         causal_masks.without_values()
-    found: Any = {"torch": torch, "operator": operator}[root]
+    target_object: Any = {"torch": torch, "operator": operator}[root]
     for name in names:
-        found = getattr(found, name)
-    return found
+        target_object = getattr(target_object, name)
+    return target_object
 
 
 def _read(key: str, category: str) -> OpSpec:
@@ -193,10 +193,10 @@ def _from_signature(
     key: str, target: Any
 ) -> tuple[tuple[Port, ...], tuple[Param, ...]]:
     """Read ports and parameters of an `nn.Module` (constructor and forward) or of a Python function."""
-    told = find(ops.SIGNATURES[key]) if key in ops.SIGNATURES else target
+    documented = find(ops.SIGNATURES[key]) if key in ops.SIGNATURES else target
     if not inspect.isclass(target):
-        return _split(key, inspect.signature(told), call=False)
-    constructor = told if key in ops.SIGNATURES else target.__init__
+        return _split(key, inspect.signature(documented), call=False)
+    constructor = documented if key in ops.SIGNATURES else target.__init__
     _, params = _split(key, inspect.signature(constructor), call=False)
     params += tuple(Param(**more) for more in ops.MORE.get(key, ()))
     ports, call_params = _split(
@@ -274,11 +274,11 @@ def _facts(key: str, annotation: Any, default: Any) -> dict[str, Any]:
         if typing.get_origin(m) in (tuple, list) or m is torch.Size or "List" in str(m)
     ]
     if several:
-        words = ("same", "valid") if str in members else ()
+        strings = ("same", "valid") if str in members else ()
         return {
             "kind": "ints",
             "count": _count(key, several[0]),
-            "choices": words,
+            "choices": strings,
             "optional": type(None) in members,
         }
     for kind, python in (("bool", bool), ("float", float), ("int", int), ("str", str)):
@@ -304,7 +304,9 @@ def _facts(key: str, annotation: Any, default: Any) -> dict[str, Any]:
 def _members(annotation: Any) -> tuple[Any, ...]:
     if typing.get_origin(annotation) in (typing.Union, types.UnionType):
         return tuple(
-            part for member in typing.get_args(annotation) for part in _members(member)
+            flattened
+            for member in typing.get_args(annotation)
+            for flattened in _members(member)
         )
     return (annotation,)
 
@@ -438,7 +440,9 @@ def documentation(key: str) -> Documentation:
 def _summary(text: str) -> str:
     """Return the first sentence, without signatures and markup."""
     paragraphs = [
-        part for part in re.split(r"\n\s*\n", text) if not _MARKUP.match(part)
+        paragraph
+        for paragraph in re.split(r"\n\s*\n", text)
+        if not _MARKUP.match(paragraph)
     ]
     plain = _plain((paragraphs or [""])[0])
     sentence = re.match(r".*?[.](?=\s|$)", plain)

@@ -275,9 +275,9 @@ PARAMS: dict[tuple[str, str], dict[str, Any]] = {
         for n in (1, 2, 3)
     },
     **{
-        (f"nn.{name}", part): {"count": 2}
+        (f"nn.{name}", param): {"count": 2}
         for name in ("Fold", "Unfold")
-        for part in ("dilation", "padding", "stride")
+        for param in ("dilation", "padding", "stride")
     },
     ("nn.Fold", "output_size"): {"start": (8, 8), "count": 2},
     ("nn.Fold", "kernel_size"): {"start": 2, "count": 2},

@@ -298,9 +298,9 @@ PARAMS: dict[tuple[str, str], dict[str, Any]] = {
         for key in ("F.softmax", "F.log_softmax")
     },
     **{
-        (f"F.conv{n}d", part): {"count": n, "default": 1}
+        (f"F.conv{n}d", param): {"count": n, "default": 1}
         for n in (1, 2, 3)
-        for part in ("stride", "dilation")
+        for param in ("stride", "dilation")
     },
     **{
         (f"F.conv{n}d", "padding"): {
@@ -329,9 +329,9 @@ PARAMS: dict[tuple[str, str], dict[str, Any]] = {
         for name in ("fft", "ifft", "rfft", "irfft")
     },
     **{
-        (f"F.{name}", part): {"count": 2}
+        (f"F.{name}", param): {"count": 2}
         for name in ("fold", "unfold")
-        for part in ("dilation", "padding", "stride")
+        for param in ("dilation", "padding", "stride")
     },
     ("F.unfold", "kernel_size"): {"count": 2},
     ("F.fold", "kernel_size"): {"start": 2, "count": 2},
@@ -418,12 +418,12 @@ PARAMS: dict[tuple[str, str], dict[str, Any]] = {
         for name in DROPOUTS
     },
     **{
-        (f"F.conv_transpose{n}d", part): {
+        (f"F.conv_transpose{n}d", param): {
             "count": n,
-            "default": int(part in ("stride", "dilation")),
+            "default": int(param in ("stride", "dilation")),
         }
         for n in (1, 2, 3)
-        for part in ("stride", "padding", "output_padding", "dilation")
+        for param in ("stride", "padding", "output_padding", "dilation")
     },
     **{(f"F.max_pool{n}d", "kernel_size"): {"start": 2} for n in (1, 3)},
     **{(f"F.avg_pool{n}d", "padding"): {"count": n, "default": 0} for n in (1, 3)},

@@ -336,19 +336,19 @@ OWN: dict[str, Any] = {
     "unpack": lambda values, count: _taken_apart(values, count),
     "pack": lambda items: tuple(items),
     "finfo": lambda tensor, fact: _float_fact(tensor, fact),
-    "batch_norm": lambda input, **given: _normalised(input, **given),
+    "batch_norm": lambda input, **arguments: _normalised(input, **arguments),
 }
 
 
-def _normalised(input: Any, **given: Any) -> Any:
+def _normalised(input: Any, **arguments: Any) -> Any:
     """Infer `F.batch_norm` without computing values or updating statistics."""
     if input.dim() < 2:
         raise ValueError(f"expected at least 2 dimensions, got {input.dim()}")
     for name in ("running_mean", "running_var", "weight", "bias"):
-        held = given.get(name)
-        if held is not None and held.numel() != input.shape[1]:
+        statistic = arguments.get(name)
+        if statistic is not None and statistic.numel() != input.shape[1]:
             raise ValueError(
-                f"{name} should contain {input.shape[1]} elements, not {held.numel()}"
+                f"{name} should contain {input.shape[1]} elements, not {statistic.numel()}"
             )
     return input.clone()
 
@@ -441,12 +441,12 @@ WORDS: dict[str, tuple[str, str, dict[str, str]]] = {
         },
     ),
     **{
-        f"Tensor.new_{what}": (
-            f"A new tensor filled with {words}, with the dtype and device of the input.",
+        f"Tensor.new_{suffix}": (
+            f"A new tensor filled with {filling}, with the dtype and device of the input.",
             "The input gives only these two; the sizes are typed or wired.",
             {"size": "Its sizes.", "fill_value": "Fill value."},
         )
-        for what, words in (
+        for suffix, filling in (
             ("zeros", "zeros"),
             ("ones", "ones"),
             ("full", "fill_value"),

@@ -61,20 +61,20 @@ def of_installed_torch() -> dict[str, Any]:
     if raw["torch"] == version:
         return raw
     # The cache key includes the bundled data, as the correction tables belong to this version of the program.
-    kept = (
+    cache_file = (
         user_folders.cache()
         / f"catalog-{version}-{hashlib.sha256(data).hexdigest()[:12]}.json"
     )
     with contextlib.suppress(OSError, ValueError, TypeError, KeyError):
-        raw = msgspec.json.decode(kept.read_bytes())
+        raw = msgspec.json.decode(cache_file.read_bytes())
         if raw["torch"] == version and raw["ops"]:
             return raw
     data = _read_off()
     with contextlib.suppress(
         OSError
     ):  # without a cache it is introspected again next time
-        kept.parent.mkdir(parents=True, exist_ok=True)
-        atomic.write_bytes(kept, data)
+        cache_file.parent.mkdir(parents=True, exist_ok=True)
+        atomic.write_bytes(cache_file, data)
     raw = msgspec.json.decode(data)
     return raw
 
@@ -90,9 +90,9 @@ def _read_off() -> bytes:
         check=False,
     )
     if done.returncode:
-        words = done.stderr.decode("utf-8", "replace").strip().splitlines()
-        said = words[-1] if words else f"it ended with exit code {done.returncode}"
+        lines = done.stderr.decode("utf-8", "replace").strip().splitlines()
+        reason = lines[-1] if lines else f"it ended with exit code {done.returncode}"
         raise TorchUnreadableError(
-            f"the operations of the installed torch could not be read: {said}"
+            f"the operations of the installed torch could not be read: {reason}"
         )
     return done.stdout

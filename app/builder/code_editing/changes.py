@@ -125,15 +125,15 @@ class SetInit(Change, frozen=True):
                 f"torch.nn.init has no {function.attr} here; it has {', '.join(FUNCTIONS)}",
                 function,
             )
-        known = {param.name: param for param in FUNCTIONS[function.attr]}
+        params_by_name = {param.name: param for param in FUNCTIONS[function.attr]}
         params = {}
         for name, tree in values:
-            if name not in known:
-                has = ", ".join(known) or "no arguments"
+            if name not in params_by_name:
+                has = ", ".join(params_by_name) or "no arguments"
                 raise CodeEditError(
                     f"{function.attr} has no argument {name}; it has {has}", tree
                 )
-            params[name] = reading.value(known[name], tree)
+            params[name] = reading.value(params_by_name[name], tree)
         init = Init(function.attr, FrozenMap(params))
         check_inits({parameter or "weight": init})
         return cls(sheet, node, parameter, init)
@@ -188,13 +188,13 @@ def _put(project: W, name: str, sheet: Any) -> W:
     return blocks.with_sheet(project, name, sheet)
 
 
-def check_layer_name(name: str, taken: set[str], at: ast.AST) -> None:
+def check_layer_name(name: str, used_names: set[str], at: ast.AST) -> None:
     """Raise CodeEditError unless a layer of a class can be called so, and its attribute is exactly that."""
     if name in names.module_attributes():
         raise CodeEditError(
             f"Every nn.Module has {name} already; choose another name", at
         )
-    if name in taken:
+    if name in used_names:
         raise CodeEditError(f"{name} is in use in this class already", at)
     if names.written(name) != name:
         raise CodeEditError(

@@ -91,8 +91,8 @@ class ConstructorReader(Struct, frozen=True):
                 f"{old} holds several layers: rename them one by one, as {old}.name, in the inspector",
                 at,
             )
-        taken = {path.split(".")[0] for path in paths} | set(self.reading.names)
-        check_layer_name(new, taken, at)
+        used_names = {path.split(".")[0] for path in paths} | set(self.reading.names)
+        check_layer_name(new, used_names, at)
         return RenameNode(self.sheet, paths[old].id, paths[old].name, new)
 
     # --- Modules and containers
@@ -115,11 +115,11 @@ class ConstructorReader(Struct, frozen=True):
                 if len(before) != len(after):
                     raise CodeEditError(STRUCTURE, new)
                 number = 0
-                for one, other in zip(before, after, strict=True):
+                for element, other in zip(before, after, strict=True):
                     yield from self._compare_module(
-                        f"{path}.{number}", *self._alike(one, other), paths
+                        f"{path}.{number}", *self._alike(element, other), paths
                     )
-                    number += _count(one)
+                    number += _count(element)
             case (
                 ast.Call(func=was, args=[ast.Dict(keys=keys, values=before)]),
                 ast.Call(func=now, args=[ast.Dict(keys=others, values=after)]),
@@ -129,10 +129,10 @@ class ConstructorReader(Struct, frozen=True):
                         "The keys are layer names: rename the layers in the inspector",
                         new,
                     )
-                for key, one, other in zip(keys, before, after, strict=True):
+                for key, element, other in zip(keys, before, after, strict=True):
                     assert isinstance(key, ast.Constant)
                     yield from self._compare_module(
-                        f"{path}.{key.value!s}", one, other, paths
+                        f"{path}.{key.value!s}", element, other, paths
                     )
             case _:
                 raise CodeEditError(STRUCTURE, new)
@@ -170,8 +170,8 @@ class ConstructorReader(Struct, frozen=True):
             raise CodeEditError("The number of repetitions is the number in range", new)
         if counts != others:
             yield SetRepeat(sheet, node.id, node.name, sum(others))
-        for one, other in zip(before, after, strict=True):
-            yield from self._one(node, graph, one, other, text, sheet)
+        for module, other in zip(before, after, strict=True):
+            yield from self._one(node, graph, module, other, text, sheet)
 
     def _one(
         self,
@@ -227,8 +227,10 @@ class ConstructorReader(Struct, frozen=True):
         reading: ValueReader,
     ) -> Iterator[Change]:
         """Compare an instance of a block: its exposed parameters. Other arguments are inferred."""
-        given = UniqueNames(reserved_variables())
-        known = {given.take(param.name): param for param in spec.params}
+        argument_names = UniqueNames(reserved_variables())
+        params_by_name = {
+            argument_names.take(param.name): param for param in spec.params
+        }
         before = {str(word.arg): word.value for word in old.keywords}
         after = {str(word.arg): word.value for word in new.keywords}
         if new.args:
@@ -237,17 +239,17 @@ class ConstructorReader(Struct, frozen=True):
             was, now = before.get(name), after.get(name)
             if equal_ast(was, now):
                 continue
-            if name not in known:
-                has = ", ".join(known) or "nothing"
-                words = (
+            if name not in params_by_name:
+                has = ", ".join(params_by_name) or "nothing"
+                reason = (
                     "is inferred from the input and differs between the instances"
                     if was
                     else "is not a parameter"
                 )
                 raise CodeEditError(
-                    f"{name} {words}; {block_of(node.op)} exposes {has}", now or new
+                    f"{name} {reason}; {block_of(node.op)} exposes {has}", now or new
                 )
-            param = known[name]
+            param = params_by_name[name]
             value = param.default if now is None else reading.value(param, now)
             yield SetParameter(sheet, node.id, node.name, param.name, value)
 
@@ -267,16 +269,16 @@ class ConstructorReader(Struct, frozen=True):
         number = 0
         start = 0
         items = [
-            (one, other, _count(one))
-            for one, other in zip(old.args, new.args, strict=True)
+            (argument, other, _count(argument))
+            for argument, other in zip(old.args, new.args, strict=True)
         ]
-        for one, other, count in items:
+        for layer, other, count in items:
             start = max((key for key in nodes if key <= number), default=0)
             number += count
-            if equal_ast(one, other):
+            if equal_ast(layer, other):
                 continue
             node = nodes[start]
-            (was, _), (now, others) = _items_of(one), _items_of(other)
+            (was, _), (now, others) = _items_of(layer), _items_of(other)
             if others != count:
                 if node.repeat != count:
                     raise CodeEditError(
@@ -338,13 +340,17 @@ class ConstructorReader(Struct, frozen=True):
 
 def _tried(params: Mapping[str, Any], tree: ast.expr) -> Iterator[tuple[str, Any]]:
     """Yield candidate values of a free tensor: consecutive sizes, or a number for another parameter."""
-    numbers = [part.value for part in ast.walk(tree) if isinstance(part, ast.Constant)]
-    for part in ast.walk(tree):
+    numbers = [
+        constant.value
+        for constant in ast.walk(tree)
+        if isinstance(constant, ast.Constant)
+    ]
+    for subtree in ast.walk(tree):
         items = (
-            part.args
-            if isinstance(part, ast.Call)
-            else part.elts
-            if isinstance(part, ast.Tuple)
+            subtree.args
+            if isinstance(subtree, ast.Call)
+            else subtree.elts
+            if isinstance(subtree, ast.Tuple)
             else []
         )
         sizes = [
@@ -403,4 +409,4 @@ def _items(tree: ast.expr) -> tuple[list[ast.expr], list[int]]:
     if len(args) == 1 and isinstance(args[0], ast.List):
         args = args[0].elts
     pairs = [_items_of(arg) for arg in args]
-    return [one for one, _ in pairs], [count for _, count in pairs]
+    return [element for element, _ in pairs], [count for _, count in pairs]

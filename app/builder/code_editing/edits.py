@@ -86,7 +86,7 @@ def _read(typed: str, statement: Statement) -> ast.stmt:
     if body:
         body = "\n" + " " * (margin + 4) + "pass"
     try:
-        whole = ast.parse(f"if 1:\n{typed}{body}\n").body
+        statements = ast.parse(f"if 1:\n{typed}{body}\n").body
     except SyntaxError as error:
         at = ast.Pass(
             lineno=(error.lineno or 2) - 1, col_offset=max((error.offset or 1) - 1, 0)
@@ -94,10 +94,10 @@ def _read(typed: str, statement: Statement) -> ast.stmt:
         raise CodeEditError(f"Python cannot read this: {error.msg}", at) from None
     except (ValueError, RecursionError, MemoryError):
         raise CodeEditError("Python cannot read this") from None
-    assert isinstance(whole[0], ast.If)
-    if len(whole) != 1 or len(whole[0].body) != 1:
+    assert isinstance(statements[0], ast.If)
+    if len(statements) != 1 or len(statements[0].body) != 1:
         raise CodeEditError("One statement per line: add nodes on the canvas")
-    return ast.increment_lineno(whole[0].body[0], -1)
+    return ast.increment_lineno(statements[0].body[0], -1)
 
 
 class _Class:
@@ -109,19 +109,21 @@ class _Class:
         self.statement = statement
         names = list(source.classes)
         classes = [
-            part for part in parsed(source.text).body if isinstance(part, ast.ClassDef)
+            definition
+            for definition in parsed(source.text).body
+            if isinstance(definition, ast.ClassDef)
         ]
         if len(names) != len(classes):
             raise CodeEditError("The code is out of date; wait until it is regenerated")
         self.name = names[statement.number]
         self.text: ClassText = source.classes[self.name]
         self.sheet = sheet_named(project, self.name)
-        given, params = (
+        unique_names, params = (
             UniqueNames(reserved_variables()),
             self.sheet.params if isinstance(self.sheet, Block) else (),
         )
         self.reading = ValueReader(
-            {given.take(param.name): param.name for param in params}
+            {unique_names.take(param.name): param.name for param in params}
         )
         self.constructor = ConstructorReader(
             project, ops, self.name, self.text, self.reading

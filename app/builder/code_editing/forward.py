@@ -60,7 +60,9 @@ class ForwardReader(ConstructorReader, frozen=True):
 
     def _index(self, node: Node, spec: OpSpec, old: ast.expr, new: ast.expr) -> Change:
         param = spec.param("index")
-        if param is None or any(isinstance(part, ast.Name) for part in ast.walk(old)):
+        if param is None or any(
+            isinstance(subtree, ast.Name) for subtree in ast.walk(old)
+        ):
             raise CodeEditError(f"A part of [{short_source(old)}] {DRAWN}", new)
         return SetParameter(
             self.sheet, node.id, node.name, "index", self.reading.index(param, new)
@@ -115,9 +117,9 @@ class ForwardReader(ConstructorReader, frozen=True):
     def _call(
         self, caller: Node, node: Node, spec: OpSpec, old: ast.Call, new: ast.Call
     ) -> Iterator[tuple[Any, Any]]:
-        own = spec.kind in ("module", "block", "custom")
+        calls_layer = spec.kind in ("module", "block", "custom")
         if not equal_ast(old.func, new.func):
-            yield self._other_function(node, old.func, new.func, own), None
+            yield self._other_function(node, old.func, new.func, calls_layer), None
         if spec.key == "torch.arange":
             old, new = _by_name(old), _by_name(new)
         size = spec.param(_SPREAD.get(spec.key, ""))
@@ -131,23 +133,23 @@ class ForwardReader(ConstructorReader, frozen=True):
         yield from arguments.changes(old, new)
 
     def _other_function(
-        self, node: Node, old: ast.expr, new: ast.expr, own: bool
+        self, node: Node, old: ast.expr, new: ast.expr, calls_layer: bool
     ) -> Change:
         match old, new:
             case (
                 ast.Attribute(value=ast.Name(id="self"), attr=was),
                 ast.Attribute(value=ast.Name(id="self"), attr=now),
-            ) if own:
+            ) if calls_layer:
                 paths = self.paths()
                 if now in paths and paths[now].id != node.id:
-                    words = f"{now} is another layer: to call it here, share its module in the inspector"
-                    raise CodeEditError(words, new)
+                    message = f"{now} is another layer: to call it here, share its module in the inspector"
+                    raise CodeEditError(message, new)
                 return self.renamed(was, now, new, paths)
             case ast.Attribute(value=a, attr=was), ast.Attribute(value=b, attr=now) if (
                 was == now
             ):
                 raise CodeEditError(f"{short_source(a)} {DRAWN}", b)
-        if own:
+        if calls_layer:
             raise CodeEditError(
                 "The called layer follows from the node; rename container layers in the inspector",
                 new,
@@ -164,8 +166,12 @@ class ForwardReader(ConstructorReader, frozen=True):
         before, after = old.args, new.args
         if len(before) == len(after) and all(map(equal_ast, before, after)):
             return
-        kept = node.params.get(size.name)
-        kept = kept if isinstance(kept, tuple) and len(kept) == len(before) else None
+        old_sizes = node.params.get(size.name)
+        old_sizes = (
+            old_sizes
+            if isinstance(old_sizes, tuple) and len(old_sizes) == len(before)
+            else None
+        )
         wired = [
             i for i in range(len(before)) if self._wired(self.graph, node, size.name, i)
         ]
@@ -179,9 +185,9 @@ class ForwardReader(ConstructorReader, frozen=True):
             if (
                 number < len(before)
                 and equal_ast(before[number], tree)
-                and kept is not None
+                and old_sizes is not None
             ):
-                items.append(kept[number])
+                items.append(old_sizes[number])
             elif number in wired or self._wired(self.graph, node, size.name, None):
                 raise CodeEditError(f"{short_source(before[number])} {DRAWN}", tree)
             else:
@@ -192,11 +198,11 @@ class ForwardReader(ConstructorReader, frozen=True):
         read = self.reading.value(
             size, ast.copy_location(ast.Tuple(trees, ast.Load()), new)
         )
-        whole = tuple(
+        sizes = tuple(
             value if isinstance(item, ast.expr) else item
             for item, value in zip(items, read, strict=True)
         )
-        yield size.name, whole if whole or not size.required else UNSET
+        yield size.name, sizes if sizes or not size.required else UNSET
 
     @staticmethod
     def _wired(graph: Graph, node: Node, name: str, number: int | None) -> bool:
@@ -207,9 +213,9 @@ class ForwardReader(ConstructorReader, frozen=True):
 def _by_name(call: ast.Call) -> ast.Call:
     """Convert the bounds of a `torch.arange` call to keywords."""
     names = _RANGES.get(len(call.args), ())
-    words = [
+    keywords = [
         ast.keyword(name, value) for name, value in zip(names, call.args, strict=False)
     ]
-    for word in words:
+    for word in keywords:
         ast.copy_location(word, word.value)
-    return ast.copy_location(ast.Call(call.func, [], [*words, *call.keywords]), call)
+    return ast.copy_location(ast.Call(call.func, [], [*keywords, *call.keywords]), call)

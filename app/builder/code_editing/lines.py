@@ -50,9 +50,13 @@ def _within(tree: ast.stmt, line: int, number: int, function: str) -> Statement 
         )
     if isinstance(tree, ast.FunctionDef):
         function = tree.name
-    for part in inner:
-        if part.lineno <= line <= (part.end_lineno or part.lineno):
-            return _within(part, line, number, function)
+    for inner_statement in inner:
+        if (
+            inner_statement.lineno
+            <= line
+            <= (inner_statement.end_lineno or inner_statement.lineno)
+        ):
+            return _within(inner_statement, line, number, function)
     return None
 
 
@@ -61,7 +65,7 @@ def _header_end(tree: ast.FunctionDef | ast.ClassDef, last: int, line: int) -> i
     if isinstance(tree, ast.ClassDef):
         return tree.lineno
     parts: list[ast.arg | ast.expr] = [*tree.args.args, *tree.args.defaults]
-    ends = [part.end_lineno or 0 for part in parts]
+    ends = [argument.end_lineno or 0 for argument in parts]
     return tree.lineno if max(ends, default=0) <= tree.lineno else last
 
 
@@ -114,28 +118,28 @@ def why_not(statement: Statement | None, text: str, line: int) -> str:
 def value_at(statement: Statement, line: int, column: int) -> ast.expr | None:
     """Return the smallest value at a column of a line (in bytes, as in `ast`), or a name that can be changed."""
     best: ast.expr | None = None
-    for part in _values(statement.tree):
+    for expression in _values(statement.tree):
         inside = (
-            (part.lineno, part.col_offset)
+            (expression.lineno, expression.col_offset)
             <= (line, column)
-            <= (part.end_lineno or 0, part.end_col_offset or 0)
+            <= (expression.end_lineno or 0, expression.end_col_offset or 0)
         )
-        if inside and (best is None or _size(part) <= _size(best)):
-            best = part
+        if inside and (best is None or _size(expression) <= _size(best)):
+            best = expression
     return best
 
 
-def _size(part: ast.expr) -> tuple[int, int]:
-    lines = (part.end_lineno or part.lineno) - part.lineno
-    return lines, (part.end_col_offset or 0) - part.col_offset
+def _size(expression: ast.expr) -> tuple[int, int]:
+    lines = (expression.end_lineno or expression.lineno) - expression.lineno
+    return lines, (expression.end_col_offset or 0) - expression.col_offset
 
 
 def _values(tree: ast.AST) -> Iterator[ast.expr]:
-    for part in ast.walk(tree):
-        match part:
+    for node in ast.walk(tree):
+        match node:
             case ast.Constant() | ast.UnaryOp(operand=ast.Constant()) | ast.Tuple():
-                yield part
+                yield node
             case ast.Attribute(value=ast.Name(id="self" | "torch")):
-                yield part
+                yield node
             case ast.keyword(value=ast.Name() | ast.BinOp() as value):
                 yield value

@@ -32,11 +32,11 @@ UNSET = Unset()
 DRAWN = "is set by a wire: move the wire on the canvas"
 
 
-def equal_ast(one: ast.AST | None, other: ast.AST | None) -> bool:
+def equal_ast(first: ast.AST | None, other: ast.AST | None) -> bool:
     """Return whether two parts of the source are equal."""
-    if one is None or other is None:
-        return one is other
-    return ast.dump(one) == ast.dump(other)
+    if first is None or other is None:
+        return first is other
+    return ast.dump(first) == ast.dump(other)
 
 
 def short_source(tree: ast.AST) -> str:
@@ -117,10 +117,10 @@ class ValueReader(Struct, frozen=True):
             raise CodeEditError(f"{short_source(tree)} is not a value", tree) from None
         unknown = expression.names - set(self.names.values())
         if unknown:
-            known = ", ".join(self.names.values())
+            names = ", ".join(self.names.values())
             has = (
-                f"the block has {known}"
-                if known
+                f"the block has {names}"
+                if names
                 else "expected a value; the network has no parameters to refer to"
             )
             raise CodeEditError(f"There is no parameter {min(unknown)}; {has}", tree)
@@ -174,43 +174,47 @@ class Arguments(Struct, frozen=True):
         if name in self.wired:
             raise CodeEditError(f"{name} {DRAWN}, or cut it in the inspector", tree)
         if param is None or not self._of_this_call(param):
-            known = (
+            names = (
                 ", ".join(p.name for p in self.spec.params if self._of_this_call(p))
                 or "no arguments"
             )
             raise CodeEditError(
-                f"{self.spec.label} has no argument {name} here; it has {known}", tree
+                f"{self.spec.label} has no argument {name} here; it has {names}", tree
             )
         return param
 
     def changes(self, old: ast.Call, new: ast.Call) -> Iterator[tuple[str, Any]]:
         """Yield parameters with new values, UNSET if removed. Raises CodeEditError."""
-        places = self._places(old.args)
-        if len(new.args) > len(places):
-            places += self._further(places, new)
-        taken = {place.name for place in places[: len(new.args)] if place is not None}
+        positional = self._places(old.args)
+        if len(new.args) > len(positional):
+            positional += self._further(positional, new)
+        names = {
+            parameter.name
+            for parameter in positional[: len(new.args)]
+            if parameter is not None
+        }
         before = {word.arg: word for word in old.keywords}
         after = {word.arg: word for word in new.keywords}
-        for number, place in enumerate(places):
+        for number, param in enumerate(positional):
             was = old.args[number] if number < len(old.args) else None
             now = new.args[number] if number < len(new.args) else None
             if equal_ast(was, now):
                 continue
-            if place is None:
+            if param is None:
                 raise CodeEditError(f"{short_source(was or new)} {DRAWN}", now or new)
             if now is not None:
-                yield place.name, self.reading.value(place, now)
-            elif place.name not in after:
-                yield place.name, self._left_out(place, new)
+                yield param.name, self.reading.value(param, now)
+            elif param.name not in after:
+                yield param.name, self._left_out(param, new)
         for name, word in after.items():
             if name is None:
                 raise CodeEditError("Pass each argument by keyword", word)
-            if name in taken:
+            if name in names:
                 raise CodeEditError(f"{name} is given twice", word)
             if name not in before or not equal_ast(before[name].value, word.value):
                 yield name, self.reading.value(self.named(name, word), word.value)
         for name in before:
-            if name not in after and name not in taken:
+            if name not in after and name not in names:
                 yield str(name), self._left_out(self.named(str(name), new), new)
 
     def _left_out(self, param: Param, at: ast.AST) -> Unset:
@@ -222,27 +226,30 @@ class Arguments(Struct, frozen=True):
 
     def _places(self, args: list[ast.expr]) -> list[Param | None]:
         """Match positional arguments to parameters, None for wired ones."""
-        own = [p for p in self.spec.params if p.positional and self._of_this_call(p)]
+        params = [p for p in self.spec.params if p.positional and self._of_this_call(p)]
         if self.spec.kind == "module" and not self.at_call:
-            if len(own) != len(args):
-                own = [
-                    p for p in own if p.required or p.auto or p.name in self.node.params
+            if len(params) != len(args):
+                params = [
+                    p
+                    for p in params
+                    if p.required or p.auto or p.name in self.node.params
                 ]
-            return [*own, *[None] * len(args)][: len(args)]
-        own = [
+            return [*params, *[None] * len(args)][: len(args)]
+        params = [
             p
             for p in self.spec.params
             if self._of_this_call(p) and (p.positional or self.spec.operand(p.name))
         ]
-        own = [p for p in own if p.name not in self.wired]
-        found: list[Param | None] = []
+        params = [p for p in params if p.name not in self.wired]
+        matched: list[Param | None] = []
         for arg in args:
             number = next(
-                (i for i, p in enumerate(own) if self._is_current_value(p, arg)), None
+                (i for i, p in enumerate(params) if self._is_current_value(p, arg)),
+                None,
             )
-            found.append(None if number is None else own[number])
-            own = own if number is None else own[number + 1 :]
-        return found
+            matched.append(None if number is None else params[number])
+            params = params if number is None else params[number + 1 :]
+        return matched
 
     def _is_current_value(self, param: Param, arg: ast.expr) -> bool:
         """Return whether an argument is the current value of a parameter."""
@@ -257,12 +264,14 @@ class Arguments(Struct, frozen=True):
             or bool(value == now)
         )
 
-    def _further(self, places: list[Param | None], new: ast.Call) -> list[Param | None]:
+    def _further(
+        self, positional: list[Param | None], new: ast.Call
+    ) -> list[Param | None]:
         """Match additional positional arguments as Python does."""
         order = [p for p in self.spec.params if self._of_this_call(p)]
-        if places != order[: len(places)] or len(new.args) > len(order):
+        if positional != order[: len(positional)] or len(new.args) > len(order):
             raise CodeEditError(
                 "Pass further arguments by keyword, such as name=2",
-                new.args[len(places)],
+                new.args[len(positional)],
             )
-        return list(order[len(places) : len(new.args)])
+        return list(order[len(positional) : len(new.args)])

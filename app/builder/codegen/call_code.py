@@ -153,43 +153,44 @@ class CallWriter(Struct, frozen=True):
         """Return the source of the call, wrapped to start at `column`."""
         spec = step.spec
         ports = [port for port in spec.inputs if not port.wired]
-        taken = [self.argument(step, port) for port in ports]
+        arguments = [self.argument(step, port) for port in ports]
         if spec.kind == "operator":
-            return self._operator(step, taken, column)
-        text = self._function_call(step, taken, column)
+            return self._operator(step, arguments, column)
+        text = self._function_call(step, arguments, column)
         if any(len(line) + column > WIDTH for line in text.split("\n")):
             inner = " " * 12
             lists = [
                 wrapped(f"{inner}[", self._variables_at(step, port), "]")[12:]
                 for port in ports
             ]
-            taken = [
-                lists[i] if port.variadic else taken[i] for i, port in enumerate(ports)
+            arguments = [
+                lists[i] if port.variadic else arguments[i]
+                for i, port in enumerate(ports)
             ]
-            text = self._function_call(step, taken, column)
+            text = self._function_call(step, arguments, column)
         return text
 
-    def _operator(self, step: Step, taken: list[str], column: int) -> str:
+    def _operator(self, step: Step, operands: list[str], column: int) -> str:
         """Return the source of an operator or of attribute access."""
         key = step.spec.key
         if key in _SIGNS:
-            return _formula(taken[0], key, taken[1])
+            return _formula(operands[0], key, operands[1])
         if key == "operator.neg":
-            return f"-{free_tensors.in_brackets(taken[0])}"
+            return f"-{free_tensors.in_brackets(operands[0])}"
         if key == "operator.getitem":
             index = self._param_text(step, step.spec.params[0])
-            return f"{taken[0]}[{index}]"
+            return f"{operands[0]}[{index}]"
         if key == "torch.finfo":
             fact = self._param_text(step, step.spec.params[0]) or "..."
-            return f"torch.finfo({taken[0]}.dtype).{ast.literal_eval(fact) if fact != '...' else fact}"
+            return f"torch.finfo({operands[0]}.dtype).{ast.literal_eval(fact) if fact != '...' else fact}"
         if key == "Tensor.shape":
-            return f"{taken[0]}.shape"
+            return f"{operands[0]}.shape"
         if key == "tuple":
             items = self._variables_at(step, step.spec.inputs[0]) or ["..."]
             return wrapped("(", items, ",)" if len(items) == 1 else ")", before=column)
         if key == "operator.setitem":
-            return f"{taken[0]}.clone()"
-        return taken[0]  # the assignment's target unpacks a tuple
+            return f"{operands[0]}.clone()"
+        return operands[0]  # the assignment's target unpacks a tuple
 
     def filled(self, step: Step, target: str) -> str:
         """Return the line that assigns values at an index of the clone that the call made."""
@@ -199,7 +200,7 @@ class CallWriter(Struct, frozen=True):
         )
         return f"{target}[{index}] = {value}"
 
-    def _function_call(self, step: Step, taken: list[str], column: int) -> str:
+    def _function_call(self, step: Step, texts: list[str], column: int) -> str:
         spec = step.spec
         if custom.is_function(spec):
             return wrapped(
@@ -208,21 +209,23 @@ class CallWriter(Struct, frozen=True):
                 ")",
                 before=column,
             )
-        given = _wired_arguments(step, taken)
+        wired = _wired_arguments(step, texts)
         literals = [] if spec.kind == "block" else self._literals(step)
         if spec.kind == "method":
-            function, arguments = f"{given[0]}.{spec.label}", [*given[1:], *literals]
+            function, arguments = f"{wired[0]}.{spec.label}", [*wired[1:], *literals]
         elif spec.kind in ("module", "block"):
-            function, arguments = self.modules[step.id], [*given, *literals]
+            function, arguments = self.modules[step.id], [*wired, *literals]
         else:
             more = self._more(step, literals)
             when = f"{ops.IN_TRAINING.get(spec.key)}="
             literals = [
-                f"{one} if self.training else 0.0" if one.startswith(when) else one
-                for one in literals
+                f"{literal} if self.training else 0.0"
+                if literal.startswith(when)
+                else literal
+                for literal in literals
             ]
             behind = spec.key in ops.LITERALS_FIRST or spec.key in ops.LIKE
-            first, then = (literals, given) if behind else (given, literals)
+            first, then = (literals, wired) if behind else (wired, literals)
             # Keyword arguments follow positional ones: the weight of F.layer_norm.
             function, arguments = (
                 spec.key,
@@ -236,8 +239,8 @@ class CallWriter(Struct, frozen=True):
     def _more(step: Step, literals: list[str]) -> list[str]:
         """Return implied arguments: the mode of the net, and None for absent statistics."""
         key = step.spec.key
-        said = any(text.startswith("training=") for text in literals)
-        more = [ops.WRITTEN[key]] if key in ops.WRITTEN and not said else []
+        explicit = any(text.startswith("training=") for text in literals)
+        more = [ops.WRITTEN[key]] if key in ops.WRITTEN and not explicit else []
         missing = [
             name for name in ("running_mean", "running_var") if name not in step.args
         ]
@@ -246,7 +249,7 @@ class CallWriter(Struct, frozen=True):
         ):  # without statistics, those of the batch apply in any mode
             return [
                 *(f"{name}=None" for name in missing),
-                *([] if said else ["training=True"]),
+                *([] if explicit else ["training=True"]),
             ]
         return more
 
@@ -268,7 +271,7 @@ class CallWriter(Struct, frozen=True):
         """List the arguments of `Function.apply`, all positional."""
         layer = custom.class_of(step.spec)
         assert layer is not None
-        given = {
+        arguments = {
             param.name: text
             for param in layer.params
             if (text := self._param_text(step, param)) is not None
@@ -276,9 +279,9 @@ class CallWriter(Struct, frozen=True):
         ports = (
             port for port in layer.inputs if port.required or port.name in step.args
         )
-        given |= {port.name: self.argument(step, port) for port in ports}
+        arguments |= {port.name: self.argument(step, port) for port in ports}
         return custom.row(
-            layer, given, lambda param: _literal(param.name, param.default), "None"
+            layer, arguments, lambda param: _literal(param.name, param.default), "None"
         )
 
     def _literals(self, step: Step) -> list[str]:
@@ -400,26 +403,26 @@ def _items(text: str) -> list[str] | None:
     )
 
 
-def _wired_arguments(step: Step, taken: list[str]) -> list[str]:
+def _wired_arguments(step: Step, texts: list[str]) -> list[str]:
     """List the wired arguments: required ones and a single optional one by position, others by name."""
     ports = [port for port in step.spec.inputs if not port.wired]
     optional = [port for port in ports if not port.required]
-    given = []
-    for port, text in zip(ports, taken, strict=True):
+    arguments = []
+    for port, text in zip(ports, texts, strict=True):
         if port.name == ops.COUNTED:
             continue
         if step.spec.key in ops.LIKE:
-            given.append(f"device={text}")
+            arguments.append(f"device={text}")
         elif port.named and not (port.required or port.name in step.args):
             continue
         elif port.named:
-            given.append(f"{port.name}={text}")
+            arguments.append(f"{port.name}={text}")
         elif (
             port.required
             or step.spec.operand(port.name)
             or (len(optional) == 1 and port.name in step.args)
         ):
-            given.append(text)
+            arguments.append(text)
         elif port.name in step.args:
-            given.append(f"{port.name}={text}")
-    return given
+            arguments.append(f"{port.name}={text}")
+    return arguments

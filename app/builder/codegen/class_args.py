@@ -82,7 +82,7 @@ class BlockClass(Struct):
     def argument_at(self, inside: Inside | None, argument: Argument) -> Any:
         """Return an argument's value for one instance, AUTO if unknown."""
         number = next(
-            (i for i, known in enumerate(self.insides) if known is inside), None
+            (i for i, other in enumerate(self.insides) if other is inside), None
         )
         return AUTO if number is None else argument.values[number]
 
@@ -90,8 +90,8 @@ class BlockClass(Struct):
         """Yield the class and every inlined block in it, at any depth."""
         yield self
         for turns in self.inner.values():
-            for one in {id(turn): turn for turn in turns}.values():
-                yield from one.with_inner()
+            for nested in {id(turn): turn for turn in turns}.values():
+                yield from nested.with_inner()
 
     def code(self, value: Any, prefix: str = "") -> str:
         """Format a value with expressions over the class's parameters; `prefix` ("self.") is for `forward`, which reads
@@ -142,13 +142,13 @@ def block_classes(
     walk: Plan, results: Mapping[str, StepResult], root: BlockClass
 ) -> list[BlockClass]:
     """Root and the classes of all blocks in it, those that others use first, their arguments settled."""
-    found = _Found(Chains(walk.catalog))
-    found.names.take(root.name)
-    found.collect(walk, results)
-    found.order.append(root)
-    for made in found.order:
-        _Settling(made, found).settle()
-    return found.order
+    collector = _Found(Chains(walk.catalog))
+    collector.names.take(root.name)
+    collector.collect(walk, results)
+    collector.order.append(root)
+    for block_class in collector.order:
+        _Settling(block_class, collector).settle()
+    return collector.order
 
 
 def unknown_inside(step: Step, block: Block, walk: Plan) -> Inside:
@@ -189,20 +189,22 @@ class _Found:
                         self._seen[id(inside)] = inside
                         self.collect(inside.plan, inside.results)
                 continue
-            known = self.classes.get(block.name)
-            if not turns and known is None:
+            block_class = self.classes.get(block.name)
+            if not turns and block_class is None:
                 turns = [unknown_inside(step, block, walk)]
             for inside in turns:
-                if known is None or not any(inside is other for other in known.insides):
+                if block_class is None or not any(
+                    inside is other for other in block_class.insides
+                ):
                     self.collect(inside.plan, inside.results)
-                    known = self.classes.get(block.name)
-                    if known is None:
-                        known = BlockClass(
+                    block_class = self.classes.get(block.name)
+                    if block_class is None:
+                        block_class = BlockClass(
                             self.names.take(block.name), block.graph, block, []
                         )
-                        self.classes[block.name] = known
-                        self.order.append(known)
-                    known.insides.append(inside)
+                        self.classes[block.name] = block_class
+                        self.order.append(block_class)
+                    block_class.insides.append(inside)
 
     def inside(
         self, step: Step, walk: Plan, results: Mapping[str, StepResult], number: int
@@ -230,58 +232,67 @@ class _Settling:
         self._names = UniqueNames(reserved_variables())
 
     def settle(self) -> None:
-        made = self._made
-        for param in made.block.params if made.block else ():
-            made.renamed[param.name] = name = self._names.take(param.name)
+        block_class = self._made
+        for param in block_class.block.params if block_class.block else ():
+            block_class.renamed[param.name] = name = self._names.take(param.name)
             values = tuple(
-                inside.values.get(param.name, param.default) for inside in made.insides
+                inside.values.get(param.name, param.default)
+                for inside in block_class.insides
             )
-            made.arguments.append(Argument(name, values, param.name, param.default))
-        self._steps(made)
-        made.arguments.sort(key=lambda argument: bool(argument.param))
+            block_class.arguments.append(
+                Argument(name, values, param.name, param.default)
+            )
+        self._steps(block_class)
+        block_class.arguments.sort(key=lambda argument: bool(argument.param))
 
-    def _steps(self, part: BlockClass) -> None:
+    def _steps(self, block_class: BlockClass) -> None:
         """Settle the steps of the class, or of a block that is written in place in it."""
-        follow = followed(part.block, part.insides[0]) if part.block else {}
-        seen: set[str] = set()
-        for step in part.steps:
-            if step.module in seen:
+        follow = (
+            followed(block_class.block, block_class.insides[0])
+            if block_class.block
+            else {}
+        )
+        visited: set[str] = set()
+        for step in block_class.steps:
+            if step.module in visited:
                 continue  # written where it is called first
-            seen.add(step.module)
+            visited.add(step.module)
             block = step.spec.definition if step.spec.kind == "block" else None
             chain = self._found.chains.chain_of(block) if block is not None else None
             if block is not None and chain is not None:
-                self._in_place(part, step, block, chain)
+                self._in_place(block_class, step, block, chain)
             elif block is not None:
-                self._instance(part, step, self._found.classes[block.name])
+                self._instance(block_class, step, self._found.classes[block.name])
             else:
-                self._params(part, step, follow)
+                self._params(block_class, step, follow)
 
-    def _raw(self, part: BlockClass, step: Step, name: str) -> Any:
+    def _raw(self, block_class: BlockClass, step: Step, name: str) -> Any:
         """Return a parameter as set on the node, as an expression over the parameters of the class."""
-        node = part.graph.nodes.get(step.module) or part.graph.nodes[step.id]
-        return in_words_of(part.given, node.params.get(name))
+        node = (
+            block_class.graph.nodes.get(step.module) or block_class.graph.nodes[step.id]
+        )
+        return in_words_of(block_class.given, node.params.get(name))
 
     def _params(
-        self, part: BlockClass, step: Step, follow: Mapping[tuple[str, str], Any]
+        self, block_class: BlockClass, step: Step, follow: Mapping[tuple[str, str], Any]
     ) -> None:
         columns = [
             list(turns_of(inside.results[step.id], step.node.repeat))
-            for inside in part.insides
+            for inside in block_class.insides
         ]
         for param in step.spec.params:
-            raw = self._raw(part, step, param.name)
+            raw = self._raw(block_class, step, param.name)
             if not any(expressions(raw)):
-                raw = in_words_of(part.given, follow.get((step.id, param.name)))
-                found = [column[0][0].get(param.name) for column in columns]
-                if not any(expressions(raw)) or not self._holds(raw, found):
-                    self._numbers(part, step, param.name, columns)
+                raw = in_words_of(block_class.given, follow.get((step.id, param.name)))
+                inferred = [column[0][0].get(param.name) for column in columns]
+                if not any(expressions(raw)) or not self._holds(raw, inferred):
+                    self._numbers(block_class, step, param.name, columns)
                     continue
             text = self._made.code(
                 raw, "self." if step.spec.kind not in OWNING or param.call else ""
             )
             for number in range(step.node.repeat):
-                part.texts[step.id, number, param.name] = text
+                block_class.texts[step.id, number, param.name] = text
 
     def _holds(self, raw: Any, values: list[Any]) -> bool:
         """Return whether an expression evaluates to the found value at every instance."""
@@ -292,26 +303,30 @@ class _Settling:
         )
 
     def _numbers(
-        self, part: BlockClass, step: Step, name: str, columns: list[Any]
+        self, block_class: BlockClass, step: Step, name: str, columns: list[Any]
     ) -> None:
         """Make a parameter an argument if its value differs between instances."""
         for number in range(step.node.repeat):
             values = tuple(column[number][0].get(name, AUTO) for column in columns)
             if any(value != values[0] for value in values):
-                part.texts[step.id, number, name] = self._argument(values, name)
+                block_class.texts[step.id, number, name] = self._argument(values, name)
 
-    def _instance(self, part: BlockClass, step: Step, inner: BlockClass) -> None:
+    def _instance(self, block_class: BlockClass, step: Step, inner: BlockClass) -> None:
         columns = [
             list(turns_of(inside.results[step.id], step.node.repeat))
-            for inside in part.insides
+            for inside in block_class.insides
         ]
         for argument in inner.arguments:
-            raw = self._raw(part, step, argument.param) if argument.param else None
+            raw = (
+                self._raw(block_class, step, argument.param) if argument.param else None
+            )
             for number in range(step.node.repeat):
                 key = (step.id, number, argument.name)
                 if argument.param:
                     if raw is not None:
-                        part.texts[key] = f"{argument.name}={self._made.code(raw)}"
+                        block_class.texts[key] = (
+                            f"{argument.name}={self._made.code(raw)}"
+                        )
                     continue
                 values = tuple(
                     inner.argument_at(column[number][1], argument) for column in columns
@@ -322,26 +337,31 @@ class _Settling:
                     if same
                     else self._argument(values, argument.name)
                 )
-                part.texts[key] = f"{argument.name}={text}"
+                block_class.texts[key] = f"{argument.name}={text}"
 
     def _in_place(
-        self, part: BlockClass, step: Step, block: Block, chain: tuple[Node, ...]
+        self, block_class: BlockClass, step: Step, block: Block, chain: tuple[Node, ...]
     ) -> None:
         """Inline a block without a class: values that differ become arguments of the enclosing class."""
-        own = {param.name: self._raw(part, step, param.name) for param in block.params}
-        given = {
-            param.name: param.default if own[param.name] is None else own[param.name]
+        raw_params = {
+            param.name: self._raw(block_class, step, param.name)
+            for param in block.params
+        }
+        params = {
+            param.name: param.default
+            if raw_params[param.name] is None
+            else raw_params[param.name]
             for param in block.params
         }
         turns: list[BlockClass] = []
         for number in range(step.node.repeat):
             column = [
                 self._found.inside(step, inside.plan, inside.results, number)
-                for inside in part.insides
+                for inside in block_class.insides
             ]
             if turns and all(
-                one is other
-                for one, other in zip(column, turns[-1].insides, strict=True)
+                nested_inside is other
+                for nested_inside, other in zip(column, turns[-1].insides, strict=True)
             ):
                 turns.append(turns[-1])
                 continue
@@ -352,12 +372,12 @@ class _Settling:
                     block,
                     column,
                     chain=chain,
-                    given=given,
+                    given=params,
                     turn=number,
                 )
             )
             self._steps(turns[-1])
-        part.inner[step.id] = turns
+        block_class.inner[step.id] = turns
 
     def _argument(self, values: tuple[Any, ...], stem: str) -> str:
         """Return the argument with these values at the instances: an existing or a new one."""
@@ -368,10 +388,10 @@ class _Settling:
         return self._made.arguments[-1].name
 
 
-def in_words_of(given: Mapping[str, Any] | None, value: Any) -> Any:
+def in_words_of(params: Mapping[str, Any] | None, value: Any) -> Any:
     """Rewrite a value over an inlined block's parameters in terms of the enclosing class.
 
-    None if it cannot be expressed. Without `given` the value is returned unchanged.
+    None if it cannot be expressed. Without `params` the value is returned unchanged.
 
     >>> in_words_of({"channels": Expr("width + 1"), "times": 3}, (Expr("channels * 2"), Expr("times * 2")))
     (Expr(text='(width + 1) * 2'), 6)
@@ -379,22 +399,22 @@ def in_words_of(given: Mapping[str, Any] | None, value: Any) -> Any:
     try:
         return (
             value
-            if given is None
-            else mapped(value, lambda expression: _put(expression, given))
+            if params is None
+            else mapped(value, lambda expression: _put(expression, params))
         )
     except ExpressionError:
         return None
 
 
-def _put(expression: Expr, given: Mapping[str, Any]) -> Any:
-    if not any(any(expressions(given.get(name))) for name in expression.names):
-        return expression.evaluate(given)
+def _put(expression: Expr, params: Mapping[str, Any]) -> Any:
+    if not any(any(expressions(params.get(name))) for name in expression.names):
+        return expression.evaluate(params)
 
     class Substitute(ast.NodeTransformer):
         def visit_Name(self, node: ast.Name) -> ast.expr:
             if node.id not in expression.names:
                 return node
-            value = given.get(node.id)
+            value = params.get(node.id)
             if isinstance(value, Expr):
                 return ast.parse(value.text.strip(), mode="eval").body
             if type(value) is int or type(value) is float:
@@ -403,5 +423,5 @@ def _put(expression: Expr, given: Mapping[str, Any]) -> Any:
 
     tree = ast.parse(expression.text.strip(), mode="eval").body
     if isinstance(tree, ast.Name):
-        return given[tree.id]
+        return params[tree.id]
     return Expr(ast.unparse(Substitute().visit(tree)))

@@ -75,21 +75,23 @@ class ClassWriter:
 
     def _derived(self, step: Step) -> list[Line]:
         """Write a network that is one custom layer as a subclass of its class, inheriting `forward`."""
-        given = self.calls.arguments(step, call=False)
+        arguments = self.calls.arguments(step, call=False)
         heads = [
             Line.of_nodes(
                 f"class {self.made.name}({self.calls.constructor(step)}):", step.id
             ),
             *self._docstring(),
         ]
-        if not given:
+        if not arguments:
             return heads
-        made = Line.of_nodes(wrapped("        super().__init__(", given, ")"), step.id)
-        return [*heads, Line(""), Line("    def __init__(self):"), made]
+        super_call = Line.of_nodes(
+            wrapped("        super().__init__(", arguments, ")"), step.id
+        )
+        return [*heads, Line(""), Line("    def __init__(self):"), super_call]
 
-    def _in_place(self, step: Step, known: Mapping[Ref, str]) -> str:
+    def _in_place(self, step: Step, names: Mapping[Ref, str]) -> str:
         """Return the expression for an inlined step: a number, or the size of a variable."""
-        writer = CallWriter(self.results, known, self.access, self.made.texts)
+        writer = CallWriter(self.results, names, self.access, self.made.texts)
         return (
             writer.literal(step) if step.spec.kind == "number" else writer.call(step, 0)
         )
@@ -102,13 +104,17 @@ class ClassWriter:
             [step for step in self.steps if step.spec.kind in OWNING],
             self.made.graph.nodes,
         )
-        wanted = {
+        node_names = {
             step.module: nodes.get(step.module, step.node).name for step in owning
         }
-        paths = Paths(module_attributes() | self.made.stored, wanted.values())
-        taken = {module: paths.take(name) for module, name in wanted.items()}
+        paths = Paths(module_attributes() | self.made.stored, node_names.values())
+        paths_by_module = {
+            module: paths.take(name) for module, name in node_names.items()
+        }
         return {
-            step.id: taken[step.module] for step in self.steps if step.module in taken
+            step.id: paths_by_module[step.module]
+            for step in self.steps
+            if step.module in paths_by_module
         }
 
     def _reached(self) -> tuple[dict[str, str], ConstructorWriter]:
@@ -130,11 +136,11 @@ class ClassWriter:
             for name, box in roots.items()
             for node, text in box.reached(attribute(name)).items()
         }
-        places = {
+        accesses = {
             module: boxed.get(step.id, plain[module]) for module, step in first.items()
         }
         access = {
-            step.id: places[step.module]
+            step.id: accesses[step.module]
             for step in self.steps
             if step.id in self.modules
         }
@@ -150,8 +156,8 @@ class ClassWriter:
         plain = len(inputs) == 1 and inputs[0].node.name.rstrip(
             "0123456789"
         ).lower() in ("input", "")
-        place = {node: i for i, node in enumerate(self.made.graph.nodes)}
-        inputs.sort(key=lambda step: place.get(step.id, 0))
+        positions = {node: i for i, node in enumerate(self.made.graph.nodes)}
+        inputs.sort(key=lambda step: positions.get(step.id, 0))
         return {
             step.id: names.take("x" if plain else step.node.name, "x")
             for step in inputs
@@ -169,7 +175,7 @@ class ClassWriter:
 
     def _docstring(self) -> list[Line]:
         """Describe inputs and outputs with their shapes."""
-        given = [
+        arguments = [
             f"{name} {self._type_text(Ref(node, 0))}"
             for node, name in self.inputs.items()
         ]
@@ -183,22 +189,24 @@ class ClassWriter:
         if len(back) == 1:
             only = self._type_text(ends[0].refs()[0])
             back = [f"a tensor {only}" if only.startswith("of ") else only]
-        if not given and not back:
+        if not arguments and not back:
             return [Line('    """An incomplete network."""')]
         takes, returns = (
-            " and ".join(given) or "nothing",
+            " and ".join(arguments) or "nothing",
             " and ".join(back) or "nothing yet",
         )
         line = f'    """Maps {takes} to {returns}."""'
         if len(line) <= WIDTH:
             return [Line(line)]
-        rows = ["    Args:", *(f"        {row}" for row in given)] if given else []
+        rows = (
+            ["    Args:", *(f"        {row}" for row in arguments)] if arguments else []
+        )
         rows += (
             ["", "    Returns:", *(f"        {row}" for row in back)] if back else []
         )
-        what = "network, over" if self.made.block is None else "block, over"
+        subject = "network, over" if self.made.block is None else "block, over"
         return [
-            Line(f'    """The {what} batches of N samples.'),
+            Line(f'    """The {subject} batches of N samples.'),
             Line(""),
             *map(Line, rows),
             Line('    """'),

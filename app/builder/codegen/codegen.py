@@ -31,16 +31,25 @@ def generate(
 ) -> Source:
     """Generate the source of the live part of a plan, with the lines and the module of every node."""
     root = BlockClass(name, graph, None, [Inside(walk, results)])
-    made = block_classes(walk, results, root)
-    by_block = {one.block.name: one for one in made if one.block is not None}
-    parts = [part for one in made for part in one.with_inner()]
-    specs = [step.spec for part in parts for step in part.steps]
+    ordered_classes = block_classes(walk, results, root)
+    by_block = {
+        block_class.block.name: block_class
+        for block_class in ordered_classes
+        if block_class.block is not None
+    }
+    parts = [
+        nested_class
+        for block_class in ordered_classes
+        for nested_class in block_class.with_inner()
+    ]
+    specs = [step.spec for nested_class in parts for step in nested_class.steps]
     imported = custom.local_names(
-        specs, reserved_variables() | {one.name for one in made}
+        specs,
+        reserved_variables() | {block_class.name for block_class in ordered_classes},
     )
-    for one in made:
-        one.imported = imported
-    writers = [ClassWriter(one, by_block) for one in made]
+    for target_class in ordered_classes:
+        target_class.imported = imported
+    writers = [ClassWriter(block_class, by_block) for block_class in ordered_classes]
     text = [*_imports(parts), *custom.import_lines(imported)]
     if any(spec.key == "packed" for spec in specs):
         text = [
@@ -78,32 +87,36 @@ _Places = dict[Owner, dict[str, list[int]]]
 
 def _append_class(writer: ClassWriter, text: list[str]) -> ClassText:
     """Append the lines of a class to the text, and record those of each node."""
-    places: _Places = {(): {step.id: [] for step in writer.steps}}
+    lines_by_owner: _Places = {(): {step.id: [] for step in writer.steps}}
     for line in writer.write():
-        for part in line.text.split("\n"):
-            text.append(part)
+        for row in line.text.split("\n"):
+            text.append(row)
             for *way, node in dict.fromkeys(line.owners):
-                places.setdefault(tuple(way), {}).setdefault(str(node), []).append(
-                    len(text)
-                )
-    lines = FrozenMap({node: tuple(numbers) for node, numbers in places[()].items()})
-    return _class_text(writer.made, places, (), lines, writer.modules)
+                lines_by_owner.setdefault(tuple(way), {}).setdefault(
+                    str(node), []
+                ).append(len(text))
+    lines = FrozenMap(
+        {node: tuple(numbers) for node, numbers in lines_by_owner[()].items()}
+    )
+    return _class_text(writer.made, lines_by_owner, (), lines, writer.modules)
 
 
 def _class_text(
-    part: BlockClass,
-    places: _Places,
+    block_class: BlockClass,
+    lines_by_owner: _Places,
     way: Owner,
     lines: FrozenMap[str, tuple[int, ...]],
     modules: Mapping[str, str],
 ) -> ClassText:
     """Map lines and attributes of a class, or of an inlined block, to nodes."""
-    owning = [step for step in part.steps if step.spec.kind in OWNING]
+    owning = [step for step in block_class.steps if step.spec.kind in OWNING]
     repeated = frozenset(step.id for step in owning if step.node.repeat > 1)
     modules_of = {step.id: step.module for step in owning}
     by_module = {
-        modules_of[node]: _turn_texts(turns, places, way, node, lines.get(node, ()))
-        for node, turns in part.inner.items()
+        modules_of[node]: _turn_texts(
+            turns, lines_by_owner, way, node, lines.get(node, ())
+        )
+        for node, turns in block_class.inner.items()
     }
     placed = {
         step.id: by_module[step.module] for step in owning if step.module in by_module
@@ -117,46 +130,50 @@ def _class_text(
         lines=lines,
         modules=FrozenMap(modules),
         blocks=FrozenMap(blocks),
-        repeated=frozenset() if part.chain else repeated,
+        repeated=frozenset() if block_class.chain else repeated,
         placed=FrozenMap(placed),
         spread=FrozenMap(
-            {node.id: node.repeat for node in part.chain if node.repeat > 1}
+            {node.id: node.repeat for node in block_class.chain if node.repeat > 1}
         ),
     )
 
 
 def _turn_texts(
     turns: list[BlockClass],
-    places: _Places,
+    lines_by_owner: _Places,
     way: Owner,
     node: str,
-    whole: tuple[int, ...],
+    instance_lines: tuple[int, ...],
 ) -> tuple[ClassText, ...]:
-    """Map an inlined block for each repetition. `whole` are the lines of its instance, used for nodes in it without
-    separate lines."""
-    found: list[ClassText] = []
-    for number, part in enumerate(turns):
+    """Map an inlined block for each repetition. `instance_lines` are the lines of its instance, used for nodes in it
+    without separate lines."""
+    texts: list[ClassText] = []
+    for number, turn in enumerate(turns):
         inner = (*way, (node, number))
-        if part.turn < number or (found and inner not in places):
-            found.append(found[-1])
+        if turn.turn < number or (texts and inner not in lines_by_owner):
+            texts.append(texts[-1])
             continue
         keys, key, lines = {}, 0, {}
-        for child in part.chain:
+        for child in turn.chain:
             keys[child.id] = str(key)
-            lines[child.id] = tuple(places.get(inner, {}).get(child.id, whole))
+            lines[child.id] = tuple(
+                lines_by_owner.get(inner, {}).get(child.id, instance_lines)
+            )
             key += child.repeat
-        found.append(_class_text(part, places, inner, FrozenMap(lines), keys))
-    return tuple(found)
+        texts.append(_class_text(turn, lines_by_owner, inner, FrozenMap(lines), keys))
+    return tuple(texts)
 
 
 def _imports(classes: Iterable[BlockClass]) -> list[str]:
     """List the imports that the text needs."""
-    written = [(one, step) for one in classes for step in one.steps]
+    written = [
+        (block_class, step) for block_class in classes for step in block_class.steps
+    ]
     keys = {step.spec.key for _, step in written}
     dtypes = any(
         isinstance(value, DType)
-        for one, step in written
-        for value in _written_values(one, step)
+        for block_class, step in written
+        for value in _written_values(block_class, step)
     )
     lines = []
     free = any(step.spec.kind in ("parameter", "buffer") for _, step in written)
@@ -164,18 +181,24 @@ def _imports(classes: Iterable[BlockClass]) -> list[str]:
         lines.append("import torch")
     if any(key.startswith("F.") for key in keys):
         lines.append("import torch.nn.functional as F")
-    if not all(one.block is None and whole_net(one.steps) for one in classes):
+    if not all(
+        block_class.block is None and whole_net(block_class.steps)
+        for block_class in classes
+    ):
         lines.append("from torch import nn")
     if any(key.startswith("ops.") for key in keys):
         lines.append("from torchvision import ops")
     return lines
 
 
-def _written_values(one: BlockClass, step: Step) -> list[Any]:
+def _written_values(block_class: BlockClass, step: Step) -> list[Any]:
     """List the parameter values that appear in the text."""
     if step.spec.kind in ("input", "output", "unknown"):
         return []
-    return [one.results[step.id].resolved.get(param.name) for param in step.spec.params]
+    return [
+        block_class.results[step.id].resolved.get(param.name)
+        for param in step.spec.params
+    ]
 
 
 def _input_spec(net: ClassWriter, step: Step) -> InputSpec:

@@ -73,9 +73,11 @@ class ConstructorWriter:
                     place_of(self._access[step.id], name),
                     place_of(self._access[tie.node], tie.name),
                 )
-                made = Made(other, (), "", ((step.id,),))
+                expression = Made(other, (), "", ((step.id,),))
                 lines += (
-                    made.framed(f"{mine} = ", "") if name else assigned(mine, made)
+                    expression.framed(f"{mine} = ", "")
+                    if name
+                    else assigned(mine, expression)
                 ).lines(_MARGIN)
         return lines
 
@@ -83,17 +85,17 @@ class ConstructorWriter:
         """Write a container and the initialisations of its modules."""
 
         def constructor_of(node: str) -> Made:
-            whole = self._constructor(self._class, owning[node], ())
+            constructor = self._constructor(self._class, owning[node], ())
             return (
-                replace(whole, head="", tail=")")
+                replace(constructor, head="", tail=")")
                 if owning[node].spec.kind == "buffer"
-                else whole
+                else constructor
             )
 
         lines = [
             line
-            for part in statements(box, attribute(name), constructor_of)
-            for line in part.lines(_MARGIN)
+            for statement in statements(box, attribute(name), constructor_of)
+            for line in statement.lines(_MARGIN)
         ]
         inside = set(box.steps())
         for node, step in owning.items():
@@ -103,16 +105,16 @@ class ConstructorWriter:
 
     # --- What makes a module
 
-    def _constructor(self, part: BlockClass, step: Step, prefix: Owner) -> Made:
+    def _constructor(self, block_class: BlockClass, step: Step, prefix: Owner) -> Made:
         """Return the constructor expression of a step, with repetitions and freezing. `prefix` is the part's path."""
         end = ".requires_grad_(False)" if step.node.frozen else ""
         if step.node.repeat == 1:
             return (
-                self._one(part, step, 0, prefix)
+                self._one(block_class, step, 0, prefix)
                 .framed("", end)
                 .owned((*prefix, step.id))
             )
-        items = tuple(repeated(self._turns(part, step, prefix)))
+        items = tuple(repeated(self._turns(block_class, step, prefix)))
         rows = any(item.rows for item in items)
         if self.chained(step):
             return Made("nn.Sequential(", items, f"){end}", ((*prefix, step.id),), rows)
@@ -126,13 +128,17 @@ class ConstructorWriter:
             ((*prefix, step.id),),
         )
 
-    def _turns(self, part: BlockClass, step: Step, prefix: Owner) -> list[Made]:
+    def _turns(self, block_class: BlockClass, step: Step, prefix: Owner) -> list[Made]:
         """Return the constructor of each repetition; equal consecutive ones are the same object."""
-        turns, found = part.inner.get(step.id), list[Made]()
+        turns, constructors = block_class.inner.get(step.id), list[Made]()
         for number in range(step.node.repeat):
             same = number and turns is not None and turns[number] is turns[number - 1]
-            found.append(found[-1] if same else self._one(part, step, number, prefix))
-        return found
+            constructors.append(
+                constructors[-1]
+                if same
+                else self._one(block_class, step, number, prefix)
+            )
+        return constructors
 
     def chained(self, step: Step) -> bool:
         """Return whether the repetitions can form an `nn.Sequential`: a single input and no other call arguments."""
@@ -140,9 +146,11 @@ class ConstructorWriter:
             step, call=True
         )
 
-    def _one(self, part: BlockClass, step: Step, number: int, prefix: Owner) -> Made:
+    def _one(
+        self, block_class: BlockClass, step: Step, number: int, prefix: Owner
+    ) -> Made:
         """Return the constructor of one module: a class, or an inlined `nn.Sequential`."""
-        turns = part.inner.get(step.id)
+        turns = block_class.inner.get(step.id)
         if turns is not None:
             return self._sequential(
                 turns[number], (*prefix, (step.id, turns[number].turn))
@@ -152,19 +160,21 @@ class ConstructorWriter:
             keys = [(step.id, number, argument.name) for argument in inner.arguments]
             return Made(
                 f"{inner.name}(",
-                tuple(part.texts[key] for key in keys if key in part.texts),
+                tuple(
+                    block_class.texts[key] for key in keys if key in block_class.texts
+                ),
             )
-        calls = self._writer(part)
+        calls = self._writer(block_class)
         return Made(
             f"{calls.constructor(step)}(",
             tuple(calls.arguments(step, call=False, number=number)),
         )
 
-    def _sequential(self, part: BlockClass, prefix: Owner) -> Made:
+    def _sequential(self, block_class: BlockClass, prefix: Owner) -> Made:
         """Return the `nn.Sequential` of an inlined block; repeated nodes take one position per repetition."""
-        steps = {step.id: step for step in part.steps}
+        steps = {step.id: step for step in block_class.steps}
         items: list[Made] = []
-        for node in part.chain:
+        for node in block_class.chain:
             step, owner = steps.get(node.id), (*prefix, node.id)
             if (
                 step is None
@@ -175,28 +185,33 @@ class ConstructorWriter:
             items += repeated(
                 [
                     turn.framed("", end).owned(owner)
-                    for turn in self._turns(part, step, prefix)
+                    for turn in self._turns(block_class, step, prefix)
                 ]
             )
         return Made("nn.Sequential(", tuple(items), rows=True)
 
-    def _writer(self, part: BlockClass) -> CallWriter:
-        if id(part) not in self._calls:
-            self._calls[id(part)] = CallWriter(
-                part.results, {}, {}, part.texts, self._class.imported
+    def _writer(self, block_class: BlockClass) -> CallWriter:
+        if id(block_class) not in self._calls:
+            self._calls[id(block_class)] = CallWriter(
+                block_class.results, {}, {}, block_class.texts, self._class.imported
             )
-        return self._calls[id(part)]
+        return self._calls[id(block_class)]
 
     # --- Initialisation
 
     def _inits(
-        self, part: BlockClass, step: Step, whose: str, prefix: Owner, loops: int = 0
+        self,
+        block_class: BlockClass,
+        step: Step,
+        whose: str,
+        prefix: Owner,
+        loops: int = 0,
     ) -> list[Line]:
         """Write the `torch.nn.init` calls for a layer, and for those in an inlined block.
 
         `whose` is the module, or the container of its repetitions.
         """
-        turns = part.inner.get(step.id)
+        turns = block_class.inner.get(step.id)
         if not step.node.inits and not (turns and _initialises(turns[0])):
             return []
         owner = (*prefix, step.id)
@@ -208,7 +223,7 @@ class ConstructorWriter:
         for parameter, init in step.node.inits.items():
             target = f"{whose}.{parameter}" if parameter else whose
             values = {
-                name: in_words_of(part.given, value)
+                name: in_words_of(block_class.given, value)
                 for name, value in init.params.items()
             }
             arguments = [
@@ -238,36 +253,36 @@ class ConstructorWriter:
         loops: int,
         outer: Owner,
     ) -> list[Line]:
-        part, key, lines = turns[0], 0, list[Line]()
-        steps = {step.id: step for step in part.steps}
-        for node in part.chain:
-            place = (
+        block_class, key, lines = turns[0], 0, list[Line]()
+        steps = {step.id: step for step in block_class.steps}
+        for node in block_class.chain:
+            access = (
                 f"{whose}[{key}]"
                 if node.repeat == 1
                 else f"{whose}[{key}:{key + node.repeat}]"
             )
             if node.id in steps:
-                inner = self._inits(part, steps[node.id], place, prefix, loops)
+                inner = self._inits(block_class, steps[node.id], access, prefix, loops)
                 lines += [replace(line, owners=(*line.owners, outer)) for line in inner]
             key += node.repeat
         return lines
 
     def _loop_variable(self, loops: int) -> str:
         """Return `layer`, or a numbered name in nested loops."""
-        taken = {argument.name for argument in self._class.arguments}
+        argument_names = {argument.name for argument in self._class.arguments}
         names = (
             f"layer_{number}" if number > 1 else "layer"
-            for number in range(1, len(taken) + loops + 2)
+            for number in range(1, len(argument_names) + loops + 2)
         )
-        return [name for name in names if name not in taken][loops]
+        return [name for name in names if name not in argument_names][loops]
 
 
 def _margin(loops: int) -> str:
     return _MARGIN + "    " * loops
 
 
-def _initialises(part: BlockClass) -> bool:
+def _initialises(block_class: BlockClass) -> bool:
     """Return whether an inlined block contains any initialisation."""
-    if any(step.node.inits for step in part.steps):
+    if any(step.node.inits for step in block_class.steps):
         return True
-    return any(_initialises(turns[0]) for turns in part.inner.values())
+    return any(_initialises(turns[0]) for turns in block_class.inner.values())

@@ -97,19 +97,28 @@ class Made(Struct, frozen=True, dict=True):
                 yield from item._all_owners()
 
 
-def repeated(made: list[Made], least: int = 2, anywhere: bool = False) -> list[Made]:
+def repeated(
+    constructors: list[Made], least: int = 2, anywhere: bool = False
+) -> list[Made]:
     """Collapse runs of at least `least` equal modules into a comprehension: at the end, or anywhere."""
-    found: list[Made] = []
+    collapsed: list[Made] = []
     start = 0
-    while start < len(made):
+    while start < len(constructors):
         end = start + 1
-        while end < len(made) and made[end].flat == made[start].flat:
+        while (
+            end < len(constructors)
+            and constructors[end].flat == constructors[start].flat
+        ):
             end += 1
-        run = made[start:end]
-        if len(run) >= least and (anywhere or end == len(made)):
-            owners = tuple(dict.fromkeys(owner for one in run for owner in one.owners))
+        run = constructors[start:end]
+        if len(run) >= least and (anywhere or end == len(constructors)):
+            owners = tuple(
+                dict.fromkeys(
+                    owner for constructor in run for owner in constructor.owners
+                )
+            )
             inner = replace(run[0], owners=owners)
-            found.append(
+            collapsed.append(
                 Made(
                     "*[",
                     (inner,),
@@ -120,9 +129,9 @@ def repeated(made: list[Made], least: int = 2, anywhere: bool = False) -> list[M
                 )
             )
         else:
-            found += run
+            collapsed += run
         start = end
-    return found
+    return collapsed
 
 
 def _flat(item: Made | str) -> str:

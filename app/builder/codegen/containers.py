@@ -81,14 +81,14 @@ class Container(Struct):
 
     def reached(self, access: str) -> dict[str, str]:
         """Return the access expression of every step's module in it."""
-        form, found = self.form, dict[str, str]()
+        form, accesses = self.form, dict[str, str]()
         for key, child in self.children.items():
-            place = _access(access, form, key)
+            child_access = _access(access, form, key)
             if isinstance(child, Container):
-                found |= child.reached(place)
+                accesses |= child.reached(child_access)
             else:
-                found[child[0]] = place
-        return found
+                accesses[child[0]] = child_access
+        return accesses
 
 
 def _access(access: str, form: str, key: str) -> str:
@@ -101,23 +101,25 @@ def _access(access: str, form: str, key: str) -> str:
 
 def containers(paths: Mapping[str, tuple[str, str]]) -> dict[str, Container]:
     """Return the containers of a class by attribute; `paths` has path and kind of module by step."""
-    found: dict[str, Container] = {}
+    containers_by_attribute: dict[str, Container] = {}
     for step, (path, kind) in paths.items():
         first, *others = path.split(".")
         if others:
-            found.setdefault(first, Container()).add(others, step, kind)
-    return found
+            containers_by_attribute.setdefault(first, Container()).add(
+                others, step, kind
+            )
+    return containers_by_attribute
 
 
 def statements(
-    container: Container, access: str, made: Callable[[str], Made]
+    container: Container, access: str, construct: Callable[[str], Made]
 ) -> list[Made]:
     """Return the statements that create a container: its assignment, and later registrations.
 
-    `made` returns the constructor of a step's module; for a buffer the arguments of `register_buffer`.
+    `construct` returns the constructor of a step's module; for a buffer the arguments of `register_buffer`.
     """
     later: list[Made] = []
-    return [assigned(access, _literal(container, access, made, later)), *later]
+    return [assigned(access, _literal(container, access, construct, later)), *later]
 
 
 def attribute(key: str) -> str:
@@ -125,31 +127,34 @@ def attribute(key: str) -> str:
     return _access("self", MODULE, key)
 
 
-def assigned(access: str, made: Made) -> Made:
+def assigned(access: str, constructor: Made) -> Made:
     """Return the assignment to an attribute; a key that is no identifier uses `setattr`."""
     if access.startswith("getattr("):
         owner, key = access.removeprefix("getattr(").removesuffix(")").rsplit(", ", 1)
-        return Made("setattr(", (owner, key, made), rows=True)
-    return made.framed(f"{access} = ", "")
+        return Made("setattr(", (owner, key, constructor), rows=True)
+    return constructor.framed(f"{access} = ", "")
 
 
 def _literal(
-    container: Container, access: str, made: Callable[[str], Made], later: list[Made]
+    container: Container,
+    access: str,
+    construct: Callable[[str], Made],
+    later: list[Made],
 ) -> Made:
     form = container.form
     if form == MODULE:
         for key, child in container.children.items():
-            _registered(key, child, access, made, later)
+            _registered(key, child, access, construct, later)
         return Made("nn.Module(")
     items = {}
     children = container.children
     for key in sorted(children, key=int) if form == LIST else children:
         child = children[key]
-        place = _access(access, form, key)
+        child_access = _access(access, form, key)
         items[key] = (
-            _literal(child, place, made, later)
+            _literal(child, child_access, construct, later)
             if isinstance(child, Container)
-            else made(child[0])
+            else construct(child[0])
         )
     if form == LIST:
         return _list(list(items.values()))
@@ -161,25 +166,27 @@ def _registered(
     key: str,
     child: Container | tuple[str, str],
     access: str,
-    made: Callable[[str], Made],
+    construct: Callable[[str], Made],
     later: list[Made],
 ) -> None:
     """Put one child into a plain module."""
     if isinstance(child, Container):
         mine: list[Made] = []
-        item = _literal(child, _access(access, MODULE, key), made, mine)
+        item = _literal(child, _access(access, MODULE, key), construct, mine)
         later += [item.framed(f'{access}.add_module("{key}", ', ")"), *mine]
         return
     step, kind = child
     if kind == "buffer":
-        later.append(made(step).framed(f'{access}.register_buffer("{key}", ', ""))
+        later.append(construct(step).framed(f'{access}.register_buffer("{key}", ', ""))
     else:
         call = "register_parameter" if kind == "parameter" else "add_module"
-        later.append(Made(f"{access}.{call}(", (f'"{key}"', made(step))))
+        later.append(Made(f"{access}.{call}(", (f'"{key}"', construct(step))))
 
 
 def _list(items: list[Made]) -> Made:
-    if len(items) > 1 and all(one.flat == other.flat for one, other in pairwise(items)):
+    if len(items) > 1 and all(
+        first.flat == other.flat for first, other in pairwise(items)
+    ):
         (once,) = repeated(items)
         return Made(f"{LIST}(", (replace(once, head="["),))
     return Made(

@@ -52,9 +52,9 @@ def expression(
     def is_default(name: str) -> bool:
         return name not in texts and params.get(name, DEFAULTS[name]) == DEFAULTS[name]
 
-    whole = texts.get("shape") or to_code(params.get("shape", ...))
-    items = _items(whole)
-    sizes = ", ".join(items) or whole
+    shape = texts.get("shape") or to_code(params.get("shape", ...))
+    items = _items(shape)
+    sizes = ", ".join(items) or shape
     fill, dtype = params.get("fill", "zeros"), dtype_of(params)
     natural = {"arange": "int64", "full": ""}.get(fill, "float32")
     more = "" if dtype.name == natural else f", dtype={to_code(dtype)}"
@@ -67,7 +67,7 @@ def expression(
             return f"torch.rand({sizes}{more})"
         return f"torch.empty({sizes}{more}).uniform_({text('low')}, {text('high')})"
     if fill == "full":
-        return f"torch.full({whole}, {text('value')}{more})"
+        return f"torch.full({shape}, {text('value')}{more})"
     if fill == "eye":
         return f"torch.eye({items[0] if len(items) == 2 and items[0] == items[1] else sizes}{more})"
     if fill == "arange":

@@ -58,8 +58,10 @@ class Chains:
         while len(edges := graph.out_of(at)) == 1:
             node = graph.nodes[edges[0].target]
             if node.op == "output":
-                whole = len(order) + 2 == len(graph.nodes) and bool(order)
-                return tuple(order) if whole and len(graph.into(node.id)) == 1 else None
+                complete = len(order) + 2 == len(graph.nodes) and bool(order)
+                return (
+                    tuple(order) if complete and len(graph.into(node.id)) == 1 else None
+                )
             if node.name != str(key) or not _one_in_one_out(
                 graph, node, edges[0], catalog.spec_of(graph, node)
             ):

@@ -30,16 +30,16 @@ def unpacked(
     text: str, dtype: torch.dtype, shape: tuple[int, ...], device: str = "cpu"
 ) -> torch.Tensor:
     """Decode a tensor. Raises ValueError if the bytes do not match dtype and shape."""
-    wanted = math.prod(shape) * dtype.itemsize
-    if wanted > MOST_BYTES:
-        raise ValueError(f"{wanted:,} bytes exceed the limit of {MOST_BYTES:,}")
+    byte_count = math.prod(shape) * dtype.itemsize
+    if byte_count > MOST_BYTES:
+        raise ValueError(f"{byte_count:,} bytes exceed the limit of {MOST_BYTES:,}")
     try:
-        data = zlib.decompressobj().decompress(base64.b85decode(text), wanted + 1)
+        data = zlib.decompressobj().decompress(base64.b85decode(text), byte_count + 1)
     except zlib.error as error:
         raise ValueError(f"the values cannot be unpacked: {error}") from error
-    if len(data) != wanted or not data:
+    if len(data) != byte_count or not data:
         raise ValueError(
-            f"the values do not fit {shape} in {dtype}, which takes {wanted:,} bytes"
+            f"the values do not fit {shape} in {dtype}, which takes {byte_count:,} bytes"
         )
     if device == "meta":
         return torch.empty(shape, dtype=dtype, device=device)

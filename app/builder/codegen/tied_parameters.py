@@ -18,13 +18,13 @@ def check_ties(tied: Mapping[str, Tie]) -> None:
     for name, tie in tied.items():
         for path in (name, tie.name):
             if path and not all(
-                _is_name(part) or part.isdecimal() for part in path.split(".")
+                _is_name(segment) or segment.isdecimal() for segment in path.split(".")
             ):
                 raise ParamError(f"{path!r:.60} is not a parameter name")
 
 
-def _is_name(part: str) -> bool:
-    return part.isidentifier() and not keyword.iskeyword(part)
+def _is_name(segment: str) -> bool:
+    return segment.isidentifier() and not keyword.iskeyword(segment)
 
 
 def place_of(module: str, path: str) -> str:

@@ -47,25 +47,25 @@ def in_place(steps: list[Step], results: Mapping[str, StepResult]) -> dict[str, 
     for step in steps:
         for ref in step.refs():
             takers.setdefault(ref, []).append(step)
-    found: dict[str, Step] = {}
+    inlined: dict[str, Step] = {}
     signs: dict[str, int] = {}
     for step in steps:
         takes = takers.get(Ref(step.id, 0), [])
         once = len(takes) == 1 and takes[0].spec.kind in _READERS
         if step.spec.kind == "number" or (step.spec.key in _READ_IN_PLACE and once):
-            found[step.id] = step
+            inlined[step.id] = step
         elif step.spec.key in _ARITHMETIC:
             count = signs[step.id] = 1 + sum(
-                signs.get(ref.node, 0) for ref in step.refs() if ref.node in found
+                signs.get(ref.node, 0) for ref in step.refs() if ref.node in inlined
             )
-            part = (
+            subexpression = (
                 len(takes) == 1
                 and takes[0].spec.key in _ARITHMETIC
                 and not _named(step)
             )
-            if part and count < _SIGNS_IN_ONE and _is_number(results[step.id]):
-                found[step.id] = step
-    return found
+            if subexpression and count < _SIGNS_IN_ONE and _is_number(results[step.id]):
+                inlined[step.id] = step
+    return inlined
 
 
 def _is_number(result: StepResult) -> bool:
@@ -99,14 +99,14 @@ _MADE = frozenset(
 def filled_as_they_are(steps: list[Step]) -> frozenset[str]:
     """Find the index assignments into a tensor created for that alone, by id: they need no clone."""
     uses = Counter(ref for step in steps for ref in step.refs())
-    made = {step.id for step in steps if step.spec.key in _MADE}
+    created = {step.id for step in steps if step.spec.key in _MADE}
     fills = (
         (step.id, step.args["input"][0])
         for step in steps
         if step.spec.key == "operator.setitem" and step.args.get("input")
     )
     return frozenset(
-        step for step, whole in fills if whole.node in made and uses[whole] == 1
+        step for step, tensor in fills if tensor.node in created and uses[tensor] == 1
     )
 
 
@@ -134,36 +134,36 @@ def variables(
                 yield ref
 
     uses = Counter(ref for step in steps if step.id not in inline for ref in refs(step))
-    found = {**{Ref(node, 0): name for node, name in inputs.items()}, **owned}
+    assigned = {**{Ref(node, 0): name for node, name in inputs.items()}, **owned}
     order = {name: i for i, name in enumerate(("x", *inputs.values(), *_LETTERS))}
     lettered: set[str] = set()
     spare: set[str] = set()  # letters whose values are dead
     telling = {name for name in inputs.values() if name != "x"} | {"_", *owned.values()}
     for step in steps:
         if step.id in inline:
-            found[Ref(step.id, 0)] = written(step, found)
+            assigned[Ref(step.id, 0)] = written(step, assigned)
             continue
         if step.spec.kind in ("input", "output", *VALUES):
             continue
         uses.subtract(refs(step))
         ended = {
-            found[ref] for ref in refs(step) if uses[ref] == 0 and ref in found
+            assigned[ref] for ref in refs(step) if uses[ref] == 0 and ref in assigned
         } - telling
         if (
             step.spec.key == "operator.setitem"
         ):  # two lines, and the second still reads everything but the tensor
-            ended &= {found.get(ref, "") for ref in step.args.get("input", ())}
+            ended &= {assigned.get(ref, "") for ref in step.args.get("input", ())}
             ended -= {
-                found.get(ref, "")
-                for port, taken in step.args.items()
+                assigned.get(ref, "")
+                for port, argument in step.args.items()
                 if port != "input"
-                for ref in taken
+                for ref in argument
             }
         if (
             step.spec.kind in OWNING and step.node.repeat > 1
         ):  # a loop, which reads the other arguments each time
-            ended &= {found.get(ref, "") for ref in step.refs()[:1]}
-            ended -= {found.get(ref, "") for ref in step.refs()[1:]}
+            ended &= {assigned.get(ref, "") for ref in step.refs()[:1]}
+            ended -= {assigned.get(ref, "") for ref in step.refs()[1:]}
         # Where branches join, the trunk's variable continues.
         free = sorted(ended, key=lambda name: (order.get(name, len(order)), name))
         spare |= ended & lettered
@@ -172,29 +172,39 @@ def variables(
         ]
         for number, port in enumerate(step.spec.outputs):
             ref = Ref(step.id, number)
-            own = _telling(step, results, number) or _OUTPUT_NAMES.get(port.name, "")
-            own = own or (_field(step, number) if len(unused) > 1 else "")
+            preferred = _telling(step, results, number) or _OUTPUT_NAMES.get(
+                port.name, ""
+            )
+            preferred = preferred or (_field(step, number) if len(unused) > 1 else "")
             if len(unused) > 1 and unused[number] and not (number == 0 and all(unused)):
-                found[ref] = "_"
-            elif free and number == 0 and (not own or own in _OUTPUT_NAMES.values()):
-                found[ref] = free[0]
+                assigned[ref] = "_"
+            elif (
+                free
+                and number == 0
+                and (not preferred or preferred in _OUTPUT_NAMES.values())
+            ):
+                assigned[ref] = free[0]
                 spare.discard(free[0])
-            elif own:
-                found[ref] = names.take(
-                    names.first_free(_NUMBERS) if own in _NUMBERS else own
+            elif preferred:
+                assigned[ref] = names.take(
+                    names.first_free(_NUMBERS) if preferred in _NUMBERS else preferred
                 )
-                telling.add(found[ref])
-            elif spare - set(found.get(one, "") for one in refs(step)):
-                again = spare - set(found.get(one, "") for one in refs(step))
-                found[ref] = min(
+                telling.add(assigned[ref])
+            elif spare - set(
+                assigned.get(argument_ref, "") for argument_ref in refs(step)
+            ):
+                again = spare - set(
+                    assigned.get(argument_ref, "") for argument_ref in refs(step)
+                )
+                assigned[ref] = min(
                     again,
                     key=lambda name: (order.get(name, len(order)), len(name), name),
                 )
-                spare.discard(found[ref])
+                spare.discard(assigned[ref])
             else:
-                found[ref] = names.take(names.first_free(_LETTERS))
-                lettered.add(found[ref])
-    return found
+                assigned[ref] = names.take(names.first_free(_LETTERS))
+                lettered.add(assigned[ref])
+    return assigned
 
 
 def _field(step: Step, number: int) -> str:
@@ -206,15 +216,15 @@ def _field(step: Step, number: int) -> str:
 def _telling(step: Step, results: Mapping[str, StepResult], number: int) -> str:
     """Return the variable name of a number or a tuple of numbers; "" for any other value."""
     outcome = results[step.id].outcome
-    known = isinstance(outcome, Ran) and number < len(outcome.outputs)
-    value = outcome.outputs[number] if isinstance(outcome, Ran) and known else None
+    inferred = isinstance(outcome, Ran) and number < len(outcome.outputs)
+    value = outcome.outputs[number] if isinstance(outcome, Ran) and inferred else None
     if isinstance(value, TupleType):
         sizes = bool(value.items) and all(
             isinstance(item, NumberType) for item in value.items
         )
         return "shape" if sizes else ""
     if not isinstance(value, NumberType) and (
-        known or step.spec.outputs[number].kind != "number"
+        inferred or step.spec.outputs[number].kind != "number"
     ):
         return ""
     if _named(step):

@@ -17,31 +17,35 @@ WHOLE = "self"
 def whole_net(steps: Sequence[Step]) -> Step | None:
     """Return the only layer of a network that passes its inputs and outputs through unchanged."""
     layers = [step for step in steps if step.spec.kind not in ("input", "output")]
-    one = layers[0] if len(layers) == 1 else None
+    layer = layers[0] if len(layers) == 1 else None
     if (
-        one is None
-        or one.node.name != WHOLE
-        or one.spec.kind != "module"
-        or not custom.is_custom(one.spec.key)
+        layer is None
+        or layer.node.name != WHOLE
+        or layer.spec.kind != "module"
+        or not custom.is_custom(layer.spec.key)
     ):
         return None
     if (
-        one.node.repeat != 1
-        or one.node.frozen
-        or one.node.inits
-        or one.node.tied
-        or any(p.call for p in _params_set(one))
+        layer.node.repeat != 1
+        or layer.node.frozen
+        or layer.node.inits
+        or layer.node.tied
+        or any(p.call for p in _params_set(layer))
     ):
         return None
     inputs = [Ref(step.id, 0) for step in steps if step.spec.kind == "input"]
     ends = [ref for step in steps if step.spec.kind == "output" for ref in step.refs()]
-    told = {"shape", "dtype", "low", "high", "batch"}
-    plain = all(step.node.params.keys() <= told for step in steps if step is not one)
-    ports = [port.name for port in one.spec.inputs]
-    straight = [ref for port in ports for ref in one.args.get(port, ())] == inputs
-    leading = list(one.args) == ports[: len(one.args)]
-    whole = ends == [Ref(one.id, number) for number in range(len(one.spec.outputs))]
-    return one if plain and straight and leading and whole else None
+    input_params = {"shape", "dtype", "low", "high", "batch"}
+    plain = all(
+        step.node.params.keys() <= input_params for step in steps if step is not layer
+    )
+    ports = [port.name for port in layer.spec.inputs]
+    straight = [ref for port in ports for ref in layer.args.get(port, ())] == inputs
+    leading = list(layer.args) == ports[: len(layer.args)]
+    returns_all = ends == [
+        Ref(layer.id, number) for number in range(len(layer.spec.outputs))
+    ]
+    return layer if plain and straight and leading and returns_all else None
 
 
 def _params_set(step: Step) -> list:

@@ -58,22 +58,22 @@ def net_problems(sheet: InferredGraph) -> list[Problem]:
             )
         ]
     kinds = {node.op for node in sheet.graph.nodes.values()}
-    what = "network" if sheet.given is None else "block"
+    subject = "network" if sheet.given is None else "block"
     problems = []
     if "input" not in kinds:
         problems.append(
             Problem(
                 "error",
                 None,
-                f"The {what} has no Input",
+                f"The {subject} has no Input",
                 "Drag an Input onto the canvas.",
             )
         )
     if "output" not in kinds:
         reason = "Drag an Output onto the canvas and connect the last layer to it."
-        problems.append(Problem("error", None, f"The {what} has no Output", reason))
-    kept = [step.node for step in sheet.walk.steps if step.kept]
-    return [*problems, _uncalled_note(kept)] if kept else problems
+        problems.append(Problem("error", None, f"The {subject} has no Output", reason))
+    uncalled = [step.node for step in sheet.walk.steps if step.kept]
+    return [*problems, _uncalled_note(uncalled)] if uncalled else problems
 
 
 def _uncalled_note(nodes: list[Node]) -> Problem:
@@ -132,9 +132,9 @@ def _ties_note(step: Step, graph: Graph) -> list[Problem]:
     if not pairs:
         return []
     more = f" and {len(pairs) - 1} more" if len(pairs) > 1 else ""
-    own = "parameters" if more else "parameter"
+    noun = "parameters" if more else "parameter"
     cure = Cure(
-        f"Give {step.node.name} its own {own}",
+        f"Give {step.node.name} its own {noun}",
         tuple(Untie(step.id, name) for name in step.node.tied),
     )
     reason = "Tied weights: one tensor under two names, counted once, with gradients from both uses."
@@ -207,11 +207,11 @@ def step_problems(step: Step, sheet: InferredGraph) -> list[Problem]:
                 cures=cures,
             )
         ]
-    if own := custom.why_not(step.spec):
+    if explanation := custom.why_not(step.spec):
         cure = Cure(
             "View the file", (OpenLayers(step.id, custom.module_of(step.spec.key)),)
         )
-        return [Problem("error", step.id, *own, cures=(cure,))]
+        return [Problem("error", step.id, *explanation, cures=(cure,))]
     if step.spec.kind == "unknown":
         reason = "It comes from another version or from layers that are missing here. Its data are kept in the file."
         return [Problem("error", step.id, f"{step.node.op!r} is an unknown op", reason)]
@@ -244,15 +244,15 @@ def step_problems(step: Step, sheet: InferredGraph) -> list[Problem]:
         None,
     )
     if isinstance(result.outcome, CallFailed) or failed:
-        words = (
+        error = (
             failed.error
             if failed
             else result.outcome.error
             if isinstance(result.outcome, CallFailed)
             else ""
         )
-        if own := custom_calls.why_failed(step.spec, step.node.name, words):
-            return [Problem("error", step.id, *own)]
+        if explanation := custom_calls.why_failed(step.spec, step.node.name, error):
+            return [Problem("error", step.id, *explanation)]
         return [
             explain(step, result if failed is None else _at_turn(result, failed), graph)
         ]
@@ -273,20 +273,25 @@ def step_problems(step: Step, sheet: InferredGraph) -> list[Problem]:
 
 def _init_problems(step: Step, result: StepResult) -> list[Problem]:
     """Report initialisations that torch rejects, or of parameters that the layer lacks."""
-    found = []
+    problems = []
     for name, init in step.node.inits.items():
-        words = init_checks.refusal(step.spec, result.resolved, name, init)
-        if words:
+        refusal = init_checks.refusal(step.spec, result.resolved, name, init)
+        if refusal:
             message = f"{init.name} cannot initialise {name} of {step.node.name}"
             cure = Cure(
                 f"Initialise {name} as PyTorch does", (DropInit(step.id, name),)
             )
-            found.append(
+            problems.append(
                 Problem(
-                    "error", step.id, message, words, torch_message=words, cures=(cure,)
+                    "error",
+                    step.id,
+                    message,
+                    refusal,
+                    torch_message=refusal,
+                    cures=(cure,),
                 )
             )
-    return found
+    return problems
 
 
 def _at_turn(result: StepResult, failed: CallFailed) -> StepResult:
@@ -325,10 +330,10 @@ def _repeat_problems(step: Step, result: StepResult) -> list[Problem]:
     ran = [turn.outcome for turn in result.turns if isinstance(turn.outcome, Ran)]
     if step.node.repeat == 1 or not ran or len(ran) == step.node.repeat:
         return []
-    given = len(ran[-1].outputs)
+    output_count = len(ran[-1].outputs)
     why = (
-        f"gives {given} outputs"
-        if given != 1
+        f"gives {output_count} outputs"
+        if output_count != 1
         else "takes no input"
         if not step.spec.inputs
         else "stops"

@@ -105,13 +105,13 @@ class Net(Struct, frozen=True, dict=True):
     def live(self) -> tuple[Node, ...]:
         """Nodes whose value reaches an output."""
         walk = self.analysis.walk
-        kept = (
+        uncalled = (
             {step.id for step in walk.steps if step.kept} if walk is not None else set()
         )
         return tuple(
             n
             for n in self.graph.nodes.values()
-            if n.id in self.analysis.live and n.id not in kept
+            if n.id in self.analysis.live and n.id not in uncalled
         )
 
     @property
@@ -219,12 +219,13 @@ def _double_linears(net: Net) -> Iterator[Problem]:
         both = net.analysis.parameters.get(first.id, 0) + net.analysis.parameters.get(
             node.id, 0
         )
-        one = wide * narrow + (
+        merged_count = wide * narrow + (
             narrow if net.param(node, "bias") or net.param(first, "bias") else 0
         )
         message = f"{node.name} follows {first.name} without an activation"
         reason = (
-            f"Two linear maps {wide}→{middle}→{narrow} are one linear map {wide}→{narrow}: {one:,} parameters could "
+            f"Two linear maps {wide}→{middle}→{narrow} are one linear map {wide}→{narrow}: "
+            f"{merged_count:,} parameters could "
             f"express what these {both:,} do."
         )
         cure = Cure("Insert ReLU", (InsertBefore(node.id, "input", "nn.ReLU"),))
@@ -461,13 +462,13 @@ def _has_gradient(value: ValueType | None) -> bool:
 
 def _cutter(net: Net, start: Node) -> str:
     """Return the first node after `start` whose output has no gradient."""
-    todo, seen = [start], {start.id}
+    todo, visited = [start], {start.id}
     for node in todo:
         values = [net.carried(edge) for edge in net.graph.out_of(node.id)]
         if _stops(node) or (values and not any(map(_has_gradient, values))):
             return node.id
-        fresh = [taker for taker in net.takers(node) if taker.id not in seen]
-        seen |= {taker.id for taker in fresh}
+        fresh = [taker for taker in net.takers(node) if taker.id not in visited]
+        visited |= {taker.id for taker in fresh}
         todo += fresh
     return start.id
 
@@ -558,9 +559,9 @@ def _ranges(net: Net) -> Iterator[Problem]:
 
 def _source(net: Net, node: Node) -> Node | None:
     """Return the input whose values are the indices, None if they are computed."""
-    seen: set[str] = set()
-    while node.id not in seen:
-        seen.add(node.id)
+    visited: set[str] = set()
+    while node.id not in visited:
+        visited.add(node.id)
         first = next((port.name for port in net.spec(node).inputs), "")
         wire = next(
             (edge for edge in net.graph.into(node.id) if edge.port == first), None

@@ -35,8 +35,10 @@ class InferredGraph(Struct, frozen=True):
     ) -> InferredGraph:
         """Infer a network; results unchanged since `earlier`, a previous version, are reused."""
         walk = plan(graph, ops, (earlier.graph, earlier.walk) if earlier else None)
-        known = {step.node.id: step for step in earlier.walk.steps} if earlier else {}
-        new = [step for step in walk.steps if known.get(step.node.id) is not step]
+        old_steps = (
+            {step.node.id: step for step in earlier.walk.steps} if earlier else {}
+        )
+        new = [step for step in walk.steps if old_steps.get(step.node.id) is not step]
         if any(any(map(_computes, step.node.params.values())) for step in new):
             walk = computed_plan(walk, {})
         if earlier is None:
@@ -59,12 +61,14 @@ class InferredGraph(Struct, frozen=True):
             for node in block.inputs
             if node.id in inside.results
         )
-        given = {
+        input_types = {
             node: outcome.outputs[0]
             for node, outcome in outcomes
             if isinstance(outcome, Ran)
         }
-        return cls(block.graph, inside.plan, inside.results, ops, given, inside.values)
+        return cls(
+            block.graph, inside.plan, inside.results, ops, input_types, inside.values
+        )
 
     def again(self, graph: Graph) -> tuple[Plan, Mapping[str, StepResult]]:
         """Another graph in the place of this one."""

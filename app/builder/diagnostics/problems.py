@@ -222,9 +222,9 @@ def apply_cure(graph: Graph, catalog: Catalog, cure: Cure) -> Graph:
         elif isinstance(edit, Connect):
             graph = _connected(graph, edit)
         elif isinstance(edit, ReplaceOp):
-            own = graph.unshared(edit.node)  # the other sharers keep the old op
-            graph = own.with_node(
-                replace(own.nodes[edit.node], op=edit.op, params=edit.params)
+            unshared = graph.unshared(edit.node)  # the other sharers keep the old op
+            graph = unshared.with_node(
+                replace(unshared.nodes[edit.node], op=edit.op, params=edit.params)
             )
         else:
             graph = _inserted(graph, catalog, edit)
@@ -232,8 +232,8 @@ def apply_cure(graph: Graph, catalog: Catalog, cure: Cure) -> Graph:
 
 
 def _connected(graph: Graph, edit: Connect) -> Graph:
-    taken = any(edge.port == edit.port for edge in graph.into(edit.node))
-    if taken or edit.source not in graph.nodes:
+    occupied = any(edge.port == edit.port for edge in graph.into(edit.node))
+    if occupied or edit.source not in graph.nodes:
         return graph
     return graph.with_edge(Edge(edit.source, edit.output, edit.node, edit.port))
 

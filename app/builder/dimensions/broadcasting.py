@@ -34,7 +34,7 @@ def line_up(
         return ()
     rank = max(len(shape) for _, _, shape in tensors)
     padded = [(*(None,) * (rank - len(shape)), *shape) for _, _, shape in tensors]
-    wanted = [
+    sizes_by_column = [
         {size for size in sizes if size not in (None, 1)}
         for sizes in zip(*padded, strict=True)
     ]
@@ -43,7 +43,8 @@ def line_up(
             name,
             node,
             tuple(
-                _cell(size, others) for size, others in zip(row, wanted, strict=True)
+                _cell(size, others)
+                for size, others in zip(row, sizes_by_column, strict=True)
             ),
         )
         for (name, node, _), row in zip(tensors, padded, strict=True)

@@ -83,21 +83,26 @@ class SizeNote(Struct, frozen=True):
 Rule = Callable[[SizeCall], tuple[SizeNote, ...]]
 
 
-def unchanged(arrived: InputTensor, dimension: int, words: str = "") -> SizeNote:
+def unchanged(arrived: InputTensor, dimension: int, explanation: str = "") -> SizeNote:
     """Note a dimension that is unchanged."""
     size = arrived.shape[dimension]
     formula = Formula("x", (arrived.symbol("x", dimension),))
-    words = words or (BATCH if size == Dim(1) else "Passes through unchanged.")
-    return SizeNote(formula, words, arrived.origin(dimension))
+    explanation = explanation or (
+        BATCH if size == Dim(1) else "Passes through unchanged."
+    )
+    return SizeNote(formula, explanation, arrived.origin(dimension))
 
 
 def set_by(
-    meaning: str, value: Size, words: str = "", source: DimensionSource | None = None
+    meaning: str,
+    value: Size,
+    explanation: str = "",
+    source: DimensionSource | None = None,
 ) -> SizeNote:
     """Note a dimension that a parameter sets."""
     return SizeNote(
         Formula("x", (Symbol("x", meaning, value),)),
-        words or f"{meaning} sets the {value}.",
+        explanation or f"{meaning} sets the {value}.",
         source,
     )
 

@@ -86,8 +86,8 @@ def _conv_axis(
     h = arrived.symbol("h", dimension, "input size")
     padding = call.params.get("padding", 0)
     if padding == "same":
-        words = f"padding='same' pads so that {_window(call)} keeps the size."
-        return unchanged(arrived, dimension, words)
+        explanation = f"padding='same' pads so that {_window(call)} keeps the size."
+        return unchanged(arrived, dimension, explanation)
     p = 0 if padding == "valid" else call.each("padding", axis)
     symbols = (h, *_symbols(call, axis, p=p))
     return SizeNote(
@@ -113,9 +113,13 @@ def _pool_axis(
     letters = "pdks" if dilated else "pks"
     symbols = (
         arrived.symbol("h", dimension, "input size"),
-        *(one for one in _symbols(call, axis, p=p, s=s, d=d) if one.letter in letters),
+        *(
+            symbol
+            for symbol in _symbols(call, axis, p=p, s=s, d=d)
+            if symbol.letter in letters
+        ),
     )
-    words = _fits(call, arrived, dimension, axis, p, s)
+    explanation = _fits(call, arrived, dimension, axis, p, s)
     if call.params.get("ceil_mode"):
         size, room = Formula(text, symbols).result, arrived.shape[dimension]
         if (
@@ -123,10 +127,10 @@ def _pool_axis(
             and isinstance(room, int)
             and (size - 1) * s >= room + p
         ):
-            text, words = f"{text} - 1", words + _LAST_WINDOW
+            text, explanation = f"{text} - 1", explanation + _LAST_WINDOW
         elif size != Formula(_CONV if dilated else _POOL, symbols).result:
-            words += " ceil_mode counts the last one, which is cut off."
-    return SizeNote(Formula(text, symbols), words, arrived.origin(dimension))
+            explanation += " ceil_mode counts the last one, which is cut off."
+    return SizeNote(Formula(text, symbols), explanation, arrived.origin(dimension))
 
 
 def _transposed_axis(
@@ -136,13 +140,15 @@ def _transposed_axis(
     o = Symbol("o", "output_padding", call.each("output_padding", axis))
     symbols = (h, *_symbols(call, axis, p=call.each("padding", axis)), o)
     stride = call.each("stride", axis, 1)
-    words = f"{_window(call)} is applied once for each position of the input"
-    words += f", {spelled_count(stride, _unit(call))} apart." if stride > 1 else "."
+    explanation = f"{_window(call)} is applied once for each position of the input"
+    explanation += (
+        f", {spelled_count(stride, _unit(call))} apart." if stride > 1 else "."
+    )
     if call.each("padding", axis):
-        words += f" padding cuts {spelled_count(call.each('padding', axis), _unit(call))} from each side."
+        explanation += f" padding cuts {spelled_count(call.each('padding', axis), _unit(call))} from each side."
     return SizeNote(
         Formula(_TRANSPOSED, symbols),
-        words[0].upper() + words[1:],
+        explanation[0].upper() + explanation[1:],
         arrived.origin(dimension),
     )
 
@@ -167,7 +173,7 @@ def _adaptive_axis(
     )
 
 
-def _symbols(call: SizeCall, axis: int, **given: int) -> tuple[Symbol, ...]:
+def _symbols(call: SizeCall, axis: int, **overrides: int) -> tuple[Symbol, ...]:
     """p, d, k and s of an axis."""
     names = (
         ("p", "padding", 0),
@@ -179,7 +185,9 @@ def _symbols(call: SizeCall, axis: int, **given: int) -> tuple[Symbol, ...]:
         Symbol(
             letter,
             name,
-            given[letter] if letter in given else call.each(name, axis, default),
+            overrides[letter]
+            if letter in overrides
+            else call.each(name, axis, default),
         )
         for letter, name, default in names
     )
@@ -193,13 +201,13 @@ def _window(call: SizeCall) -> str:
     """Describe the window: `a 3×3 kernel`, `a kernel of 3 with dilation 2`."""
     sizes = [call.each("kernel_size", axis) for axis in range(axes(call.op))]
     kind = "window" if "pool" in call.op.lower() else "kernel"
-    words = (
+    text = (
         f"a {shape_text(sizes)} {kind}" if len(sizes) > 1 else f"a {kind} of {sizes[0]}"
     )
     spread = [call.each("dilation", axis, 1) for axis in range(axes(call.op))]
     if any(number != 1 for number in spread):
-        words += f" with dilation {spread[0] if len(set(spread)) == 1 else shape_text(spread)}"
-    return words
+        text += f" with dilation {spread[0] if len(set(spread)) == 1 else shape_text(spread)}"
+    return text
 
 
 def _fits(
@@ -217,8 +225,8 @@ def _fits(
     around = f"with padding {p}" if p else "without padding"
     if s > 1:
         fitting, room = call.shape[dimension], arrived.shape[dimension]
-        held = f"{room} {unit}s" + (f" and {p} of padding on each side" if p else "")
-        return f"{window} at stride {s} fits {fitting} times into {held}."
+        extent = f"{room} {unit}s" + (f" and {p} of padding on each side" if p else "")
+        return f"{window} at stride {s} fits {fitting} times into {extent}."
     trimmed = (
         call.each("dilation", axis, 1) * (call.each("kernel_size", axis) - 1) - 2 * p
     )

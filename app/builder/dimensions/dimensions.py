@@ -78,8 +78,12 @@ class DimensionStory(Struct, frozen=True):
     @property
     def passes(self) -> bool:
         """Return whether it is unchanged from one call upstream."""
-        one = self.formula.symbols if self.formula else ()
-        return self.source is not None and len(one) == 1 and one[0].value == self.result
+        symbols = self.formula.symbols if self.formula else ()
+        return (
+            self.source is not None
+            and len(symbols) == 1
+            and symbols[0].value == self.result
+        )
 
     @property
     def numbers(self) -> str:
@@ -182,9 +186,9 @@ def upstream(
 ) -> Iterator[ChainStep]:
     """Yield the steps of `chain` lazily."""
     spot: DimensionSource | None = start
-    seen: set[DimensionSource] = set()
-    while spot is not None and spot not in seen:
-        seen.add(spot)
+    visited: set[DimensionSource] = set()
+    while spot is not None and spot not in visited:
+        visited.add(spot)
         story = explain_dimension(
             graph, catalog, analysis, spot.node, spot.output, spot.dimension
         )
@@ -269,7 +273,7 @@ def _through(
     result, block = analysis.results.get(node), spec.definition
     if result is None or block is None or not result.turns:
         return None
-    told, ports = None, [port.name for port in spec.inputs]
+    note, ports = None, [port.name for port in spec.inputs]
     for number in range(len(result.turns) - 1, -1, -1):
         inside = result.turns[number].inside
         way = (
@@ -279,9 +283,9 @@ def _through(
         )
         if way is None:
             return None
-        told = told or way.told
+        note = note or way.told
         if way.entered is None:
-            return _note(told, spec, None, size, "")
+            return _note(note, spec, None, size, "")
         port, dimension = way.entered[0].name, way.entered[1]
         if number == 0 or port != ports[0]:
             wire = next((edge for edge in graph.into(node) if edge.port == port), None)
@@ -291,21 +295,21 @@ def _through(
                 else None
             )
             return _note(
-                told, spec, source, size, graph.nodes[wire.source].name if wire else ""
+                note, spec, source, size, graph.nodes[wire.source].name if wire else ""
             )
         output = 0  # what arrives is the first output of the repetition before
     return None
 
 
 def _note(
-    told: SizeNote | None,
+    inner_note: SizeNote | None,
     spec: OpSpec,
     source: DimensionSource | None,
     size: Size,
     giver: str,
 ) -> SizeNote | None:
-    if told is not None:
-        return SizeNote(told.formula, told.words, source)
+    if inner_note is not None:
+        return SizeNote(inner_note.formula, inner_note.words, source)
     if source is None:
         return None
     symbol = Symbol("x", f"dim {source.dimension} of {giver}", size)
@@ -317,51 +321,51 @@ def _followed(
 ) -> _FollowedSize | None:
     """Trace one output dimension of a block back to an input of it, or to the parameter that sets it; cached."""
     key = (id(block), id(inside), output, dimension)
-    kept = _FOLLOWED.get(key)
-    if kept is None:
+    cached = _FOLLOWED.get(key)
+    if cached is None:
         if len(_FOLLOWED) >= MOST:
             _FOLLOWED.clear()
-        kept = _FOLLOWED[key] = (
+        cached = _FOLLOWED[key] = (
             block,
             inside,
             _follow(block, catalog, inside, output, dimension),
         )
-    return kept[2]
+    return cached[2]
 
 
 def _follow(
     block: Block, catalog: Catalog, inside: Inside, output: int, dimension: int
 ) -> _FollowedSize | None:
-    graph, known = block.graph, _known(block, inside)
+    graph, analysis = block.graph, _known(block, inside)
     ends = block.outputs
     if output >= len(ends):
         return None
-    told: SizeNote | None = None
+    note: SizeNote | None = None
     spot = DimensionSource(ends[output].id, 0, dimension)
-    seen: set[DimensionSource] = set()
-    while spot not in seen:
-        seen.add(spot)
+    visited: set[DimensionSource] = set()
+    while spot not in visited:
+        visited.add(spot)
         here = graph.nodes[spot.node]
         if here.op == "input":
-            return _FollowedSize(told, (here, spot.dimension))
+            return _FollowedSize(note, (here, spot.dimension))
         story = explain_dimension(
-            graph, catalog, known, spot.node, spot.output, spot.dimension
+            graph, catalog, analysis, spot.node, spot.output, spot.dimension
         )
         if story is None or story.formula is None:
             return None
-        if told is None and _size(known, story.source) != story.result:
-            told = SizeNote(
+        if note is None and _size(analysis, story.source) != story.result:
+            note = SizeNote(
                 story.formula, f"{here.name} in {block.name}: {story.words}"
             )
         if story.source is None:
-            return _FollowedSize(told, None)
+            return _FollowedSize(note, None)
         spot = story.source
     return None
 
 
-def _size(known: Analysis, spot: DimensionSource | None) -> Size | None:
+def _size(analysis: Analysis, spot: DimensionSource | None) -> Size | None:
     """Return a dimension's size one call upstream, None if a parameter sets it."""
-    value = known.values.get((spot.node, spot.output)) if spot is not None else None
+    value = analysis.values.get((spot.node, spot.output)) if spot is not None else None
     if (
         spot is None
         or not isinstance(value, TensorType)
@@ -479,14 +483,14 @@ def _with_wires(
         if None in sizes:
             return None
         try:
-            given = with_part(
+            wired = with_part(
                 params.get(port.param),
                 port,
                 sizes if isinstance(value, TupleType) else sizes[0],
             )
         except ValueError:
             return None
-        params = {**params, port.param: given}
+        params = {**params, port.param: wired}
     return params
 
 
@@ -518,7 +522,7 @@ def _repeated(call: SizeCall, rule: Rule) -> tuple[SizeNote, ...] | None:
     """Apply the rule once per repetition; the last one's formula is returned."""
     notes = rule(call)
     for number in range(2, call.repeat + 1):
-        sizes = tuple(one.formula.result for one in notes)
+        sizes = tuple(note.formula.result for note in notes)
         if None in sizes:
             return None
         before = call.first
@@ -536,8 +540,10 @@ def _repeated(call: SizeCall, rule: Rule) -> tuple[SizeNote, ...] | None:
         size != was for size, was in zip(call.shape, call.first.shape, strict=False)
     )
     return tuple(
-        replace(one, words=one.words + last) if i < len(changed) and changed[i] else one
-        for i, one in enumerate(notes)
+        replace(note, words=note.words + last)
+        if i < len(changed) and changed[i]
+        else note
+        for i, note in enumerate(notes)
     )
 
 

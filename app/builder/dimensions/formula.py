@@ -113,22 +113,28 @@ class Formula(Struct, frozen=True, dict=True):
 
     def _halfway(self) -> Line | None:
         """Format the formula with both sides of each rounded division evaluated, None if nothing is rounded."""
-        if not any(_rounds(part) for part in ast.walk(self._tree)):
+        if not any(_rounds(node) for node in ast.walk(self._tree)):
             return None
         values = dict(self._values)
 
-        def folded(part: ast.expr) -> ast.expr:
-            if isinstance(part, ast.BinOp) and not _rounds(part):
-                return ast.BinOp(folded(part.left), part.op, folded(part.right))
-            if isinstance(part, ast.BinOp):
-                return ast.BinOp(put(part.left), part.op, put(part.right))
-            if isinstance(part, ast.Call):
-                return ast.Call(part.func, [put(arg) for arg in part.args], [])
-            return part
+        def folded(expression: ast.expr) -> ast.expr:
+            if isinstance(expression, ast.BinOp) and not _rounds(expression):
+                return ast.BinOp(
+                    folded(expression.left), expression.op, folded(expression.right)
+                )
+            if isinstance(expression, ast.BinOp):
+                return ast.BinOp(
+                    put(expression.left), expression.op, put(expression.right)
+                )
+            if isinstance(expression, ast.Call):
+                return ast.Call(
+                    expression.func, [put(arg) for arg in expression.args], []
+                )
+            return expression
 
-        def put(part: ast.expr) -> ast.Name:
+        def put(operand: ast.expr) -> ast.Name:
             name = f"_{len(values)}"
-            values[name] = _value(part, self._values)
+            values[name] = _value(operand, self._values)
             return ast.Name(name)
 
         return _shown(
@@ -136,16 +142,18 @@ class Formula(Struct, frozen=True, dict=True):
         )
 
 
-def _rounds(part: ast.AST) -> bool:
-    floor = isinstance(part, ast.BinOp) and isinstance(part.op, ast.FloorDiv)
-    return floor or _called(part, "ceil") or _called(part, "floor")
+def _rounds(expression: ast.AST) -> bool:
+    floor = isinstance(expression, ast.BinOp) and isinstance(
+        expression.op, ast.FloorDiv
+    )
+    return floor or _called(expression, "ceil") or _called(expression, "floor")
 
 
-def _called(part: ast.AST, name: str) -> bool:
+def _called(expression: ast.AST, name: str) -> bool:
     return (
-        isinstance(part, ast.Call)
-        and isinstance(part.func, ast.Name)
-        and part.func.id == name
+        isinstance(expression, ast.Call)
+        and isinstance(expression.func, ast.Name)
+        and expression.func.id == name
     )
 
 
@@ -160,23 +168,25 @@ def _size(size: Value | None) -> str:
 # --- Working out
 
 
-def _value(part: ast.expr, values: dict[str, Value]) -> Value:
+def _value(expression: ast.expr, values: dict[str, Value]) -> Value:
     """Evaluate. Raises NotExact."""
-    if isinstance(part, ast.Constant) and isinstance(part.value, int):
-        return part.value
-    if isinstance(part, ast.Name):
-        return values[part.id]
-    if isinstance(part, ast.Call):
-        return _CALLS[_function(part)](*(_value(arg, values) for arg in part.args))
-    assert isinstance(part, ast.BinOp), part
-    return _OPERATORS[type(part.op)](
-        _value(part.left, values), _value(part.right, values)
+    if isinstance(expression, ast.Constant) and isinstance(expression.value, int):
+        return expression.value
+    if isinstance(expression, ast.Name):
+        return values[expression.id]
+    if isinstance(expression, ast.Call):
+        return _CALLS[_function(expression)](
+            *(_value(arg, values) for arg in expression.args)
+        )
+    assert isinstance(expression, ast.BinOp), expression
+    return _OPERATORS[type(expression.op)](
+        _value(expression.left, values), _value(expression.right, values)
     )
 
 
-def _function(part: ast.Call) -> str:
-    assert isinstance(part.func, ast.Name)
-    return part.func.id
+def _function(call_node: ast.Call) -> str:
+    assert isinstance(call_node.func, ast.Name)
+    return call_node.func.id
 
 
 def _linear_size(scale: int, offset: Value) -> Value:
@@ -215,7 +225,11 @@ def _divide(a: Value, b: Value) -> Value:
         and a == _multiply(b, a.scale // b.scale)
     ):
         return a.scale // b.scale
-    if isinstance(b, Dim | float) or not b or any(part % b for part in _parts(a)):
+    if (
+        isinstance(b, Dim | float)
+        or not b
+        or any(coefficient % b for coefficient in _parts(a))
+    ):
         raise NotExact
     return _linear_size(_parts(a)[0] // b, _parts(a)[1] // b)
 
@@ -270,27 +284,31 @@ _SIGNS: dict[type[ast.operator], str] = {
 
 
 def _shown(
-    part: ast.expr, name: Callable[[str], FormulaPart], tight: bool = False
+    expression: ast.expr, name: Callable[[str], FormulaPart], tight: bool = False
 ) -> Line:
     """Format an expression; `tight` omits the spaces, within a product."""
-    if isinstance(part, ast.Constant):
-        return (FormulaPart(str(part.value)),)
-    if isinstance(part, ast.Name):
-        piece = name(part.id)
+    if isinstance(expression, ast.Constant):
+        return (FormulaPart(str(expression.value)),)
+    if isinstance(expression, ast.Name):
+        piece = name(expression.id)
         return (
             (FormulaPart(f"({piece.text})", piece.tone),)
             if piece.text.startswith("−")
             else (piece,)
         )
-    if _called(part, "floor"):
-        assert isinstance(part, ast.Call)
-        return (FormulaPart("⌊"), *_shown(part.args[0], name, True), FormulaPart("⌋"))
-    if isinstance(part, ast.Call):
-        left, right = (_shown(arg, name) for arg in part.args)
-        if _called(part, "ceil"):
+    if _called(expression, "floor"):
+        assert isinstance(expression, ast.Call)
+        return (
+            FormulaPart("⌊"),
+            *_shown(expression.args[0], name, True),
+            FormulaPart("⌋"),
+        )
+    if isinstance(expression, ast.Call):
+        left, right = (_shown(arg, name) for arg in expression.args)
+        if _called(expression, "ceil"):
             return (
                 FormulaPart("⌈"),
-                *_bracketed(part.args[0], left),
+                *_bracketed(expression.args[0], left),
                 FormulaPart("/"),
                 *right,
                 FormulaPart("⌉"),
@@ -302,42 +320,44 @@ def _shown(
             *right,
             FormulaPart(")"),
         )
-    assert isinstance(part, ast.BinOp), part
-    if isinstance(part.op, ast.FloorDiv):
-        left, right = _shown(part.left, name), _shown(part.right, name)
+    assert isinstance(expression, ast.BinOp), expression
+    if isinstance(expression.op, ast.FloorDiv):
+        left, right = _shown(expression.left, name), _shown(expression.right, name)
         return (
             FormulaPart("⌊"),
-            *_bracketed(part.left, left),
+            *_bracketed(expression.left, left),
             FormulaPart("/"),
-            *_bracketed(part.right, right),
+            *_bracketed(expression.right, right),
             FormulaPart("⌋"),
         )
-    if isinstance(part.op, ast.Mult | ast.Div):
-        left = _bracketed(part.left, _shown(part.left, name, True))
+    if isinstance(expression.op, ast.Mult | ast.Div):
+        left = _bracketed(expression.left, _shown(expression.left, name, True))
         right = _bracketed(
-            part.right, _shown(part.right, name, True), isinstance(part.op, ast.Div)
+            expression.right,
+            _shown(expression.right, name, True),
+            isinstance(expression.op, ast.Div),
         )
         joined = (
-            isinstance(part.left, ast.Constant)
+            isinstance(expression.left, ast.Constant)
             and right[0].tone == "letter"
             and right[0].text != "("
         )
         return (
             *left,
-            *(() if joined else (FormulaPart(_SIGNS[type(part.op)]),)),
+            *(() if joined else (FormulaPart(_SIGNS[type(expression.op)]),)),
             *right,
         )
-    sign = _SIGNS[type(part.op)]
+    sign = _SIGNS[type(expression.op)]
     return (
-        *_shown(part.left, name, tight),
+        *_shown(expression.left, name, tight),
         FormulaPart(sign.strip() if tight else sign),
-        *_shown(part.right, name, tight),
+        *_shown(expression.right, name, tight),
     )
 
 
-def _bracketed(part: ast.expr, line: Line, products: bool = False) -> Line:
+def _bracketed(expression: ast.expr, line: Line, products: bool = False) -> Line:
     """Parenthesise a sum, or a product below a fraction."""
     kinds = (ast.Add, ast.Sub, ast.Mult) if products else (ast.Add, ast.Sub)
-    if isinstance(part, ast.BinOp) and isinstance(part.op, kinds):
+    if isinstance(expression, ast.BinOp) and isinstance(expression.op, kinds):
         return (FormulaPart("("), *line, FormulaPart(")"))
     return line

@@ -22,10 +22,10 @@ STAYS = "The layer keeps the shape of the sequence."
 def linear(call: SizeCall) -> tuple[SizeNote, ...]:
     """Also for `nn.Bilinear`, of which only the first input is explained."""
     arrived = call.first
-    words = f"out_features sets the {call.params['out_features']}: each mixes all {arrived.shape[-1]} inputs."
+    explanation = f"out_features sets the {call.params['out_features']}: each mixes all {arrived.shape[-1]} inputs."
     return (
         *leading(arrived, 1),
-        set_by("out_features", call.params["out_features"], words),
+        set_by("out_features", call.params["out_features"], explanation),
     )
 
 
@@ -38,18 +38,18 @@ def looked_up(call: SizeCall) -> tuple[SizeNote, ...]:
     """Note a lookup in a wired table: the sizes of the indices, then the row size."""
     indices, table = call.first, call.inputs["weight"][0]
     notes = [unchanged(indices, i) for i in range(len(indices.shape))]
-    words = f"Each index is a row of {table.name}."
+    explanation = f"Each index is a row of {table.name}."
     return (
         *notes,
-        SizeNote(Formula("w", (table.symbol("w", 1),)), words, table.origin(1)),
+        SizeNote(Formula("w", (table.symbol("w", 1),)), explanation, table.origin(1)),
     )
 
 
 def embedding(call: SizeCall) -> tuple[SizeNote, ...]:
     """Note `nn.Embedding`: the sizes of the indices, then `embedding_dim`."""
     size = call.params["embedding_dim"]
-    words = f"Each index becomes a row of embedding_dim = {size} values."
-    return (*leading(call.first, 0), set_by("embedding_dim", size, words))
+    explanation = f"Each index becomes a row of embedding_dim = {size} values."
+    return (*leading(call.first, 0), set_by("embedding_dim", size, explanation))
 
 
 def cell(call: SizeCall) -> tuple[SizeNote, ...]:
@@ -77,17 +77,19 @@ def padded(call: SizeCall) -> tuple[SizeNote, ...]:
     axes = len(sides) // 2
     notes = [unchanged(arrived, i) for i in range(rank - axes)]
     for i in range(rank - axes, rank):
-        place = 2 * (rank - 1 - i)
-        before, after = sides[place : place + 2]
+        offset = 2 * (rank - 1 - i)
+        before, after = sides[offset : offset + 2]
         added = (
-            Symbol("a", f"{name}[{place}]", before),
-            Symbol("b", f"{name}[{place + 1}]", after),
+            Symbol("a", f"{name}[{offset}]", before),
+            Symbol("b", f"{name}[{offset + 1}]", after),
         )
-        words = f"{before} are added before the {arrived.shape[i]}, {after} after them."
+        explanation = (
+            f"{before} are added before the {arrived.shape[i]}, {after} after them."
+        )
         notes.append(
             SizeNote(
                 Formula("a + x + b", (arrived.symbol("x", i), *added)),
-                words,
+                explanation,
                 arrived.origin(i),
             )
         )
@@ -117,7 +119,7 @@ def unshuffled(call: SizeCall) -> tuple[SizeNote, ...]:
 
 
 def _shuffled(
-    call: SizeCall, name: str, channels: str, side: str, words: str
+    call: SizeCall, name: str, channels: str, side: str, explanation: str
 ) -> tuple[SizeNote, ...]:
     arrived = call.first
     rank = len(arrived.shape)
@@ -126,14 +128,16 @@ def _shuffled(
     notes.append(
         SizeNote(
             Formula(channels, (arrived.symbol("c", rank - 3), r)),
-            words,
+            explanation,
             arrived.origin(rank - 3),
         )
     )
     for i in (rank - 2, rank - 1):
         notes.append(
             SizeNote(
-                Formula(side, (arrived.symbol("x", i), r)), words, arrived.origin(i)
+                Formula(side, (arrived.symbol("x", i), r)),
+                explanation,
+                arrived.origin(i),
             )
         )
     return tuple(notes)
@@ -148,17 +152,19 @@ def upsampled(call: SizeCall) -> tuple[SizeNote, ...]:
             notes.append(set_by("size", call.each("size", axis)))
             continue
         factor = call.each("scale_factor", axis)
-        whole = factor == int(factor)
-        scale = Symbol("f", "scale_factor", int(factor) if whole else float(factor))
-        words = (
+        integral = factor == int(factor)
+        scale = Symbol("f", "scale_factor", int(factor) if integral else float(factor))
+        explanation = (
             f"Each becomes {int(factor)} in a row."
-            if whole
+            if integral
             else f"{factor} times as many, rounded down."
         )
-        text = "x*f" if whole else "floor(x*f)"
+        text = "x*f" if integral else "floor(x*f)"
         notes.append(
             SizeNote(
-                Formula(text, (arrived.symbol("x", i), scale)), words, arrived.origin(i)
+                Formula(text, (arrived.symbol("x", i), scale)),
+                explanation,
+                arrived.origin(i),
             )
         )
     return tuple(notes)
@@ -177,10 +183,10 @@ def recurrent(call: SizeCall) -> tuple[SizeNote, ...]:
     )
     h = Symbol("H_out", name, size)
     if call.output == 0:
-        words = f"{name} sets the {size}" + (
+        explanation = f"{name} sets the {size}" + (
             ", once for each of both directions." if directions == 2 else "."
         )
-        return (*leading(arrived, 1), SizeNote(Formula("D*H_out", (d, h)), words))
+        return (*leading(arrived, 1), SizeNote(Formula("D*H_out", (d, h)), explanation))
     layers = Symbol("l", "num_layers", call.params["num_layers"])
     first = SizeNote(
         Formula("D*l", (d, layers)), "One last state for each layer and direction."
@@ -200,17 +206,21 @@ def attention(call: SizeCall) -> tuple[SizeNote, ...]:
     if call.output == 0:
         return (*leading(query, 1), width)
     batched = len(query.shape) == 3
-    place = 1 if batched and call.params.get("batch_first") else 0
+    sequence_dim = 1 if batched and call.params.get("batch_first") else 0
     extra = [name for name in ("add_bias_kv", "add_zero_attn") if call.params.get(name)]
-    keys = Formula("s" + " + 1" * len(extra), (key.symbol("s", place),))
-    notes = [unchanged(query, 1 - place)] if batched else []
+    keys = Formula("s" + " + 1" * len(extra), (key.symbol("s", sequence_dim),))
+    notes = [unchanged(query, 1 - sequence_dim)] if batched else []
     if not call.params.get("average_attn_weights", True):
         notes.append(set_by("num_heads", call.params["num_heads"]))
-    notes.append(unchanged(query, place, f"A row for each position of {query.name}."))
+    notes.append(
+        unchanged(query, sequence_dim, f"A row for each position of {query.name}.")
+    )
     more = f", and one for {' and '.join(extra)}" if extra else ""
     notes.append(
         SizeNote(
-            keys, f"A weight for each position of {key.name}{more}.", key.origin(place)
+            keys,
+            f"A weight for each position of {key.name}{more}.",
+            key.origin(sequence_dim),
         )
     )
     return tuple(notes)

@@ -27,16 +27,16 @@ def saying(mixed: Callable[[SizeCall], Mixed]) -> Rule:
     def rule(call: SizeCall) -> tuple[SizeNote, ...]:
         mixing = mixed(call)
         notes = []
-        for place, size in enumerate(call.first.shape):
+        for index, size in enumerate(call.first.shape):
             batch = size == Dim(1)
             if not batch:
-                notes.append(unchanged(call.first, place, mixing.sentence))
+                notes.append(unchanged(call.first, index, mixing.sentence))
             else:
                 notes.append(
                     unchanged(
                         call.first,
-                        place,
-                        f"{BATCH} {mixing.sentence}" if place in mixing.dims else "",
+                        index,
+                        f"{BATCH} {mixing.sentence}" if index in mixing.dims else "",
                     )
                 )
         return tuple(notes)
@@ -93,10 +93,10 @@ def layer_norm(call: SizeCall) -> Mixed:
     count = len(shape) if isinstance(shape, tuple) else 1
     rank = len(call.first.shape)
     dims = tuple(range(rank - count, rank))
-    what = "root mean square" if "rms" in call.op.lower() else "mean and variance"
+    statistic = "root mean square" if "rms" in call.op.lower() else "mean and variance"
     return Mixed(
         dims,
-        f"{call.label} takes the {what} {_over(call, dims)}. The shape stays the same.",
+        f"{call.label} takes the {statistic} {_over(call, dims)}. The shape stays the same.",
     )
 
 
@@ -136,7 +136,7 @@ def across_channels(call: SizeCall) -> Mixed:
 def normalize(call: SizeCall) -> Mixed:
     """`F.normalize`: divided by the norm over `dim`."""
     rank, dim = len(call.first.shape), call.params.get("dim", 1)
-    dims = tuple(each % rank for each in (dim if isinstance(dim, tuple) else (dim,)))
+    dims = tuple(axis % rank for axis in (dim if isinstance(dim, tuple) else (dim,)))
     text = f"{call.label} divides by the norm of order {call.params.get('p', 2)} {_over(call, dims)}"
     return Mixed(dims, f"{text}. The shape stays the same.")
 
@@ -149,12 +149,12 @@ def channels_dropped(call: SizeCall) -> Mixed:
 
 def samples_dropped(call: SizeCall) -> Mixed:
     """`StochasticDepth`: each sample, or the whole batch."""
-    what = (
+    subject = (
         "whole samples"
         if call.params.get("mode", "row") == "row"
         else "the whole batch"
     )
-    text = f"{call.label} drops {what} at random in training and changes nothing in evaluation."
+    text = f"{call.label} drops {subject} at random in training and changes nothing in evaluation."
     return Mixed((), f"{text} The shape stays the same.")
 
 

@@ -14,8 +14,10 @@ from app.builder.value_types import Dim
 
 def passed_by(call: SizeCall) -> tuple[SizeNote, ...]:
     """Note the sizes of a muted node: those of its input."""
-    words = f"{call.name} is muted: its input passes through unchanged."
-    return tuple(unchanged(call.first, i, words) for i in range(len(call.first.shape)))
+    explanation = f"{call.name} is muted: its input passes through unchanged."
+    return tuple(
+        unchanged(call.first, i, explanation) for i in range(len(call.first.shape))
+    )
 
 
 def _input(call: SizeCall) -> tuple[SizeNote, ...]:
@@ -28,9 +30,9 @@ def _input(call: SizeCall) -> tuple[SizeNote, ...]:
     if tuple(note.formula.result for note in notes) == call.shape:
         return tuple(notes)
     # a block's input has the shape that its instance gets
-    words = f"The input {call.name} of the block."
+    explanation = f"The input {call.name} of the block."
     return tuple(
-        set_by(f"dim {i} of the input", size, words)
+        set_by(f"dim {i} of the input", size, explanation)
         for i, size in enumerate(call.shape)
     )
 
@@ -119,7 +121,7 @@ def rule_of(call: SizeCall, spec: OpSpec) -> Rule | None:
     for pattern, rule in _COMPILED:
         if pattern.fullmatch(call.op):
             return rule
-    shapes_in = [each.shape for tensors in call.inputs.values() for each in tensors]
+    shapes_in = [tensor.shape for tensors in call.inputs.values() for tensor in tensors]
     if spec.category == "act" and shapes_in == [call.shape]:
         return mixing.saying(mixing.by_itself)
     return None

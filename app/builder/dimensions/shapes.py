@@ -33,7 +33,7 @@ def flatten(call: SizeCall) -> tuple[SizeNote, ...]:
     )
     text, symbols = product(arrived, range(start, end + 1))
     sizes = " × ".join(str(symbol.value) for symbol in symbols)
-    words = (
+    explanation = (
         f"{sizes} values are flattened into one dimension."
         if start < end
         else "Only one dimension to flatten."
@@ -41,7 +41,7 @@ def flatten(call: SizeCall) -> tuple[SizeNote, ...]:
     telling = max(
         (i for i in range(start, end + 1) if arrived.shape[i] != 1), default=end
     )
-    merged = SizeNote(Formula(text, symbols), words, arrived.origin(telling))
+    merged = SizeNote(Formula(text, symbols), explanation, arrived.origin(telling))
     return (
         *(unchanged(arrived, i) for i in range(start)),
         merged,
@@ -84,9 +84,9 @@ def _literal_sizes(
 ) -> tuple[SizeNote, ...]:
     """Note literal sizes; −1 is inferred from the dimensions that it divides."""
     notes = []
-    for place, size in enumerate(sizes):
-        meaning = f"{name}[{place}]"
-        source = _same_place(result, place, arrived, dimensions)
+    for index, size in enumerate(sizes):
+        meaning = f"{name}[{index}]"
+        source = _same_place(result, index, arrived, dimensions)
         if size != -1:
             notes.append(set_by(meaning, size, source=source))
             continue
@@ -94,16 +94,18 @@ def _literal_sizes(
         others = tuple(
             Symbol(f"s{i}", f"{name}[{i}]", other)
             for i, other in enumerate(sizes)
-            if i != place
+            if i != index
         )
         if others:
             text += f"/({'*'.join(symbol.letter for symbol in others)})"
         used = " × ".join(str(symbol.value) for symbol in others)
-        words = "−1 is inferred: all values" + (f" divided by {used}." if used else ".")
+        explanation = "−1 is inferred: all values" + (
+            f" divided by {used}." if used else "."
+        )
         notes.append(
             SizeNote(
                 Formula(text, (*symbols, *others)),
-                words,
+                explanation,
                 source or arrived.origin(dimensions[-1]),
             )
         )
@@ -111,12 +113,12 @@ def _literal_sizes(
 
 
 def _same_place(
-    result: tuple[Size, ...], place: int, arrived: InputTensor, dimensions: range
+    result: tuple[Size, ...], index: int, arrived: InputTensor, dimensions: range
 ) -> DimensionSource | None:
     """Return the input dimension with the same offset and size, which is carried over unchanged."""
     here = tuple(arrived.shape[i] for i in dimensions)
     for i, size in enumerate(here):
-        if size == result[place] and _bulk(here[:i]) == _bulk(result[:place]):
+        if size == result[index] and _bulk(here[:i]) == _bulk(result[:index]):
             return arrived.origin(dimensions[i])
     return None
 
@@ -177,8 +179,8 @@ def reduction(call: SizeCall) -> tuple[SizeNote, ...]:
         if i not in gone:
             notes.append(unchanged(arrived, i))
         elif call.params.get("keepdim"):
-            words = f"keepdim=True leaves a 1 where the {size} of dimension {i} were reduced."
-            notes.append(SizeNote(Formula("1"), words, arrived.origin(i)))
+            explanation = f"keepdim=True leaves a 1 where the {size} of dimension {i} were reduced."
+            notes.append(SizeNote(Formula("1"), explanation, arrived.origin(i)))
     return tuple(notes)
 
 
@@ -189,9 +191,10 @@ def cat(call: SizeCall) -> tuple[SizeNote, ...]:
     dim = call.params.get("dim", 0) % len(first.shape)
     letters = ascii_lowercase[: len(tensors)]
     symbols = tuple(
-        one.symbol(letter, dim) for letter, one in zip(letters, tensors, strict=False)
+        tensor.symbol(letter, dim)
+        for letter, tensor in zip(letters, tensors, strict=False)
     )
-    listed = ", ".join(f"{one.shape[dim]} of {one.name}" for one in tensors)
+    listed = ", ".join(f"{tensor.shape[dim]} of {tensor.name}" for tensor in tensors)
     joined = SizeNote(
         Formula(" + ".join(letters), symbols),
         f"Concatenated: {listed}.",
@@ -223,7 +226,7 @@ def matmul(call: SizeCall) -> tuple[SizeNote, ...]:
 
 def elementwise(call: SizeCall) -> tuple[SizeNote, ...]:
     """Note the shape of one tensor as unchanged, of several as broadcast."""
-    tensors = tuple(one for many in call.inputs.values() for one in many)
+    tensors = tuple(tensor for many in call.inputs.values() for tensor in many)
     if len(tensors) == 1:
         return tuple(unchanged(tensors[0], i) for i in range(len(tensors[0].shape)))
     return tuple(stretched(tensors))
@@ -232,17 +235,19 @@ def elementwise(call: SizeCall) -> tuple[SizeNote, ...]:
 def stretched(tensors: tuple[InputTensor, ...], cut: int = 0) -> list[SizeNote]:
     """Broadcasting: shapes are aligned at their right, a 1 or a missing dimension stretches. The last `cut` of each
     are left out."""
-    rank = max(len(one.shape) - cut for one in tensors)
+    rank = max(len(tensor.shape) - cut for tensor in tensors)
     notes = []
-    for place in range(rank):
-        there = [(one, len(one.shape) - cut - rank + place) for one in tensors]
+    for index in range(rank):
+        there = [(tensor, len(tensor.shape) - cut - rank + index) for tensor in tensors]
         letters = {
             i: letter for i, letter in enumerate(ascii_lowercase[: len(tensors)])
         }
         present = [
-            (letters[i], one, dim) for i, (one, dim) in enumerate(there) if dim >= 0
+            (letters[i], tensor, dim)
+            for i, (tensor, dim) in enumerate(there)
+            if dim >= 0
         ]
-        symbols = tuple(one.symbol(letter, dim) for letter, one, dim in present)
+        symbols = tuple(tensor.symbol(letter, dim) for letter, tensor, dim in present)
         text = symbols[0].letter
         for symbol in symbols[1:]:
             text = f"broadcast({text}, {symbol.letter})"
@@ -264,31 +269,31 @@ def _stretching(
 ) -> str:
     size = full[1].shape[full[2]]
     parts = []
-    for one, dim in there:
+    for tensor, dim in there:
         if dim < 0:
             parts.append(
-                f"{one.name} has no such dimension: it is repeated {size} times."
+                f"{tensor.name} has no such dimension: it is repeated {size} times."
             )
-        elif one.shape[dim] != size:
-            parts.append(f"{one.name} stretches from 1 to {size}.")
+        elif tensor.shape[dim] != size:
+            parts.append(f"{tensor.name} stretches from 1 to {size}.")
     return (
         " ".join(parts)
-        or f"{' and '.join(dict.fromkeys(one.name for one, _ in there))} agree."
+        or f"{' and '.join(dict.fromkeys(input_tensor.name for input_tensor, _ in there))} agree."
     )
 
 
 def _with(
-    arrived: InputTensor, at: int, here: SizeNote | None, words: str = ""
+    arrived: InputTensor, at: int, here: SizeNote | None, explanation: str = ""
 ) -> tuple[SizeNote, ...]:
     """Note all dimensions as unchanged but one, which is dropped if `here` is None."""
     others = range(len(arrived.shape))
     notes = [
         here
         if i == at
-        else unchanged(arrived, i, "" if arrived.shape[i] == Dim(1) else words)
+        else unchanged(arrived, i, "" if arrived.shape[i] == Dim(1) else explanation)
         for i in others
     ]
-    return tuple(one for one in notes if one is not None)
+    return tuple(note for note in notes if note is not None)
 
 
 def _dim(call: SizeCall, name: str = "dim", default: int = 0) -> int:
@@ -297,8 +302,8 @@ def _dim(call: SizeCall, name: str = "dim", default: int = 0) -> int:
 
 def same_shape(call: SizeCall) -> tuple[SizeNote, ...]:
     """Note every dimension as unchanged."""
-    words = f"{call.label} keeps the shape."
-    return _with(call.first, -1, None, words)
+    explanation = f"{call.label} keeps the shape."
+    return _with(call.first, -1, None, explanation)
 
 
 def movedim(call: SizeCall) -> tuple[SizeNote, ...]:
@@ -349,12 +354,12 @@ def expand(call: SizeCall) -> tuple[SizeNote, ...]:
             notes.append(unchanged(arrived, i - missing))
         else:
             source = arrived.origin(i - missing) if i >= missing else None
-            words = (
+            explanation = (
                 f"Stretches from 1 to {size}."
                 if source
                 else f"A new dimension: repeated {size} times."
             )
-            notes.append(set_by(f"size[{i}]", size, words, source))
+            notes.append(set_by(f"size[{i}]", size, explanation, source))
     return tuple(notes)
 
 
@@ -362,13 +367,13 @@ def chunk(call: SizeCall) -> tuple[SizeNote, ...]:
     """Note a piece of `torch.chunk`: ⌈n / chunks⌉ along `dim`, the last one the rest."""
     arrived, at = call.first, _dim(call)
     n, c = arrived.symbol("n", at), Symbol("c", "chunks", call.params["chunks"])
-    whole = Formula("ceil(n, c)", (n, c))
-    words = f"Piece {call.output} of {c.value} along dimension {at}."
-    if whole.result != call.shape[at]:
+    formula = Formula("ceil(n, c)", (n, c))
+    explanation = f"Piece {call.output} of {c.value} along dimension {at}."
+    if formula.result != call.shape[at]:
         i = Symbol("i", "number of the piece", call.output)
-        whole = Formula("n - i*ceil(n, c)", (n, c, i))
-        words += " The last one is smaller."
-    return _with(arrived, at, SizeNote(whole, words, arrived.origin(at)))
+        formula = Formula("n - i*ceil(n, c)", (n, c, i))
+        explanation += " The last one is smaller."
+    return _with(arrived, at, SizeNote(formula, explanation, arrived.origin(at)))
 
 
 def split(call: SizeCall) -> tuple[SizeNote, ...]:

@@ -33,11 +33,11 @@ def constant(call: SizeCall) -> tuple[SizeNote, ...]:
     value, notes = call.params["value"], list[SizeNote]()
     while isinstance(value, tuple):
         inner = value[0] if value else None
-        what = (
+        subject = (
             "rows of value" if isinstance(inner, tuple) else "numbers in a row of value"
         )
         notes.append(
-            set_by(what, len(value), f"{what[0].upper()}{what[1:]}, as typed.")
+            set_by(subject, len(value), f"{subject[0].upper()}{subject[1:]}, as typed.")
         )
         value = inner
     return tuple(notes)
@@ -48,8 +48,10 @@ def index_select(call: SizeCall) -> tuple[SizeNote, ...]:
     arrived, index = call.first, call.inputs["index"][0]
     at = call.params["dim"] % len(arrived.shape)
     notes = [unchanged(arrived, i) for i in range(len(arrived.shape))]
-    words = f"One for each value of {index.name}."
-    notes[at] = SizeNote(Formula("i", (index.symbol("i", 0),)), words, index.origin(0))
+    explanation = f"One for each value of {index.name}."
+    notes[at] = SizeNote(
+        Formula("i", (index.symbol("i", 0),)), explanation, index.origin(0)
+    )
     return tuple(notes)
 
 
@@ -74,19 +76,21 @@ def _with_weight(
     kernel = {"out_channels": channels, "kernel_size": weight.shape[2:]}
     notes = list(rule(replace(call, params={**call.params, **kernel})))
     channel_dim = len(call.shape) - windows.axes(call.op) - 1
-    words = f"The {which} size of {weight.name} sets it."
-    notes[channel_dim] = replace(notes[channel_dim], words=words)
+    explanation = f"The {which} size of {weight.name} sets it."
+    notes[channel_dim] = replace(notes[channel_dim], words=explanation)
     return tuple(notes)
 
 
 def linear(call: SizeCall) -> tuple[SizeNote, ...]:
     """Note a linear map with a wired weight: its first size is the features."""
     arrived, weight = call.first, call.inputs["weight"][0]
-    words = f"The first size of {weight.name} sets it: each mixes all {arrived.shape[-1]} inputs."
+    explanation = f"The first size of {weight.name} sets it: each mixes all {arrived.shape[-1]} inputs."
     features: tuple[SizeNote, ...] = ()
     if len(weight.shape) > 1:
         features = (
-            SizeNote(Formula("w", (weight.symbol("w", 0),)), words, weight.origin(0)),
+            SizeNote(
+                Formula("w", (weight.symbol("w", 0),)), explanation, weight.origin(0)
+            ),
         )
     return (*(unchanged(arrived, i) for i in range(len(arrived.shape) - 1)), *features)
 
@@ -99,17 +103,17 @@ def item(call: SizeCall) -> tuple[SizeNote, ...]:
         items = (*items, Ellipsis)
     notes: list[SizeNote] = []
     at = 0
-    for part in items:
-        if part is Ellipsis:
+    for entry in items:
+        if entry is Ellipsis:
             stop = len(arrived.shape) - _after_ellipsis(items)
             notes += [unchanged(arrived, i) for i in range(at, stop)]
             at = stop
-        elif part is None:
+        elif entry is None:
             notes.append(
                 SizeNote(Formula("1"), "None inserts a dimension of size 1 here.")
             )
-        elif isinstance(part, slice | Slice):
-            notes.append(_sliced(arrived, at, part))
+        elif isinstance(entry, slice | Slice):
+            notes.append(_sliced(arrived, at, entry))
             at += 1
         else:
             at += 1  # an int removes its dimension
@@ -119,12 +123,12 @@ def item(call: SizeCall) -> tuple[SizeNote, ...]:
 def _after_ellipsis(items: tuple[Any, ...]) -> int:
     """Count the dimensions after the ellipsis."""
     behind = items[items.index(Ellipsis) + 1 :]
-    return sum(part is not None for part in behind)
+    return sum(entry is not None for entry in behind)
 
 
-def _sliced(arrived: InputTensor, at: int, part: slice | Slice) -> SizeNote:
+def _sliced(arrived: InputTensor, at: int, slicing: slice | Slice) -> SizeNote:
     size, source = arrived.shape[at], arrived.origin(at)
-    start, stop, step = part.start or 0, part.stop, part.step or 1
+    start, stop, step = slicing.start or 0, slicing.stop, slicing.step or 1
     if start == 0 and step == 1 and (stop is None or stop == size):
         return unchanged(arrived, at)
     n = arrived.symbol("n", at)

@@ -25,11 +25,11 @@ def align(project: P, nodes: Iterable[str], sizes: Mapping[str, Size], edge: str
         "middle": True,
         "bottom": True,
     }[edge]
-    known = [node for node in nodes if node in project.positions and node in sizes]
-    if len(known) < 2:
+    placed = [node for node in nodes if node in project.positions and node in sizes]
+    if len(placed) < 2:
         return project
-    offset = {node: _offset(sizes[node], edge) for node in known}
-    lines = {node: project.positions[node][upright] + offset[node] for node in known}
+    offset = {node: _offset(sizes[node], edge) for node in placed}
+    lines = {node: project.positions[node][upright] + offset[node] for node in placed}
     if edge in ("left", "top"):
         line = min(lines.values())
     elif edge in ("right", "bottom"):
@@ -37,7 +37,7 @@ def align(project: P, nodes: Iterable[str], sizes: Mapping[str, Size], edge: str
     else:
         line = round(sum(lines.values()) / len(lines))
     moved = {}
-    for node in known:
+    for node in placed:
         x, y = project.positions[node]
         at = line - offset[node]
         moved[node] = (x, at) if upright else (at, y)
@@ -52,21 +52,21 @@ def distribute(
     Raises KeyError for an axis that is none of `AXES`.
     """
     along = {"horizontal": 0, "vertical": 1}[axis]
-    known = [node for node in nodes if node in project.positions and node in sizes]
-    if len(known) < 3:
+    placed = [node for node in nodes if node in project.positions and node in sizes]
+    if len(placed) < 3:
         return project
-    known.sort(key=lambda node: project.positions[node][along])
+    placed.sort(key=lambda node: project.positions[node][along])
     extent = {
-        node: sizes[node].height if along else sizes[node].width for node in known
+        node: sizes[node].height if along else sizes[node].width for node in placed
     }
-    first, last = known[0], known[-1]
+    first, last = placed[0], placed[-1]
     room = (
         project.positions[last][along] - project.positions[first][along] - extent[first]
     )
-    gap = (room - sum(extent[node] for node in known[1:-1])) / (len(known) - 1)
+    gap = (room - sum(extent[node] for node in placed[1:-1])) / (len(placed) - 1)
     at = project.positions[first][along]
     moved = {}
-    for node in known[:-1]:
+    for node in placed[:-1]:
         point = list(project.positions[node])
         point[along] = at
         moved[node] = (point[0], point[1])

@@ -41,8 +41,8 @@ def expose_param(
         raise BlockError(f"{owner.name} has no parameter {param}")
     value = spec.value(owner, param)
     check_exposable(owner, inner, value)
-    known = next((other for other in inside.params if other.name == name), None)
-    if known is None:
+    existing = next((other for other in inside.params if other.name == name), None)
+    if existing is None:
         check_param_name(inside, name)
         new = Param(
             name,
@@ -55,7 +55,7 @@ def expose_param(
             maximum=inner.maximum,
         )
         inside = replace(inside, params=(*inside.params, new))
-    elif known.kind != inner.kind:
+    elif existing.kind != inner.kind:
         raise BlockError(
             f"{block} has a parameter {name} of another kind; choose another name"
         )
@@ -65,20 +65,20 @@ def expose_param(
 
 def check_exposable(node: Node, param: Param, value: Any) -> None:
     """Raise BlockError unless the value of a parameter can be given from outside."""
-    what = f"{param.name} of {node.name}"
+    subject = f"{param.name} of {node.name}"
     if param.kind not in COMPUTED:
         raise BlockError(
-            f"{what} is one of fixed choices; only numbers and flags can be exposed"
+            f"{subject} is one of fixed choices; only numbers and flags can be exposed"
         )
     if any(expressions(value)):
-        raise BlockError(f"{what} is computed from parameters of the block already")
+        raise BlockError(f"{subject} is computed from parameters of the block already")
     if value is AUTO:
         raise BlockError(
-            f"{what} is inferred from the input; give it a value to expose it"
+            f"{subject} is inferred from the input; give it a value to expose it"
         )
     if value is None and not param.optional:
         raise BlockError(
-            f"{what} has no value yet; give it one, which instances start from"
+            f"{subject} has no value yet; give it one, which instances start from"
         )
 
 
@@ -105,14 +105,14 @@ def unexpose(project: W, block: str, catalog: Catalog, name: str) -> W:
     """Remove an exposed parameter: inside, every instance uses its default. Raises BlockError."""
     inside = _block(project, block)
     param = _param(inside, name)
-    kept = {
+    remaining = {
         other.name: Expr(other.name) for other in inside.params if other.name != name
     }
 
     def without(node: Node) -> Node:
         spec = catalog.spec_of(inside.graph, node)
         params = {
-            key: filled(value, {**kept, name: param.default}, spec, key)
+            key: filled(value, {**remaining, name: param.default}, spec, key)
             if _names(value, name)
             else value
             for key, value in node.params.items()

@@ -67,7 +67,9 @@ def with_sheet(project: W, name: str, sheet: Sheet) -> W:
     """Replace a sheet, without updating the instances of the block."""
     if name == NETWORK:
         parts = ("graph", "positions", "comments", "bends", "unfolded")
-        return _replaced(project, **{part: getattr(sheet, part) for part in parts})
+        return _replaced(
+            project, **{field_name: getattr(sheet, field_name) for field_name in parts}
+        )
     return _replaced(project, blocks=project.blocks.set(name, cast(Block, sheet)))
 
 
@@ -152,11 +154,11 @@ def _with_nodes(sheet: S, change: Callable[[Node], Node]) -> S:
 def delete_block(project: W, name: str) -> W:
     """Remove an unused block. Raises BlockError that names its users."""
     sheet_named(project, name)
-    found = instances(project, name)
-    if found:
-        on, node = found[0]
+    uses = instances(project, name)
+    if uses:
+        on, node = uses[0]
         where = f"in {on}" if on else "in the network"
-        more = f" and {len(found) - 1} more" if len(found) > 1 else ""
+        more = f" and {len(uses) - 1} more" if len(uses) > 1 else ""
         raise BlockError(
             f"{name} is in use: {node.name} {where}{more}. Delete or expand what uses it first."
         )
@@ -209,8 +211,8 @@ def put_block(project: W, name: str, block: Block) -> W:
         if inner in project.blocks and would_contain_itself(
             project.blocks, name, inner
         ):
-            words = "" if inner == name else f"{inner} contains {name}: "
-            raise BlockError(f"{words}{name} cannot contain itself")
+            route = "" if inner == name else f"{inner} contains {name}: "
+            raise BlockError(f"{route}{name} cannot contain itself")
     project = _replaced(
         project, blocks=project.blocks.set(name, replace(block, name=name))
     )
@@ -230,20 +232,20 @@ def _with_port_names(block: Block) -> Block:
         if node.params:
             graph = graph.with_node(replace(node, params=FrozenMap()))
     for ports in (block.inputs, block.outputs):
-        taken: set[str] = set()
+        names: set[str] = set()
         for node in ports:
-            name = free_name(node.name, taken)
-            taken.add(name)
+            name = free_name(node.name, names)
+            names.add(name)
             if name != node.name:
                 graph = graph.with_name(node.id, name)
     return block if graph is block.graph else replace(block, graph=graph)
 
 
-def free_name(wanted: str, taken: Iterable[str]) -> str:
-    """Return `wanted`, or `wanted` with the first free number from 2 on."""
-    used_up, name, number = set(taken), wanted, 2
+def free_name(name_stem: str, names_in_use: Iterable[str]) -> str:
+    """Return `name_stem`, or `name_stem` with the first free number from 2 on."""
+    used_up, name, number = set(names_in_use), name_stem, 2
     while name in used_up:
-        name, number = f"{wanted}{number}", number + 1
+        name, number = f"{name_stem}{number}", number + 1
     return name
 
 
@@ -302,13 +304,13 @@ def with_edges(sheet: S, led: Callable[[Edge], Edge | None]) -> S:
 
 def _with_params_of(project: W, block: Block) -> W:
     """Drop the values of instances that the block does not expose or accept."""
-    known = {param.name: param for param in block.params}
+    params_by_name = {param.name: param for param in block.params}
 
     def with_known_params(node: Node) -> Node:
         params = {
             key: value
             for key, value in node.params.items()
-            if key in known and takes(known[key], value)
+            if key in params_by_name and takes(params_by_name[key], value)
         }
         return (
             node

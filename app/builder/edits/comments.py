@@ -129,10 +129,10 @@ def resize(sheet: P, note: str, area: Area) -> P:
         max(area.right - area.left, LEAST_WIDTH),
         max(area.bottom - area.top, LEAST_HEIGHT),
     )
-    made = replace(
+    resized = replace(
         sheet.comments[note], x=area.left, y=area.top, width=width, height=height
     )
-    return _with(sheet, sheet.comments.set(note, made))
+    return _with(sheet, sheet.comments.set(note, resized))
 
 
 def remove(sheet: P, notes: Iterable[str]) -> P:
@@ -180,12 +180,12 @@ def taken_along(
 ) -> tuple[frozenset[str], frozenset[str]]:
     """Return all nodes and notes that move with some notes, themselves included."""
     nodes: set[str] = set()
-    found = set(notes)
-    for note in tuple(found):
-        held, inner = inside(sheet.comments, sheet.positions, sizes, note)
-        nodes.update(held)
-        found.update(inner)
-    return frozenset(nodes), frozenset(found)
+    note_ids = set(notes)
+    for note in tuple(note_ids):
+        inner_nodes, inner = inside(sheet.comments, sheet.positions, sizes, note)
+        nodes.update(inner_nodes)
+        note_ids.update(inner)
+    return frozenset(nodes), frozenset(note_ids)
 
 
 def framed(
@@ -199,11 +199,11 @@ def framed(
 
 def _middles(positions: Positions, sizes: Sizes) -> list[tuple[str, float, float]]:
     """Return the centre of each node, computed once for all frames."""
-    found = []
+    centres = []
     for node, (x, y) in positions.items():
         size = sizes.get(node, DEFAULT)
-        found.append((node, x + size.width / 2, y + size.height / 2))
-    return found
+        centres.append((node, x + size.width / 2, y + size.height / 2))
+    return centres
 
 
 def _covered(note: Comment, middles: list[tuple[str, float, float]]) -> tuple[str, ...]:
@@ -250,7 +250,7 @@ def _with(sheet: P, comments: Comments) -> P:
     return edits.changed(sheet, comments=comments)
 
 
-def carried(before: Sheet, places: Positions, sizes: Sizes) -> Comments:
+def carried(before: Sheet, positions: Positions, sizes: Sizes) -> Comments:
     """Move notes after a new layout: frames shrink to their nodes, a comment follows its nearest node.
 
     Notes near no moved node stay.
@@ -258,8 +258,12 @@ def carried(before: Sheet, places: Positions, sizes: Sizes) -> Comments:
     sizes = dict(sizes)
     notes = dict(before.comments)
     for key, nodes in framed(before.comments, before.positions, sizes).items():
-        areas = [node_rect(places, sizes, node) for node in nodes if node in places]
-        if areas and any(places.get(node) != before.positions[node] for node in nodes):
+        areas = [
+            node_rect(positions, sizes, node) for node in nodes if node in positions
+        ]
+        if areas and any(
+            positions.get(node) != before.positions[node] for node in nodes
+        ):
             left, top = (
                 min(a.left for a in areas) - PAD,
                 min(a.top for a in areas) - TITLE_ROOM,
@@ -280,7 +284,7 @@ def carried(before: Sheet, places: Positions, sizes: Sizes) -> Comments:
             )
             (x, y), (to_x, to_y) = (
                 before.positions[nearest],
-                places.get(nearest, before.positions[nearest]),
+                positions.get(nearest, before.positions[nearest]),
             )
             notes[key] = replace(note, x=note.x + to_x - x, y=note.y + to_y - y)
     return FrozenMap(notes)

@@ -59,8 +59,8 @@ def changed(
 def _rewired(project: P, graph: Graph, led: Mapping[Edge, tuple[Point, ...]]) -> P:
     """Replace the graph; `led` are the bends of replacement wires."""
     after = changed(project, graph)
-    kept = {wire: points for wire, points in led.items() if points}
-    return changed(after, bends=after.bends.update(kept)) if kept else after
+    bent = {wire: points for wire, points in led.items() if points}
+    return changed(after, bends=after.bends.update(bent)) if bent else after
 
 
 # --- Adding -----------------------------------------------------------------------------------------------------
@@ -69,8 +69,8 @@ def _rewired(project: P, graph: Graph, led: Mapping[Edge, tuple[Point, ...]]) ->
 def new_node(graph: Graph, catalog: Catalog, op: str) -> Node:
     """Create a node of `op` with a fresh id and name and the parameters that it needs to run. Raises UnknownOpError."""
     spec = catalog[op]
-    taken = {node.name for node in graph.nodes.values()}
-    plain = spec.category == "io" and spec.stem not in taken
+    names = {node.name for node in graph.nodes.values()}
+    plain = spec.category == "io" and spec.stem not in names
     name = spec.stem if plain else graph.fresh_name(spec.stem)
     return Node(graph.fresh_id(), op, name, spec.starting_params())
 
@@ -187,10 +187,10 @@ def fitting_before(
     graph: Graph, catalog: Catalog, target: str, port: str
 ) -> tuple[str, ...]:
     """List the ops that provide what an input accepts, in palette order."""
-    wanted = rules.port_of(
+    target_port = rules.port_of(
         catalog.spec_of(graph, graph.nodes[target]), graph.nodes[target], port
     )
-    kind = wanted.kind if wanted else ""
+    kind = target_port.kind if target_port else ""
     return tuple(
         key
         for key, spec in catalog.items()
@@ -264,9 +264,9 @@ def delete_and_reconnect(project: P, catalog: Catalog, nodes: Iterable[str]) -> 
 
 def _feed(graph: Graph, catalog: Catalog, node: str, gone: set[str]) -> Edge | None:
     """Return the wire from outside `gone` into the chain of its nodes ending at `node`, along first inputs."""
-    seen: set[str] = set()
-    while node in gone and node not in seen:
-        seen.add(node)
+    visited: set[str] = set()
+    while node in gone and node not in visited:
+        visited.add(node)
         ports = {
             port.name: i
             for i, port in enumerate(catalog.spec_of(graph, graph.nodes[node]).inputs)
@@ -324,10 +324,16 @@ def replace_op(project: P, catalog: Catalog, node: str, op: str) -> P:
     bare = graph.without_nodes([node])
     made_up = old.name.rstrip("0123456789") == before.stem
     name = new_node(bare, catalog, op).name if made_up else old.name
-    kept = {key: value for key, value in old.params.items() if _takes(spec, key, value)}
+    fitting_params = {
+        key: value for key, value in old.params.items() if _takes(spec, key, value)
+    }
     # It gets its own module; nodes that shared its module continue to share that.
     new = replace(
-        old, op=op, name=name, params=spec.starting_params().update(kept), shares=""
+        old,
+        op=op,
+        name=name,
+        params=spec.starting_params().update(fitting_params),
+        shares="",
     )
     result = Graph(
         FrozenMap({k: new if k == node else bare.nodes[k] for k in graph.nodes}),
@@ -336,9 +342,9 @@ def replace_op(project: P, catalog: Catalog, node: str, op: str) -> P:
     led: dict[Edge, tuple[Point, ...]] = {}
     for edge in graph.into(node):
         for port in (edge.port, *(port.name for port in spec.inputs)):
-            taken = {other.port for other in result.into(node)}
-            wanted = rules.port_of(spec, result.nodes[node], port)
-            free = wanted is not None and (wanted.variadic or port not in taken)
+            ports = {other.port for other in result.into(node)}
+            new_port = rules.port_of(spec, result.nodes[node], port)
+            free = new_port is not None and (new_port.variadic or port not in ports)
             if free and rules.can_connect(
                 result, catalog, edge.source, edge.output, node, port
             ):
@@ -371,10 +377,14 @@ def _takes(spec: OpSpec, name: str, value: Any) -> bool:
 
 def move(project: P, nodes: Iterable[str], dx: float, dy: float) -> P:
     """Shift nodes that have a place."""
-    places = project.positions
+    positions = project.positions
     return move_nodes(
         project,
-        {n: (places[n][0] + dx, places[n][1] + dy) for n in nodes if n in places},
+        {
+            n: (positions[n][0] + dx, positions[n][1] + dy)
+            for n in nodes
+            if n in positions
+        },
     )
 
 
@@ -395,16 +405,18 @@ def move_nodes(project: P, positions: Mapping[str, Point]) -> P:
 
 def copy(project: Sheet, nodes: Iterable[str], notes: Iterable[str] = ()) -> Fragment:
     """Copy nodes with the wires among them, in the order of the graph, and comments and frames."""
-    wanted, noted = set(nodes), set(notes)
+    node_ids, noted = set(nodes), set(notes)
     graph = Graph(
         FrozenMap(
-            {key: node for key, node in project.graph.nodes.items() if key in wanted}
+            {key: node for key, node in project.graph.nodes.items() if key in node_ids}
         ),
         tuple(
-            e for e in project.graph.edges if e.source in wanted and e.target in wanted
+            e
+            for e in project.graph.edges
+            if e.source in node_ids and e.target in node_ids
         ),
     )
-    places = FrozenMap(
+    positions = FrozenMap(
         {key: project.positions[key] for key in graph.nodes if key in project.positions}
     )
     comments = FrozenMap(
@@ -412,7 +424,7 @@ def copy(project: Sheet, nodes: Iterable[str], notes: Iterable[str] = ()) -> Fra
     )
     unfolded = project.unfolded & graph.nodes.keys()
     return Fragment(
-        graph, places, comments, bends.within(project.bends, graph.nodes), unfolded
+        graph, positions, comments, bends.within(project.bends, graph.nodes), unfolded
     )
 
 
@@ -424,7 +436,7 @@ def paste(
     New comments are those that the project had not.
     """
     graph, ids = merged(project.graph, piece.graph)
-    places = {
+    positions = {
         ids[node]: (x + dx, y + dy)
         for node, (x, y) in piece.positions.items()
         if node in ids
@@ -448,7 +460,7 @@ def paste(
     pasted = changed(
         project,
         graph,
-        project.positions.update(places),
+        project.positions.update(positions),
         comments,
         project.bends.update(led),
         unfolded,

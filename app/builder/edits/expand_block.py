@@ -53,10 +53,10 @@ def expand(
         graph, instance, [new for copy in copies for new in copy.ids.values()]
     )
     nodes = FrozenMap({key: result.nodes[key] for key in order})
-    whole = _registered(
+    registered = _registered(
         Graph(nodes, tuple(edges)), graph, block, instance, copies, catalog
     )
-    after = _with_places(drawn, whole, instance, block, copies)
+    after = _with_places(drawn, registered, instance, block, copies)
     unfolded = {
         copy.ids[inner]
         for copy in copies
@@ -69,7 +69,7 @@ def expand(
 
 
 def _registered(
-    whole: Graph,
+    expanded: Graph,
     before: Graph,
     block: Block,
     instance: str,
@@ -80,15 +80,15 @@ def _registered(
     if not any(
         node.order for graph in (before, block.graph) for node in graph.nodes.values()
     ):
-        return whole
-    inner, found = sequence(block.graph, catalog), list[str]()
+        return expanded
+    inner, order = sequence(block.graph, catalog), list[str]()
     for node in sequence(before, catalog):
-        found += (
-            [copy.ids[one] for copy in copies for one in inner]
+        order += (
+            [copy.ids[inner_node] for copy in copies for inner_node in inner]
             if node == instance
             else [node]
         )
-    return with_sequence(whole, catalog, found)
+    return with_sequence(expanded, catalog, order)
 
 
 class _Copy:
@@ -208,18 +208,22 @@ def filled(
 
 
 def _filled(expression: Expr, values: Mapping[str, Any]) -> Any:
-    known = {name: values[name] for name in expression.names if name in values}
-    if len(known) == len(expression.names) and not any(
-        isinstance(v, Expr) for v in known.values()
+    substitutes = {name: values[name] for name in expression.names if name in values}
+    if len(substitutes) == len(expression.names) and not any(
+        isinstance(v, Expr) for v in substitutes.values()
     ):
         alone = expression.text.strip()
-        return known[alone] if alone in known else expression.evaluate(known)
+        return (
+            substitutes[alone]
+            if alone in substitutes
+            else expression.evaluate(substitutes)
+        )
 
     class Inline(ast.NodeTransformer):
         def visit_Name(self, node: ast.Name) -> ast.expr:
-            if node.id not in known:
+            if node.id not in substitutes:
                 return node
-            value = known[node.id]
+            value = substitutes[node.id]
             text = value.text if isinstance(value, Expr) else repr(value)
             return ast.parse(text.strip(), mode="eval").body
 
@@ -253,7 +257,7 @@ def _with_places(
     step = width + COLUMN
     dy = at[1] - top - grid(height / 2)
     more = width + step * (len(copies) - 1)
-    places = {
+    moved = {
         key: (x + more, y)
         if x > at[0] and abs(y - at[1]) <= height / 2 + NODE[1]
         else (x, y)
@@ -262,7 +266,7 @@ def _with_places(
     comments, bends = dict(drawn.comments), dict(drawn.bends)
     for number, copy in enumerate(copies):
         dx = at[0] - left + step * number
-        places |= {copy.ids[key]: (x + dx, y + dy) for key, (x, y) in inside.items()}
+        moved |= {copy.ids[key]: (x + dx, y + dy) for key, (x, y) in inside.items()}
         bends |= {
             replace(
                 edge, source=copy.ids[edge.source], target=copy.ids[edge.target]
@@ -277,7 +281,7 @@ def _with_places(
     return changed(
         drawn,
         graph=graph,
-        positions=FrozenMap(places),
+        positions=FrozenMap(moved),
         comments=FrozenMap(comments),
         bends=FrozenMap(bends),
     )

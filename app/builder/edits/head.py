@@ -52,14 +52,14 @@ class Head(Struct, frozen=True):
 def holds_parameters(spec: OpSpec) -> bool:
     """Return whether a layer of this op usually has parameters; a block, whether any layer inside has."""
     if spec.definition is not None:
-        return any(holds_parameters(each) for each in _inside(spec))
+        return any(holds_parameters(inner_spec) for inner_spec in _inside(spec))
     if spec.kind != "module":
         return spec.kind in ("custom", "parameter")
     return spec.key in _ALSO or (spec.category in _HOLDING and spec.key not in _EMPTY)
 
 
 def _inside(spec: OpSpec) -> list[OpSpec]:
-    known, blocks = (
+    specs, blocks = (
         catalog(),
         [block for block in (spec.definition, *spec.contains) if block is not None],
     )
@@ -70,8 +70,8 @@ def _inside(spec: OpSpec) -> list[OpSpec]:
         if not block_of(node.op)
     }
     return [
-        known[op]
-        if op in known
+        specs[op]
+        if op in specs
         else replace(spec, key=op, kind="custom", definition=None)
         for op in ops
     ]
@@ -82,18 +82,20 @@ def last_layer(project: Whole, ops: Catalog) -> Head:
     outputs = [node for node in project.graph.nodes.values() if node.op == "output"]
     if not outputs:
         raise HeadError("The net has no output; add one after its last layer.")
-    found = _nearest(project, with_blocks(ops, project.blocks), NETWORK, outputs[0].id)
-    if found is None:
+    nearest = _nearest(
+        project, with_blocks(ops, project.blocks), NETWORK, outputs[0].id
+    )
+    if nearest is None:
         raise HeadError(
             "No layer with parameters before the output. Add one, such as Linear."
         )
-    return found
+    return nearest
 
 
 def _nearest(project: Whole, ops: Catalog, sheet: str, output: str) -> Head | None:
     """Search backwards from an output, level by level. Raises HeadError if two layers are equally near."""
     graph = block_edits.sheet_named(project, sheet).graph
-    edges, seen = list(graph.into(output)), {output}
+    edges, visited = list(graph.into(output)), {output}
     while edges:
         heads = [
             head
@@ -118,10 +120,12 @@ def _nearest(project: Whole, ops: Catalog, sheet: str, output: str) -> Head | No
             )
         if heads:
             return heads[0]
-        seen |= {edge.source for edge in edges}
+        visited |= {edge.source for edge in edges}
         before = [arriving for edge in edges for arriving in graph.into(edge.source)]
         edges = list(
-            {edge.source: edge for edge in before if edge.source not in seen}.values()
+            {
+                edge.source: edge for edge in before if edge.source not in visited
+            }.values()
         )
     return None
 
@@ -232,12 +236,12 @@ def drop_last(project: W, ops: Catalog) -> W:
 def freeze_all_but_last(project: W, ops: Catalog) -> W:
     """Freeze everything with parameters but the last layer. Raises HeadError."""
     project, head = _alone(project, ops)
-    known = with_blocks(ops, project.blocks)
+    extended = with_blocks(ops, project.blocks)
 
     def flag(graph: Graph, node: Node, leads: bool) -> bool:
         return not leads and (
             node.frozen
-            or (not node.shares and holds_parameters(known.spec_of(graph, node)))
+            or (not node.shares and holds_parameters(extended.spec_of(graph, node)))
         )
 
     return _flagged(project, head, flag)

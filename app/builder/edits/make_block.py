@@ -96,8 +96,14 @@ def suggested_name(
     elif "seq" in weighty:
         stem = "Sequence"
     else:
-        known = [category for category in (weighty or categories) if category in _KINDS]
-        stem = _KINDS[max(known, key=known.count)] if known else ""
+        named_categories = [
+            category for category in (weighty or categories) if category in _KINDS
+        ]
+        stem = (
+            _KINDS[max(named_categories, key=named_categories.count)]
+            if named_categories
+            else ""
+        )
     return unused_name(project.blocks, f"{stem}Block")
 
 
@@ -121,14 +127,14 @@ def _check_selection(graph: Graph, inner: list[str]) -> None:
         )
     for node in graph.nodes.values():
         if node.shares and (node.id in chosen) != (node.shares in chosen):
-            words = f"{node.name} shares the module of {graph.owner(node.id).name}"
-            raise BlockError(f"{words}: both must be in the block, or neither")
+            reason = f"{node.name} shares the module of {graph.owner(node.id).name}"
+            raise BlockError(f"{reason}: both must be in the block, or neither")
         for tie in node.tied.values():
             if tie.node in graph.nodes and (node.id in chosen) != (tie.node in chosen):
-                words = (
+                reason = (
                     f"{node.name} shares a parameter with {graph.nodes[tie.node].name}"
                 )
-                raise BlockError(f"{words}: both must be in the block, or neither")
+                raise BlockError(f"{reason}: both must be in the block, or neither")
 
 
 def _ports(graph: Graph, catalog: Catalog, inner: list[str]) -> _Ports:
@@ -136,12 +142,13 @@ def _ports(graph: Graph, catalog: Catalog, inner: list[str]) -> _Ports:
     chosen = set(inner)
     arriving: dict[tuple[str, int], str] = {}
     for node in inner:
-        places = {
+        port_order = {
             port.name: i
             for i, port in enumerate(catalog.spec_of(graph, graph.nodes[node]).inputs)
         }
         for edge in sorted(
-            graph.into(node), key=lambda e: (places.get(e.port, len(places)), e.index)
+            graph.into(node),
+            key=lambda e: (port_order.get(e.port, len(port_order)), e.index),
         ):
             if edge.source not in chosen:
                 arriving.setdefault((edge.source, edge.output), edge.port)
@@ -153,33 +160,33 @@ def _ports(graph: Graph, catalog: Catalog, inner: list[str]) -> _Ports:
             if e.target not in chosen
         }
     )
-    given = [(inner[place], output) for place, output in leaving]
-    if not given:  # unconnected: its last nodes become the outputs
-        given = [
+    leaving_outputs = [(inner[position], output) for position, output in leaving]
+    if not leaving_outputs:  # unconnected: its last nodes become the outputs
+        leaving_outputs = [
             (node, 0)
             for node in inner
             if not graph.out_of(node)
             and catalog.spec_of(graph, graph.nodes[node]).outputs
         ]
-    taken = {graph.nodes[node].name for node in inner}
+    names = {graph.nodes[node].name for node in inner}
     inputs = _names(
         list(arriving),
         "input",
         [_output_name(graph, catalog, *end) for end in arriving],
-        taken,
+        names,
     )
     outputs = _names(
-        given,
+        leaving_outputs,
         "output",
-        [f"{_output_name(graph, catalog, *end)}_out" for end in given],
-        taken,
+        [f"{_output_name(graph, catalog, *end)}_out" for end in leaving_outputs],
+        names,
     )
-    missing = {} if arriving else _unfed(graph, catalog, inner, taken)
+    missing = {} if arriving else _unfed(graph, catalog, inner, names)
     return _Ports(inputs, outputs, missing)
 
 
 def _unfed(
-    graph: Graph, catalog: Catalog, inner: list[str], taken: set[str]
+    graph: Graph, catalog: Catalog, inner: list[str], names: set[str]
 ) -> dict[tuple[str, str], str]:
     """Name the unconnected required ports of a selection, which become inputs."""
     ends = [
@@ -193,7 +200,7 @@ def _unfed(
         ends,
         "input",
         [f"{graph.nodes[node].name}_{port}" for node, port in ends],
-        taken,
+        names,
     )
 
 
@@ -208,13 +215,15 @@ End = TypeVar("End", bound=tuple[str, Any])
 
 
 def _names(
-    ends: list[End], only: str, wanted: list[str], taken: set[str]
+    ends: list[End], only: str, fallback_names: list[str], used_names: set[str]
 ) -> dict[End, str]:
     """Name each end: "input" or "output" if it is the only one, else after its node."""
     names: dict[End, str] = {}
-    for end, name in zip(ends, [only] if len(ends) == 1 else wanted, strict=True):
-        names[end] = free_name(name, taken)
-        taken.add(names[end])
+    for end, name in zip(
+        ends, [only] if len(ends) == 1 else fallback_names, strict=True
+    ):
+        names[end] = free_name(name, used_names)
+        used_names.add(names[end])
     return names
 
 
@@ -265,19 +274,19 @@ def _block(
         node.id: node
         for node in (*before, *(graph.nodes[key] for key in inner), *ends.values())
     }
-    places = {key: drawn.positions[key] for key in inner if key in drawn.positions}
-    around = _beside(places, before, edges, -COLUMN) | _beside(
-        places, list(ends.values()), edges, COLUMN
+    positions = {key: drawn.positions[key] for key in inner if key in drawn.positions}
+    around = _beside(positions, before, edges, -COLUMN) | _beside(
+        positions, list(ends.values()), edges, COLUMN
     )
     return Block(
         name,
         Graph(FrozenMap(nodes), tuple(edges)),
-        FrozenMap(around | places),
+        FrozenMap(around | positions),
         FrozenMap(
             {
                 key: comment
                 for key, comment in drawn.comments.items()
-                if _moves_along(comment, places, drawn)
+                if _moves_along(comment, positions, drawn)
             }
         ),
         FrozenMap(
@@ -292,8 +301,8 @@ def _block(
     )
 
 
-def _fresh(taken: Iterable[str], count: int) -> Iterator[str]:
-    used_up = set(taken)
+def _fresh(ids: Iterable[str], count: int) -> Iterator[str]:
+    used_up = set(ids)
     return iter(
         [
             key
@@ -304,42 +313,50 @@ def _fresh(taken: Iterable[str], count: int) -> Iterator[str]:
 
 
 def _beside(
-    places: Mapping[str, Point], nodes: list[Node], edges: Iterable[Edge], step: float
+    positions: Mapping[str, Point],
+    nodes: list[Node],
+    edges: Iterable[Edge],
+    step: float,
 ) -> dict[str, Point]:
     """Place a column before (step < 0) or after the nodes, each in the row of the first node that it is wired to."""
-    if not places:
+    if not positions:
         return {}
     wired: dict[str, str] = {}
     for edge in edges:
         wired.setdefault(edge.source, edge.target)
         wired[edge.target] = edge.source
-    xs, ys = [x for x, _ in places.values()], [y for _, y in places.values()]
+    xs, ys = [x for x, _ in positions.values()], [y for _, y in positions.values()]
     x = (min(xs) if step < 0 else max(xs)) + step
-    found: dict[str, Point] = {}
+    points: dict[str, Point] = {}
     y = -float("inf")
     for node in nodes:
-        row = places.get(wired.get(node.id, ""), (0.0, (min(ys) + max(ys)) / 2))[1]
+        row = positions.get(wired.get(node.id, ""), (0.0, (min(ys) + max(ys)) / 2))[1]
         y = max(row, y + ROW)
-        found[node.id] = (x, y)
-    return found
+        points[node.id] = (x, y)
+    return points
 
 
-def _moves_along(comment: Comment, places: Mapping[str, Point], drawn: Sheet) -> bool:
+def _moves_along(
+    comment: Comment, inner_positions: Mapping[str, Point], drawn: Sheet
+) -> bool:
     """Return whether a comment moves into the block: a frame whose contents all do, a comment among the nodes."""
-    held = {
+    covered = {
         key
         for key, (x, y) in drawn.positions.items()
         if comment.x <= x < comment.x + comment.width
         and comment.y <= y < comment.y + comment.height
     }
     if comment.kind == FRAME:
-        return bool(held) and held <= places.keys()
-    if not places:
+        return bool(covered) and covered <= inner_positions.keys()
+    if not inner_positions:
         return False
-    left, top = min(x for x, _ in places.values()), min(y for _, y in places.values())
+    left, top = (
+        min(x for x, _ in inner_positions.values()),
+        min(y for _, y in inner_positions.values()),
+    )
     right, bottom = (
-        max(x for x, _ in places.values()) + NODE[0],
-        max(y for _, y in places.values()) + NODE[1],
+        max(x for x, _ in inner_positions.values()) + NODE[0],
+        max(y for _, y in inner_positions.values()) + NODE[1],
     )
     x, y = comment.x + comment.width / 2, comment.y + comment.height / 2
     return left - MARGIN <= x <= right + MARGIN and top - MARGIN <= y <= bottom + MARGIN
@@ -388,14 +405,14 @@ def _with_instance(
     return changed(drawn, graph=after, positions=positions, comments=comments), new
 
 
-def _with_place(drawn: Sheet, graph: Graph, new: str, places: list[Point]) -> Positions:
+def _with_place(drawn: Sheet, graph: Graph, new: str, points: list[Point]) -> Positions:
     """Place the instance at the centre of its nodes, or on its wire if another node is there."""
     rest = FrozenMap(
-        {key: place for key, place in drawn.positions.items() if key in graph.nodes}
+        {key: point for key, point in drawn.positions.items() if key in graph.nodes}
     )
-    if not places:
+    if not points:
         return rest
-    xs, ys = [x for x, _ in places], [y for _, y in places]
+    xs, ys = [x for x, _ in points], [y for _, y in points]
     across, down = grid((min(xs) + max(xs)) / 2), (min(ys) + max(ys)) / 2
     beside = [rest[edge.source][1] for edge in graph.into(new) if edge.source in rest]
     beside += [

@@ -31,7 +31,7 @@ def shown_within(
     project: Whole, name: str, nodes: Collection[str] | None = None
 ) -> dict[str, frozenset[str]]:
     """Return the unfolded nodes by sheet, as far as visible from the sheet `name`, or from some nodes of it."""
-    found: dict[str, frozenset[str]] = {}
+    unfolded_by_sheet: dict[str, frozenset[str]] = {}
     waiting = [name]
     for sheet in waiting:
         drawn = sheet_named(project, sheet)
@@ -40,12 +40,16 @@ def shown_within(
             if sheet != name or nodes is None
             else drawn.unfolded & frozenset(nodes)
         )
-        found[sheet] = here
+        unfolded_by_sheet[sheet] = here
         for node in here:
             inner = block_of(drawn.graph.nodes[node].op)
-            if inner in project.blocks and inner not in found and inner not in waiting:
+            if (
+                inner in project.blocks
+                and inner not in unfolded_by_sheet
+                and inner not in waiting
+            ):
                 waiting.append(inner)
-    return found
+    return unfolded_by_sheet
 
 
 def one_level(
@@ -55,11 +59,11 @@ def one_level(
     further: dict[str, frozenset[str]] = {}
     for sheet in shown_within(project, name, nodes):
         drawn = sheet_named(project, sheet)
-        seen = instances_on(project, sheet)
+        unfoldable = instances_on(project, sheet)
         if sheet == name and nodes is not None:
-            seen &= frozenset(nodes)
-        if not seen <= drawn.unfolded:
-            further[sheet] = drawn.unfolded | seen
+            unfoldable &= frozenset(nodes)
+        if not unfoldable <= drawn.unfolded:
+            further[sheet] = drawn.unfolded | unfoldable
     return further
 
 
@@ -76,7 +80,7 @@ def instances_on(project: Whole, name: str) -> frozenset[str]:
 
 def with_unfolded(
     project: W,
-    wanted: Mapping[str, Collection[str]],
+    unfolded_by_sheet: Mapping[str, Collection[str]],
     sizes: Sizes,
     room: Size | None = None,
 ) -> W:
@@ -91,8 +95,8 @@ def with_unfolded(
     for name in _inner_first(project):
         drawn = sheet_named(after, name)
         chosen = (
-            frozenset(wanted[name]) & instances_on(project, name)
-            if name in wanted
+            frozenset(unfolded_by_sheet[name]) & instances_on(project, name)
+            if name in unfolded_by_sheet
             else drawn.unfolded
         )
         if chosen == drawn.unfolded and not _shows(drawn, touched):
@@ -157,15 +161,15 @@ def _with_room(
     room: Size | None,
 ) -> S:
     """Make room for nodes whose size changed."""
-    places, nodes = sheet.positions, list(sheet.graph.nodes)
+    positions, nodes = sheet.positions, list(sheet.graph.nodes)
     other = [
         node
         for node in nodes
-        if node in places and before[0].get(node, now[node]) != now[node]
+        if node in positions and before[0].get(node, now[node]) != now[node]
     ]
     if not other:
         return sheet
-    if places.keys() == sheet.graph.nodes.keys():
+    if positions.keys() == sheet.graph.nodes.keys():
         widths = (
             [ROW_WIDTH, *(room.width * times for times in WIDTHS)]
             if room
@@ -228,15 +232,15 @@ def _making_way(sheet: S, node: str, sizes: Mapping[str, Size], new: Size) -> S:
     """Resize one node and shift its surroundings."""
     x, y = sheet.positions[node]
     way = _Way((x, y), sizes[node], new)
-    places: dict[str, Point] = {}
+    positions: dict[str, Point] = {}
     for other, (left, top) in sheet.positions.items():
         dx, dy = (
             way.shift(left, top, top + sizes[other].height)
             if other in sizes
             else (0.0, 0.0)
         )
-        places[other] = (left + dx, top + dy)
-    places[node] = (x, y - way.up)
+        positions[other] = (left + dx, top + dy)
+    positions[node] = (x, y - way.up)
     bends = {
         wire: tuple(_moved(way, point) for point in points)
         for wire, points in sheet.bends.items()
@@ -244,7 +248,7 @@ def _making_way(sheet: S, node: str, sizes: Mapping[str, Size], new: Size) -> S:
     notes = {key: way.note(note) for key, note in sheet.comments.items()}
     return edits.changed(
         sheet,
-        positions=FrozenMap(places),
+        positions=FrozenMap(positions),
         comments=FrozenMap(notes),
         bends=FrozenMap(bends),
     )

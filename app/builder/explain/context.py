@@ -71,16 +71,16 @@ class FailedCall(Struct, frozen=True, dict=True):
     @cached_property
     def wires(self) -> tuple[Wire, ...]:
         """The tensors that arrive, port by port."""
-        found = []
+        wires = []
         for port, refs in self.step.args.items():
             for index, (ref, value) in enumerate(
                 zip(refs, self.result.inputs.get(port, ()), strict=False)
             ):
                 if isinstance(value, TensorType):
-                    found.append(
+                    wires.append(
                         Wire(port, index, ref, value, self.graph.nodes[ref.node])
                     )
-        return tuple(found)
+        return tuple(wires)
 
     def wire(self, port: str) -> Wire | None:
         return next((wire for wire in self.wires if wire.port == port), None)

@@ -70,15 +70,15 @@ def _explanation(broken: FailedCall, outcome: CallFailed) -> Explanation:
     ):  # explainers read typed parameters only
         explainers = ()
     for explainer in explainers:
-        told = explainer(broken)
-        if told is not None:
-            return told
+        explanation = explainer(broken)
+        if explanation is not None:
+            return explanation
     return f"{broken.name} does not fit: {_with_n(outcome.error)}", broken.arriving, ()
 
 
-def _with_n(words: str) -> str:
+def _with_n(message: str) -> str:
     """Replace the probed batch sizes in torch's message by N."""
-    return re.sub(rf"\b({'|'.join(map(str, BATCHES))})\b", "N", words)
+    return re.sub(rf"\b({'|'.join(map(str, BATCHES))})\b", "N", message)
 
 
 def wrong_dtype(broken: FailedCall) -> Explanation | None:
@@ -92,39 +92,47 @@ def wrong_dtype(broken: FailedCall) -> Explanation | None:
         return None
     required = {port.name for port in broken.spec.inputs if port.required}
     for wire in broken.wires:
-        wanted = _DTYPES.get((broken.spec.key, wire.port), _computes_in(broken))
-        if wire.port in required and not _suits(wire.type.dtype, wanted):
-            message = f"{broken.label} expects {wanted}, gets {wire.type.dtype} in {wire.type} from {wire.source.name}"
-            reason = _WHY.get(
-                wanted, f"It computes in {wanted}; change the dtype of its input."
+        expected_dtype = _DTYPES.get((broken.spec.key, wire.port), _computes_in(broken))
+        if wire.port in required and not _suits(wire.type.dtype, expected_dtype):
+            message = (
+                f"{broken.label} expects {expected_dtype}, gets {wire.type.dtype} in {wire.type} from "
+                f"{wire.source.name}"
             )
-            return message, reason, _dtype_cures(broken, wire, wanted)
+            reason = _WHY.get(
+                expected_dtype,
+                f"It computes in {expected_dtype}; change the dtype of its input.",
+            )
+            return message, reason, _dtype_cures(broken, wire, expected_dtype)
     return None
 
 
 def _computes_in(broken: FailedCall) -> str:
     """Return the dtype of its weights."""
-    own = broken.result.resolved.get("dtype") if broken.spec.kind == "module" else None
-    return own.name if isinstance(own, DType) else "float32"
+    dtype = (
+        broken.result.resolved.get("dtype") if broken.spec.kind == "module" else None
+    )
+    return dtype.name if isinstance(dtype, DType) else "float32"
 
 
-def _suits(dtype: str, wanted: str) -> bool:
+def _suits(dtype: str, expected_dtype: str) -> bool:
     return (
         dtype.startswith(("int", "uint"))
-        if wanted == "int64" and dtype != "uint8"
-        else dtype == wanted
+        if expected_dtype == "int64" and dtype != "uint8"
+        else dtype == expected_dtype
     )
 
 
-def _dtype_cures(broken: FailedCall, wire: Wire, wanted: str) -> tuple[Cure, ...]:
+def _dtype_cures(
+    broken: FailedCall, wire: Wire, expected_dtype: str
+) -> tuple[Cure, ...]:
     to = Cure(
-        f"Insert Tensor.to({wanted})",
-        (broken.before(wire, "Tensor.to", dtype=DType(wanted)),),
+        f"Insert Tensor.to({expected_dtype})",
+        (broken.before(wire, "Tensor.to", dtype=DType(expected_dtype)),),
     )
     if wire.source.op != "input":
         return (to,)
-    declared = SetParam(wire.source.id, "dtype", DType(wanted))
-    return (Cure(f"Make {wire.source.name} {wanted}", (declared,)), to)
+    declared = SetParam(wire.source.id, "dtype", DType(expected_dtype))
+    return (Cure(f"Make {wire.source.name} {expected_dtype}", (declared,)), to)
 
 
 # --- Explainers by op
@@ -197,12 +205,14 @@ _COMPILED = tuple((re.compile(pattern), explainers) for pattern, explainers in _
 
 def _explainers(key: str, category: str) -> tuple[Explainer, ...]:
     """List the explainers for an op, the most specific first."""
-    own = next(
+    op_explainers = next(
         (explainers for pattern, explainers in _COMPILED if pattern.fullmatch(key)), ()
     )
-    if not own:
-        own = (wrong_dtype, joins.no_broadcast) if category == "merge" else _LAYERS
-    return (*own, shapes.out_of_range, wrong_dtype)
+    if not op_explainers:
+        op_explainers = (
+            (wrong_dtype, joins.no_broadcast) if category == "merge" else _LAYERS
+        )
+    return (*op_explainers, shapes.out_of_range, wrong_dtype)
 
 
 def wire_cures(step: Step, missing: tuple[str, ...], graph: Graph) -> tuple[Cure, ...]:
@@ -252,11 +262,11 @@ def _indices(step: Step, graph: Graph) -> Iterator[Cure]:
 
 def _upstream(start: str, graph: Graph) -> Iterator[Node]:
     """Yield the nodes upstream of one, the nearest first."""
-    todo, seen = [start], {start}
+    todo, visited = [start], {start}
     for node in todo:
-        fresh = [edge.source for edge in graph.into(node) if edge.source not in seen]
+        fresh = [edge.source for edge in graph.into(node) if edge.source not in visited]
         for source in dict.fromkeys(fresh):
-            seen.add(source)
+            visited.add(source)
             todo.append(source)
             yield graph.nodes[source]
 

@@ -77,16 +77,18 @@ def meetings(broken: FailedCall, left: Wire, right: Wire) -> Iterator[Cure]:
 
 def _with_ones(broken: FailedCall, wire: Wire, other: Wire) -> Cure | None:
     """Insert dimensions of size 1 where the other shape has more."""
-    places = _matched_positions(wire.shape, other.shape)
-    missing = [i for i in range(len(other.shape)) if i not in places] if places else []
-    if places is None or not missing:
+    positions = _matched_positions(wire.shape, other.shape)
+    missing = (
+        [i for i in range(len(other.shape)) if i not in positions] if positions else []
+    )
+    if positions is None or not missing:
         return None
     if len(missing) == 1:
         insert = broken.before(wire, "torch.unsqueeze", dim=missing[0])
         return Cure(f"Insert unsqueeze({missing[0]})", (insert,))
     target: list[Size] = [1] * len(other.shape)
-    for place, size in zip(places, wire.shape, strict=True):
-        target[place] = size
+    for position, size in zip(positions, wire.shape, strict=True):
+        target[position] = size
     if sum(isinstance(size, Dim) for size in target) > 1:
         return None
     shape = tuple(-1 if isinstance(size, Dim) else size for size in target)
@@ -98,14 +100,14 @@ def _with_ones(broken: FailedCall, wire: Wire, other: Wire) -> Cure | None:
 
 def _matched_positions(short: Shape, long: Shape) -> tuple[int, ...] | None:
     """Match the dimensions of one shape to those of another, in order and as far left as possible."""
-    places: list[int] = []
+    positions: list[int] = []
     for size in short:
-        start = places[-1] + 1 if places else 0
-        found = next((i for i in range(start, len(long)) if size == long[i]), None)
-        if found is None:
+        start = positions[-1] + 1 if positions else 0
+        position = next((i for i in range(start, len(long)) if size == long[i]), None)
+        if position is None:
             return None
-        places.append(found)
-    return tuple(places) if len(short) < len(long) else None
+        positions.append(position)
+    return tuple(positions) if len(short) < len(long) else None
 
 
 def _turned(broken: FailedCall, wire: Wire, other: Wire) -> Cure | None:
@@ -157,12 +159,12 @@ def _projected(broken: FailedCall, wire: Wire, other: Wire) -> Cure | None:
     return Cure(label, (broken.before(wire, _SCALED[rank], **params),))
 
 
-def _stride(size: Size, wanted: Size) -> int | None:
+def _stride(size: Size, target_size: Size) -> int | None:
     """Return the stride at which a window of 1 turns one size into another, or None."""
-    if not isinstance(size, int) or not isinstance(wanted, int) or wanted < 1:
+    if not isinstance(size, int) or not isinstance(target_size, int) or target_size < 1:
         return None
     return next(
-        (step for step in range(1, size + 1) if -(-size // step) == wanted), None
+        (step for step in range(1, size + 1) if -(-size // step) == target_size), None
     )
 
 

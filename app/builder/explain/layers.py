@@ -64,8 +64,8 @@ def wrong_rank(broken: FailedCall) -> Explanation | None:
     wire, ranks = broken.first, _ranks(broken.spec.key)
     if wire is None or not ranks or len(wire.shape) in ranks:
         return None
-    wanted = " or ".join(str(rank) for rank in ranks)
-    message = f"{broken.label} expects {wanted} dimensions, gets {wire.type} from {wire.source.name}"
+    expected_ranks = " or ".join(str(rank) for rank in ranks)
+    message = f"{broken.label} expects {expected_ranks} dimensions, gets {wire.type} from {wire.source.name}"
     reason = f"{wire.type} has {len(wire.shape)}, with the batch counted."
     return (
         message,
@@ -77,51 +77,53 @@ def wrong_rank(broken: FailedCall) -> Explanation | None:
 
 
 def _ranks(key: str) -> tuple[int, ...]:
-    found = _OF_PICTURES.fullmatch(key)
-    return _RANKS.get(key) or ((int(found[2]) + 2,) if found else ())
+    match = _OF_PICTURES.fullmatch(key)
+    return _RANKS.get(key) or ((int(match[2]) + 2,) if match else ())
 
 
-def _rank_cures(broken: FailedCall, wire: Wire, wanted: int) -> tuple[Cure, ...]:
+def _rank_cures(broken: FailedCall, wire: Wire, expected_rank: int) -> tuple[Cure, ...]:
     """Propose a Flatten, a channel dimension, an unflatten to a square image; else the variant for this rank."""
-    rank, cures = len(wire.shape), list(_past_flatten(broken, wire, wanted))
-    if rank > wanted >= 2:
-        params: dict[str, Any] = {"start_dim": wanted - 1} if wanted > 2 else {}
+    rank, cures = len(wire.shape), list(_past_flatten(broken, wire, expected_rank))
+    if rank > expected_rank >= 2:
+        params: dict[str, Any] = (
+            {"start_dim": expected_rank - 1} if expected_rank > 2 else {}
+        )
         cures.append(
             Cure("Insert Flatten", (broken.before(wire, "nn.Flatten", **params),))
         )
-    elif rank + 1 == wanted:
+    elif rank + 1 == expected_rank:
         cures.append(
             Cure("Add a channel dimension", (_unflatten(broken, wire, (1, -1)),))
         )
     flat = wire.type.per_sample()
     side = math.isqrt(flat) if flat else 0
-    if wanted == 4 and rank == 2 and flat and side * side == flat:
+    if expected_rank == 4 and rank == 2 and flat and side * side == flat:
         cures.append(
             Cure(
                 f"Insert Unflatten (1×{side}×{side})",
                 (_unflatten(broken, wire, (1, side, side)),),
             )
         )
-    found = _OF_PICTURES.fullmatch(broken.spec.key)
+    match = _OF_PICTURES.fullmatch(broken.spec.key)
     sides = max(rank - 2, 1) if "BatchNorm" in broken.spec.key else rank - 2
     plain = not any(
         isinstance(value, tuple) for value in broken.step.node.params.values()
     )
-    if found is not None and sides in (1, 2, 3) and plain:
-        other = f"{found[1]}{sides}d"
+    if match is not None and sides in (1, 2, 3) and plain:
+        other = f"{match[1]}{sides}d"
         edit = ReplaceOp(broken.step.id, other, broken.step.node.params)
         cures.append(Cure(f"Use {other.partition('.')[2]}", (edit,)))
     return tuple(cures)
 
 
-def _past_flatten(broken: FailedCall, wire: Wire, wanted: int) -> Iterator[Cure]:
+def _past_flatten(broken: FailedCall, wire: Wire, expected_rank: int) -> Iterator[Cure]:
     """Propose to move a Flatten after the layer that follows it, or to remove it."""
     flatten, step = wire.source, broken.step
     if flatten.op not in (
         "nn.Flatten",
         "torch.flatten",
         "Tensor.flatten",
-    ) or wanted <= len(wire.shape):
+    ) or expected_rank <= len(wire.shape):
         return
     takers = broken.graph.out_of(step.id)
     if len(takers) == 1 and broken.graph.nodes[takers[0].target].op != "output":
@@ -206,8 +208,8 @@ def _size_explanation(
         message = f"{broken.label} expects {declared} features, gets {shape_text(sample)} — insert Flatten"
         reason = f"{' · '.join(map(str, sample))} = {flat}, so a Flatten before {broken.name} fits exactly."
         return message, reason, (Cure("Insert Flatten", (flatten,)),)
-    what = f"{declared} {plural(declared, 'channel' if 'channels' in param else 'feature')}"
-    message = f"{broken.label} expects {what}, gets {arriving} in {wire.type} from {wire.source.name}"
+    expectation = f"{declared} {plural(declared, 'channel' if 'channels' in param else 'feature')}"
+    message = f"{broken.label} expects {expectation}, gets {arriving} in {wire.type} from {wire.source.name}"
     reason = f"{param} is {declared}; {shape_text(wire.shape)} brings {arriving}."
     if deep:
         both = Cure(
@@ -223,15 +225,17 @@ def wrong_norm(broken: FailedCall) -> Explanation | None:
     wire = broken.first
     if wire is None or broken.spec.param("normalized_shape") is None:
         return None
-    wanted = broken.param("normalized_shape")
-    sizes = wanted if isinstance(wanted, tuple) else (wanted,)
+    normalized_shape = broken.param("normalized_shape")
+    sizes = (
+        normalized_shape if isinstance(normalized_shape, tuple) else (normalized_shape,)
+    )
     if wire.shape[-len(sizes) :] == sizes:
         return None
     follow = _follow(broken, "normalized_shape")
     message = f"{broken.label} expects {shape_text(sizes)} last, gets {wire.type} from {wire.source.name}"
     return (
         message,
-        f"normalized_shape is {wanted}; {wire.type} does not end with it.",
+        f"normalized_shape is {normalized_shape}; {wire.type} does not end with it.",
         (follow,),
     )
 
@@ -402,15 +406,15 @@ def wrong_attention(broken: FailedCall) -> Explanation | None:
     if turned is not None:
         return turned
     width = broken.param("embed_dim")
-    told: list[str] = []
+    texts: list[str] = []
     cures: list[Cure] = []
     for port, param in (("key", "kdim"), ("value", "vdim")):
-        wire, wanted = broken.wire(port), broken.param(param) or width
-        if wire is None or not wire.shape or wire.shape[-1] == wanted:
+        wire, expected_width = broken.wire(port), broken.param(param) or width
+        if wire is None or not wire.shape or wire.shape[-1] == expected_width:
             continue
-        told += [
-            f"{broken.label} expects {wanted} features as {port}, gets {wire.shape[-1]} in {wire.type}",
-            f"{param} is {wanted}, the number of features of each {port}.",
+        texts += [
+            f"{broken.label} expects {expected_width} features as {port}, gets {wire.shape[-1]} in {wire.type}",
+            f"{param} is {expected_width}, the number of features of each {port}.",
         ]
         cures.append(broken.set(param, wire.shape[-1]))
     if not cures:
@@ -419,7 +423,7 @@ def wrong_attention(broken: FailedCall) -> Explanation | None:
         edits = tuple(edit for cure in cures for edit in cure.edits)
         labels = " and ".join(cure.label.removeprefix("Set ") for cure in cures)
         cures = [Cure(f"Set {labels}", edits)]
-    return told[0], told[1], tuple(cures)
+    return texts[0], texts[1], tuple(cures)
 
 
 def _batch_as_time(broken: FailedCall) -> Explanation | None:
@@ -433,10 +437,13 @@ def _batch_as_time(broken: FailedCall) -> Explanation | None:
     ]
     if len(wires) < 2 or len({wire.shape[1] for wire in wires}) == 1:
         return None
-    one = wires[0]
-    other = next(wire for wire in wires if wire.shape[1] != one.shape[1])
-    message = f"{broken.label} reads batches of {one.shape[1]} and {other.shape[1]} from {one.type} and {other.type}"
-    names = f"{one.source.name} and {other.source.name}"
+    first = wires[0]
+    other = next(wire for wire in wires if wire.shape[1] != first.shape[1])
+    message = (
+        f"{broken.label} reads batches of {first.shape[1]} and {other.shape[1]} from {first.type} "
+        f"and {other.type}"
+    )
+    names = f"{first.source.name} and {other.source.name}"
     reason = f"With batch_first=False the batch is the second dimension; {names} have it first."
     return message, reason, (broken.set("batch_first", True),)
 

@@ -17,23 +17,25 @@ _MODES = {3: "linear", 4: "bilinear", 5: "trilinear"}
 def no_view(broken: FailedCall) -> Explanation | None:
     wire = broken.first
     param = "size" if broken.spec.param("size") else "shape"
-    wanted = broken.param(param)
-    if wire is None or not isinstance(wanted, tuple):
+    target_shape = broken.param(param)
+    if wire is None or not isinstance(target_shape, tuple):
         return None
     shape, flat = wire.type, wire.type.per_sample()
-    given = math.prod(size for size in wanted if isinstance(size, int) and size > 0)
-    message = f"{broken.label} to {wanted} does not fit {shape}"
+    value_count = math.prod(
+        size for size in target_shape if isinstance(size, int) and size > 0
+    )
+    message = f"{broken.label} to {target_shape} does not fit {shape}"
     if shape.strides is not None and "stride" in broken.torch_messages:
-        turned = f"{broken.label} cannot view {shape} as {wanted}: it is not contiguous in memory"
-        edit = ReplaceOp(broken.step.id, "torch.reshape", FrozenMap(shape=wanted))
+        turned = f"{broken.label} cannot view {shape} as {target_shape}: it is not contiguous in memory"
+        edit = ReplaceOp(broken.step.id, "torch.reshape", FrozenMap(shape=target_shape))
         return (
             turned,
             "A transposed tensor is a view of the original memory; reshape copies it.",
             (Cure("Use torch.reshape instead", (edit,)),),
         )
     if flat is None:
-        return message, f"{given} values do not go into {shape}.", ()
-    reason = f"A sample of {shape} has {flat} values, {wanted} takes {given} at a time."
+        return message, f"{value_count} values do not go into {shape}.", ()
+    reason = f"A sample of {shape} has {flat} values, {target_shape} takes {value_count} at a time."
     return message, reason, (broken.set(param, (-1, flat)),)
 
 
@@ -185,11 +187,11 @@ def no_expand(broken: FailedCall) -> Explanation | None:
     wire, sizes = broken.first, broken.param("size")
     if wire is None or not isinstance(sizes, tuple):
         return None
-    whole = (*(-1,) * (len(wire.shape) - len(sizes)), *sizes)
-    missing = len(whole) - len(wire.shape)
+    full_sizes = (*(-1,) * (len(wire.shape) - len(sizes)), *sizes)
+    missing = len(full_sizes) - len(wire.shape)
     new = tuple(
         size if i < missing or wire.shape[i - missing] == 1 else -1
-        for i, size in enumerate(whole)
+        for i, size in enumerate(full_sizes)
     )
     if new == sizes:
         return None
@@ -259,9 +261,11 @@ def no_shuffle(broken: FailedCall) -> Explanation | None:
         if channels % (r * r) == 0
     ][:1]
     if len(wire.shape) == 4:
-        wanted = -(-channels // need) * need
-        conv = broken.before(wire, "nn.Conv2d", out_channels=wanted, kernel_size=1)
-        cures.append(Cure(f"Insert Conv2d 1×1 to {wanted} channels", (conv,)))
+        channel_count = -(-channels // need) * need
+        conv = broken.before(
+            wire, "nn.Conv2d", out_channels=channel_count, kernel_size=1
+        )
+        cures.append(Cure(f"Insert Conv2d 1×1 to {channel_count} channels", (conv,)))
     return message, reason, tuple(cures)
 
 

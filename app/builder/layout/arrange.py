@@ -140,10 +140,10 @@ def _links(graph: Graph, sizes: Collection[Size]) -> list[Link]:
     number = {node: n for n, node in enumerate(graph.nodes)}
     above: dict[tuple[str, str], bool] = {}
     for node in graph.nodes:
-        for place, edge in enumerate(graph.into(node)):
+        for index, edge in enumerate(graph.into(node)):
             if edge.source != node:
                 above[edge.source, node] = (
-                    above.get((edge.source, node), False) or not place
+                    above.get((edge.source, node), False) or not index
                 )
     line = [size.anchor for size in sizes]
     ends = (
@@ -174,53 +174,55 @@ def complete(
         return FrozenMap({node: positions[node] for node in graph.nodes})
     if len(missing) == len(graph.nodes):
         return arrange(graph, sizes, row_width)
-    places = {node: positions[node] for node in graph.nodes if node in positions}
+    positioned = {node: positions[node] for node in graph.nodes if node in positions}
     for node in _in_order(graph, missing):
-        source = next((e.source for e in graph.into(node) if e.source in places), None)
+        source = next(
+            (e.source for e in graph.into(node) if e.source in positioned), None
+        )
         target = next(
-            (e.target for e in graph.out_of(node) if e.target in places), None
+            (e.target for e in graph.out_of(node) if e.target in positioned), None
         )
         if source and target:
-            _put_between(places, sizes, source, target, node)
+            _put_between(positioned, sizes, source, target, node)
         else:
-            places[node] = _free_place(
-                places,
+            positioned[node] = _free_place(
+                positioned,
                 sizes,
                 node,
-                _preferred_position(places, sizes, source, target, node),
+                _preferred_position(positioned, sizes, source, target, node),
             )
-    return FrozenMap(places)
+    return FrozenMap(positioned)
 
 
 def _put_between(
-    places: dict[str, Point],
+    positions: dict[str, Point],
     sizes: Mapping[str, Size],
     source: str,
     target: str,
     node: str,
 ) -> None:
     """Insert a node between two of a row, or before the first of a row that another feeds, and shift the row."""
-    size, line = sizes.get(node, DEFAULT), _line(places, sizes, target)
+    size, line = sizes.get(node, DEFAULT), _line(positions, sizes, target)
     right, limit = (
-        places[source][0] + sizes.get(source, DEFAULT).width,
-        places[target][0],
+        positions[source][0] + sizes.get(source, DEFAULT).width,
+        positions[target][0],
     )
     left = limit
-    if abs(_line(places, sizes, source) - line) <= SAME_ROW and limit > right:
-        line = _line(places, sizes, source)
+    if abs(_line(positions, sizes, source) - line) <= SAME_ROW and limit > right:
+        line = _line(positions, sizes, source)
         left = max(right + NEXT_GAP, (right + limit - size.width) / 2)
     shift = _snapped_up(left + size.width + NEXT_GAP - limit)
     if shift > 0:
-        for other, (x, y) in places.items():
-            if x >= limit and abs(_line(places, sizes, other) - line) <= SAME_ROW:
-                places[other] = (x + shift, y)
-    places[node] = _free_place(
-        places, sizes, node, (_snapped_up(left), line - size.anchor)
+        for other, (x, y) in positions.items():
+            if x >= limit and abs(_line(positions, sizes, other) - line) <= SAME_ROW:
+                positions[other] = (x + shift, y)
+    positions[node] = _free_place(
+        positions, sizes, node, (_snapped_up(left), line - size.anchor)
     )
 
 
 def _preferred_position(
-    places: Mapping[str, Point],
+    positions: Mapping[str, Point],
     sizes: Mapping[str, Size],
     source: str | None,
     target: str | None,
@@ -229,33 +231,36 @@ def _preferred_position(
     """Return the position after a node's source, before its target, or below everything."""
     size = sizes.get(node, DEFAULT)
     if source:
-        x = places[source][0] + sizes.get(source, DEFAULT).width + NEXT_GAP
-        return _snapped_up(x), _line(places, sizes, source) - size.anchor
+        x = positions[source][0] + sizes.get(source, DEFAULT).width + NEXT_GAP
+        return _snapped_up(x), _line(positions, sizes, source) - size.anchor
     if target:
-        return -_snapped_up(size.width + NEXT_GAP - places[target][0]), _line(
-            places, sizes, target
+        return -_snapped_up(size.width + NEXT_GAP - positions[target][0]), _line(
+            positions, sizes, target
         ) - size.anchor
-    left = min((x for x, _ in places.values()), default=0.0)
+    left = min((x for x, _ in positions.values()), default=0.0)
     bottom = max(
-        (y + sizes.get(n, DEFAULT).height for n, (_, y) in places.items()), default=0.0
+        (y + sizes.get(n, DEFAULT).height for n, (_, y) in positions.items()),
+        default=0.0,
     )
     return left, snapped(bottom + ROW_GAP + size.anchor) - size.anchor
 
 
-def _line(places: Mapping[str, Point], sizes: Mapping[str, Size], node: str) -> float:
-    return places[node][1] + sizes.get(node, DEFAULT).anchor
+def _line(
+    positions: Mapping[str, Point], sizes: Mapping[str, Size], node: str
+) -> float:
+    return positions[node][1] + sizes.get(node, DEFAULT).anchor
 
 
 def _free_place(
-    places: Mapping[str, Point], sizes: Mapping[str, Size], node: str, wished: Point
+    positions: Mapping[str, Point], sizes: Mapping[str, Size], node: str, wished: Point
 ) -> Point:
     """Return the wished position, or the first below it without overlap."""
     size = sizes.get(node, DEFAULT)
     x, y = wished
-    for _ in range(len(places) + 1):
+    for _ in range(len(positions) + 1):
         hit = [
             other_y + sizes.get(other, DEFAULT).height
-            for other, (other_x, other_y) in places.items()
+            for other, (other_x, other_y) in positions.items()
             if x < other_x + sizes.get(other, DEFAULT).width + GRID
             and other_x < x + size.width + GRID
             and y < other_y + sizes.get(other, DEFAULT).height + GRID
@@ -270,8 +275,8 @@ def _free_place(
 def _in_order(graph: Graph, nodes: list[str]) -> list[str]:
     """Sort nodes topologically."""
     _, rank = acyclic(len(graph.nodes), _links(graph, [DEFAULT] * len(graph.nodes)))
-    place = dict(zip(graph.nodes, rank, strict=True))
-    return sorted(nodes, key=place.__getitem__)
+    ranks = dict(zip(graph.nodes, rank, strict=True))
+    return sorted(nodes, key=ranks.__getitem__)
 
 
 def snapped(value: float) -> float:

@@ -34,18 +34,20 @@ def laid_out(
     Bends of moved nodes' wires are dropped, frames are fitted to their nodes, and comments move with them.
     """
     chosen = set(nodes)
-    wanted = [node for node in sheet.graph.nodes if node in chosen]
-    if not wanted:
+    selected = [node for node in sheet.graph.nodes if node in chosen]
+    if not selected:
         return sheet
-    if len(wanted) == len(sheet.graph.nodes):
-        places = arrange(sheet.graph, sizes, row_width, _groups(sheet, sizes))
+    if len(selected) == len(sheet.graph.nodes):
+        positions = arrange(sheet.graph, sizes, row_width, _groups(sheet, sizes))
     else:
-        places = _of_some(sheet.graph, sheet.positions, wanted, sizes)
+        positions = _of_some(sheet.graph, sheet.positions, selected, sizes)
     moved = {
-        node for node, point in places.items() if point != sheet.positions.get(node)
+        node for node, point in positions.items() if point != sheet.positions.get(node)
     }
     comments = (
-        notes_edits.carried(sheet, places, sizes) if sheet.comments else sheet.comments
+        notes_edits.carried(sheet, positions, sizes)
+        if sheet.comments
+        else sheet.comments
     )
     stay = {
         e: points
@@ -53,7 +55,7 @@ def laid_out(
         if e.source not in moved and e.target not in moved
     }
     return edits.changed(
-        sheet, positions=places, comments=comments, bends=FrozenMap(stay)
+        sheet, positions=positions, comments=comments, bends=FrozenMap(stay)
     )
 
 
@@ -64,9 +66,10 @@ def current_row_width(
     for node, (x, y) in sheet.positions.items():
         if x % GRID or (y + sizes.get(node, DEFAULT).anchor) % GRID:
             return None
-    made = Arrangement(sheet.graph, sizes, _groups(sheet, sizes))
+    arrangement = Arrangement(sheet.graph, sizes, _groups(sheet, sizes))
     return next(
-        (width for width in widths if made.places(width) == sheet.positions), None
+        (width for width in widths if arrangement.places(width) == sheet.positions),
+        None,
     )
 
 
@@ -85,18 +88,20 @@ def _groups(sheet: Sheet, sizes: Mapping[str, Size]) -> dict[str, str]:
 
 
 def _of_some(
-    graph: Graph, positions: Positions, wanted: list[str], sizes: Mapping[str, Size]
+    graph: Graph, positions: Positions, selected: list[str], sizes: Mapping[str, Size]
 ) -> Positions:
-    known = [node for node in wanted if node in positions]
-    left = min((positions[node][0] for node in known), default=0.0)
-    top = min((positions[node][1] for node in known), default=0.0)
+    positioned = [node for node in selected if node in positions]
+    left = min((positions[node][0] for node in positioned), default=0.0)
+    top = min((positions[node][1] for node in positioned), default=0.0)
     right = max(
-        (positions[node][0] + sizes.get(node, DEFAULT).width for node in known),
+        (positions[node][0] + sizes.get(node, DEFAULT).width for node in positioned),
         default=0.0,
     )
-    made = arrange(graph.part(wanted), sizes, max(right - left, LEAST_ROW))
+    corners = arrange(graph.part(selected), sizes, max(right - left, LEAST_ROW))
     dx, dy = (
-        snapped(left - min(x for x, _ in made.values())),
-        snapped(top - min(y for _, y in made.values())),
+        snapped(left - min(x for x, _ in corners.values())),
+        snapped(top - min(y for _, y in corners.values())),
     )
-    return positions.update({node: (x + dx, y + dy) for node, (x, y) in made.items()})
+    return positions.update(
+        {node: (x + dx, y + dy) for node, (x, y) in corners.items()}
+    )

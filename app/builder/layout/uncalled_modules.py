@@ -34,28 +34,31 @@ def used_part(graph: Graph) -> Graph:
 
 
 def with_uncalled(
-    graph: Graph, places: Mapping[str, Point], sizes: Mapping[str, Size]
+    graph: Graph, positions: Mapping[str, Point], sizes: Mapping[str, Size]
 ) -> tuple[Positions, Comments]:
     """Add positions of uncalled modules, in rows below the drawing, and the frame around them if there are any."""
-    left = [node for node in graph.nodes if node not in places]
+    left = [node for node in graph.nodes if node not in positions]
     if not left:
-        return FrozenMap(places), FrozenMap()
-    size = {node: sizes.get(node, DEFAULT) for node in (*left, *places)}
-    begin = min((x for x, _ in places.values()), default=0.0)
-    end = max((x + size[node].width for node, (x, _) in places.items()), default=0.0)
+        return FrozenMap(positions), FrozenMap()
+    size = {node: sizes.get(node, DEFAULT) for node in (*left, *positions)}
+    begin = min((x for x, _ in positions.values()), default=0.0)
+    end = max((x + size[node].width for node, (x, _) in positions.items()), default=0.0)
     top = (
-        max((y + size[node].height for node, (_, y) in places.items()), default=-BELOW)
+        max(
+            (y + size[node].height for node, (_, y) in positions.items()),
+            default=-BELOW,
+        )
         + BELOW
         + HEAD
     )
     top = -(-top // GRID) * GRID
     width = max(end - begin, 6 * (DEFAULT.width + GAP))
-    found, x, y, lowest = dict(places), begin + PAD, top, 0.0
+    extended, x, y, lowest = dict(positions), begin + PAD, top, 0.0
     widest = x
     for node in left:
         if x > begin + PAD and x + size[node].width > begin + width:
             x, y, lowest = begin + PAD, y + lowest + GAP, 0.0
-        found[node] = (x, y)
+        extended[node] = (x, y)
         widest = max(widest, x + size[node].width)
         x += -(-(size[node].width + GAP) // GRID) * GRID
         lowest = max(lowest, size[node].height)
@@ -67,6 +70,6 @@ def with_uncalled(
         y + lowest + PAD - (top - HEAD),
         FRAME,
     )
-    return FrozenMap({node: found[node] for node in graph.nodes}), FrozenMap(
+    return FrozenMap({node: extended[node] for node in graph.nodes}), FrozenMap(
         {FRAME_ID: frame}
     )

@@ -16,8 +16,8 @@ def without_values() -> None:
     def detected(
         mask: Any, is_causal: bool | None = None, size: int | None = None
     ) -> bool:
-        known = getattr(mask, "known", mask)  # a traced mask holds its example
-        if known is not None and known.is_meta:
+        example = getattr(mask, "known", mask)  # a traced mask holds its example
+        if example is not None and example.is_meta:
             return bool(is_causal)
         return bool(detect(mask, is_causal, size))
 

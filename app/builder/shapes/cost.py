@@ -90,16 +90,18 @@ _Fields = dict[str, Receptive | None]
 
 
 def _costs(
-    walk: Plan, results: Mapping[str, StepResult], given: Mapping[str, Receptive | None]
+    walk: Plan,
+    results: Mapping[str, StepResult],
+    input_fields: Mapping[str, Receptive | None],
 ) -> tuple[dict[str, NodeCost], _Fields]:
-    """Return cost and receptive field of every step; `given` has the receptive fields of a block's inputs."""
+    """Return cost and receptive field of every step; `input_fields` has the receptive fields of a block's inputs."""
     costs: dict[str, NodeCost] = {}
     fields: _Fields = {}
     for step in walk.steps:
         result = results[step.id]
         arriving = [fields.get(ref.node) for ref in step.refs()]
-        if step.id in given:
-            fields[step.id] = given[step.id]
+        if step.id in input_fields:
+            fields[step.id] = input_fields[step.id]
             costs[step.id] = NodeCost(0, NO_CALL, live=step.live)
         elif result.turns:
             costs[step.id], fields[step.id] = _cost_of_turns(step, result, arriving)
@@ -140,8 +142,8 @@ def _cost_of_turns(
             field_now = field_after(
                 step.spec, turn.resolved, turn.inputs, turn.outcome.outputs, arriving
             )
-            one = StepResult(turn.outcome, turn.resolved, turn.inputs)
-            parts.append(_node_cost(step, one, field_now))
+            turn_result = StepResult(turn.outcome, turn.resolved, turn.inputs)
+            parts.append(_node_cost(step, turn_result, field_now))
         arriving = [field_now, *arriving[1:]]
     if not isinstance(result.outcome, Ran):
         return NodeCost(live=step.live), None
@@ -166,8 +168,12 @@ def _inside(
 def _summed(
     step: Step, outcome: Ran, parts: list[NodeCost], receptive: Receptive | None
 ) -> NodeCost:
-    counted = [part.flops for part in parts if part.flops is not None]
-    calls = [part.call for part in parts if part.state in (COUNTED, NOT_COUNTED)]
+    counted = [turn_cost.flops for turn_cost in parts if turn_cost.flops is not None]
+    calls = [
+        turn_cost.call
+        for turn_cost in parts
+        if turn_cost.state in (COUNTED, NOT_COUNTED)
+    ]
     call = CallCost(
         flops=sum(counted) if counted else None,
         gaps=tuple(sorted({gap for call in calls for gap in call.gaps})),
@@ -179,13 +185,15 @@ def _summed(
         state=COUNTED if counted else NOT_COUNTED if calls else NO_CALL,
         call=call,
         output=", ".join(map(str, outcome.outputs)),
-        activation=sum(part.activation or 0 for part in parts if not part.shares),
+        activation=sum(
+            turn_cost.activation or 0 for turn_cost in parts if not turn_cost.shares
+        ),
         receptive=receptive if receptive is not None and receptive.windows else None,
         live=step.live,
         frozen=step.node.frozen,
         untrained=outcome.parameters
         if step.node.frozen
-        else sum(part.untrained for part in parts if part.live),
+        else sum(turn_cost.untrained for turn_cost in parts if turn_cost.live),
     )
 
 
@@ -247,14 +255,14 @@ def _counted(
 
     BatchNorm of single values rejects a batch of 1, and a view may have a literal batch size.
     """
-    taken, _ = one_step(spec, params, inputs)
+    step_inputs, _ = one_step(spec, params, inputs)
     counters: dict[int, _Counter] = {}
     with torch.no_grad(), torch.device("meta"):
         call = TorchCall.resolve(spec, params)
         for batch in (fixed,) if fixed else (1, 2):
             counter = _Counter()
             try:
-                counter.watch(call, taken, batch)
+                counter.watch(call, step_inputs, batch)
             except (
                 Exception
             ):  # this batch size is rejected; the shapes are known, so another one runs
@@ -284,8 +292,8 @@ def _steps(
     value = inputs["input"][0] if spec.key in RECURRENT else None
     if not isinstance(value, TensorType) or len(value.shape) not in (2, 3):
         return 1
-    place = 1 if len(value.shape) == 3 and params.get("batch_first") else 0
-    return sizes_at(value.shape, batch)[place]
+    time_dim = 1 if len(value.shape) == 3 and params.get("batch_first") else 0
+    return sizes_at(value.shape, batch)[time_dim]
 
 
 class _Counter(TorchDispatchMode):
@@ -305,12 +313,12 @@ class _Counter(TorchDispatchMode):
 
         def watched(*args: Any, **kwargs: Any) -> Any:
             with self:
-                given = call.target(*args, **kwargs)
-            memories = _memories(given)
+                output = call.target(*args, **kwargs)
+            memories = _memories(output)
             self.shares = bool(memories) and memories <= _memories(
                 [*args, *kwargs.values()]
             )
-            return given
+            return output
 
         replace(call, target=watched)(inputs, batch, "meta")
 
@@ -321,16 +329,16 @@ class _Counter(TorchDispatchMode):
         formula = flop_registry.get(func._overloadpacket)
         if formula is None and func is not torch.ops.prim.device.default:
             with self:
-                given = func.decompose(*args, **kwargs)
-            if given is not NotImplemented:
-                return given
-        given = func(*args, **kwargs)
+                output = func.decompose(*args, **kwargs)
+            if output is not NotImplemented:
+                return output
+        output = func(*args, **kwargs)
         if formula is not None:
-            self.flops += formula(*args, **kwargs, out_val=given)
+            self.flops += formula(*args, **kwargs, out_val=output)
             self.formulas += 1
         elif not func.is_view and str(func._overloadpacket) not in _MOVES:
             self.gaps.add(str(func._overloadpacket))
-        return given
+        return output
 
 
 def _memories(values: Any) -> set[int]:

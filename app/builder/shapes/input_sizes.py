@@ -55,7 +55,7 @@ def read_shape(text: str) -> Shape:
     bare = re.sub(r"^\s*[(\[]|[)\]]\s*$", "", text).strip().strip(",")
     bare = re.sub(r"^[NnBb]\s*[×x*,]\s*", "", bare)  # without the batch
     parts = re.split(r"\s*[×xX*,]\s*|\s+", bare) if bare else []
-    if not parts or not all(re.fullmatch(r"[0-9]{1,9}", part) for part in parts):
+    if not parts or not all(re.fullmatch(r"[0-9]{1,9}", piece) for piece in parts):
         raise ShapeError("Enter a shape without the batch, such as 3×224×224.")
     shape = tuple(map(int, parts))
     if len(shape) > MOST_DIMENSIONS:

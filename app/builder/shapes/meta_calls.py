@@ -56,8 +56,8 @@ def run(
     """Run one call on meta tensors with both batch sizes."""
     if spec.kind == "input":
         shape = tuple(params["shape"])
-        if words := _wrong_range(params):
-            return CallFailed(words)
+        if message := _wrong_range(params):
+            return CallFailed(message)
         batch = params.get("batch", 0)
         if batch is not None and batch > len(shape):
             return CallFailed(
@@ -80,8 +80,8 @@ def run(
     try:
         outcome = _ran(spec, params, inputs, BATCHES)
     except (Exception, SystemExit) as error:  # whatever torch raises is the answer
-        if own := custom.file_of(spec):
-            return _for_real(spec, params, inputs, own)
+        if layer_file := custom.file_of(spec):
+            return _for_real(spec, params, inputs, layer_file)
         for batch in _own_batches(spec, params, inputs):
             try:
                 return _ran(spec, params, inputs, (batch, batch))
@@ -119,11 +119,11 @@ def run(
     )  # which BatchNorm refuses in training, but not on meta
     if (other or lenient) and not large:
         # Meta tensors pass where dtypes do not agree, in `nn.Linear` for one.
-        words = _real_message(spec, params, inputs, PROBE_BATCH)
-        if words:
+        message = _real_message(spec, params, inputs, PROBE_BATCH)
+        if message:
             return CallFailed(
-                words,
-                _real_message(spec, params, inputs, REAL_BATCH) or words,
+                message,
+                _real_message(spec, params, inputs, REAL_BATCH) or message,
                 dtype=other,
             )
     return outcome
@@ -177,8 +177,8 @@ def _for_real(
 def _wrong_range(params: FrozenMap[str, Any]) -> str:
     """Describe an invalid range of an input, "" if it is valid."""
     low, high = params.get("low"), params.get("high")
-    whole = params.get("dtype", DType("float32")).name.startswith(("int", "uint"))
-    if whole and any(type(bound) is float for bound in (low, high)):
+    integral = params.get("dtype", DType("float32")).name.startswith(("int", "uint"))
+    if integral and any(type(bound) is float for bound in (low, high)):
         return f"low and high of an integer dtype must be ints, not {low} and {high}"
     return (
         f"low={low} is not below high={high}"
@@ -224,7 +224,7 @@ def _ran(
     batches: tuple[int, int],
 ) -> Ran:
     """The output types inferred from two batch sizes; raises what torch raises. Equal sizes mean a fixed batch."""
-    taken, restore = one_step(spec, params, inputs)
+    step_inputs, restore = one_step(spec, params, inputs)
     with torch.no_grad(), torch.device("meta"):
         call = TorchCall.resolve(spec, params)
         if isinstance(
@@ -238,7 +238,7 @@ def _ran(
             call.target, torch.nn.modules.batchnorm._BatchNorm
         ):  # the same shapes in half the time
             call.target.eval()
-        first, second = (call(taken, batch, "meta") for batch in batches)
+        first, second = (call(step_inputs, batch, "meta") for batch in batches)
     fixed = batches[0] if batches[0] == batches[1] else 0
     return Ran(restore(_outputs(spec, params, first, second)), call.parameters, fixed)
 
@@ -258,14 +258,14 @@ def one_step(
     value = inputs["input"][0] if spec.key in RECURRENT else None
     if not isinstance(value, TensorType) or len(value.shape) not in (2, 3):
         return inputs, lambda outputs: outputs
-    place = 1 if len(value.shape) == 3 and params.get("batch_first") else 0
-    time = value.shape[place]
+    time_dim = 1 if len(value.shape) == 3 and params.get("batch_first") else 0
+    time = value.shape[time_dim]
     if time == 0:
         return inputs, lambda outputs: outputs
 
     def restore(outputs: tuple[ValueType, ...]) -> tuple[ValueType, ...]:
-        first = _with_size(outputs[0], place, time)
-        if place == 1:  # it is computed with time in front and turned round
+        first = _with_size(outputs[0], time_dim, time)
+        if time_dim == 1:  # it is computed with time in front and turned round
             width, batch = first.shape[2], first.shape[0]
             assert isinstance(width, int)
             outer = (
@@ -276,14 +276,14 @@ def one_step(
             first = replace(first, strides=(width, outer, 1))
         return (first, *outputs[1:])
 
-    return inputs.set("input", (_with_size(value, place, 1),)), restore
+    return inputs.set("input", (_with_size(value, time_dim, 1),)), restore
 
 
-def _with_size(value: ValueType, place: int, size: Size) -> TensorType:
+def _with_size(value: ValueType, dimension: int, size: Size) -> TensorType:
     assert isinstance(value, TensorType)
     return replace(
         value,
-        shape=(*value.shape[:place], size, *value.shape[place + 1 :]),
+        shape=(*value.shape[:dimension], size, *value.shape[dimension + 1 :]),
         strides=None,
     )
 
@@ -352,38 +352,46 @@ class TorchCall(Struct, frozen=True):
 
         A loop until something grows would never end on zeros.
         """
-        literals, given = dict(self.literals), dict[str, Any]()
+        literals, tensors_by_port = dict(self.literals), dict[str, Any]()
         for port in self.spec.inputs:
             if port.name in inputs:
-                made = [
+                tensors = [
                     _tensor(value, batch, device, fill) for value in inputs[port.name]
                 ]
                 if port.wired:
                     literals[port.param] = with_part(
-                        literals.get(port.param), port, made[0]
+                        literals.get(port.param), port, tensors[0]
                     )
                 else:
-                    given[port.name] = made if port.variadic else made[0]
+                    tensors_by_port[port.name] = (
+                        tensors if port.variadic else tensors[0]
+                    )
                     literals.pop(port.name, None)  # the default of an unconnected port
         if self.spec.key in ops.LIKE:
-            literals["device"] = given.pop("like").device
+            literals["device"] = tensors_by_port.pop("like").device
         if self.spec.key == "torch.arange":
             literals.setdefault("start", 0)  # it takes no step without a start
         if self.spec.kind == "operator":
-            return self.target(*self._in_order(given, literals))
+            return self.target(*self._in_order(tensors_by_port, literals))
         operands = [
             port.name for port in self.spec.inputs if self.spec.operand(port.name)
         ]
-        given |= {name: literals.pop(name) for name in operands if name in literals}
-        own = [port for port in self.spec.inputs if port.name in given]
+        tensors_by_port |= {
+            name: literals.pop(name) for name in operands if name in literals
+        }
+        connected = [port for port in self.spec.inputs if port.name in tensors_by_port]
         in_order = {
             port.name
-            for port in own
+            for port in connected
             if (port.required and not port.named) or port.name in operands
         }
-        first = [given[port.name] for port in own if port.name in in_order]
+        first = [
+            tensors_by_port[port.name] for port in connected if port.name in in_order
+        ]
         named = {
-            port.name: given[port.name] for port in own if port.name not in in_order
+            port.name: tensors_by_port[port.name]
+            for port in connected
+            if port.name not in in_order
         }
         if self.spec.key in ops.LITERALS_FIRST:
             return self.target(*literals.values(), *first)
@@ -394,13 +402,19 @@ class TorchCall(Struct, frozen=True):
         )
         return self.target(*first, **named, **literals) if quick is None else quick
 
-    def _in_order(self, given: dict[str, Any], literals: dict[str, Any]) -> list[Any]:
+    def _in_order(
+        self, tensors_by_port: dict[str, Any], literals: dict[str, Any]
+    ) -> list[Any]:
         """List the positional arguments of an operator: inputs or their literals, then the other literals."""
         ordered = []
         for port in self.spec.inputs:
-            if not port.wired and (port.name in given or port.name in literals):
+            if not port.wired and (
+                port.name in tensors_by_port or port.name in literals
+            ):
                 ordered.append(
-                    given[port.name] if port.name in given else literals[port.name]
+                    tensors_by_port[port.name]
+                    if port.name in tensors_by_port
+                    else literals[port.name]
                 )
         rest = [
             param.name
@@ -469,8 +483,10 @@ def _type(first: Any, second: Any) -> ValueType:
         return TupleType(tuple(_type(a, b) for a, b in zip(first, second, strict=True)))
     if isinstance(first, int | float):
         if type(first) is not type(second):
-            told = f"{first!r} for {BATCHES[0]} samples, {second!r} for {BATCHES[1]}"
-            raise ValueError(f"a number that depends on the batch size: {told}")
+            sizes_text = (
+                f"{first!r} for {BATCHES[0]} samples, {second!r} for {BATCHES[1]}"
+            )
+            raise ValueError(f"a number that depends on the batch size: {sizes_text}")
         return NumberType.from_batches(first, second)
     sizes = tuple(_size(a, b) for a, b in zip(first.shape, second.shape, strict=True))
     strides = None
@@ -488,9 +504,9 @@ def _size(first: int, second: int) -> int | Dim:
     offset = first - scale * BATCHES[0]
     # Far below zero is where the line through the two points of a square meets N = 0.
     if rest or offset < -BATCHES[0]:
-        words = "a size that is not proportional to the batch size"
+        message = "a size that is not proportional to the batch size"
         raise ValueError(
-            f"{words}: {first} for {BATCHES[0]} samples, {second} for {BATCHES[1]}"
+            f"{message}: {first} for {BATCHES[0]} samples, {second} for {BATCHES[1]}"
         )
     return Dim(scale, offset)
 

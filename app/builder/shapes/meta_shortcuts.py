@@ -44,10 +44,12 @@ def _is_plain(x: torch.Tensor) -> bool:
 def _batch_norm(module: Any, x: torch.Tensor) -> torch.Tensor | None:
     if x.dim() not in _RANKS[type(module)] or x.shape[1] != module.num_features:
         return None
-    held = module.weight if module.weight is not None else module.running_mean
+    tensor = module.weight if module.weight is not None else module.running_mean
     alone = x.shape[0] * math.prod(x.shape[2:]) == 1  # too few values for statistics
     return (
-        None if alone or held is None or held.dtype != x.dtype else torch.empty_like(x)
+        None
+        if alone or tensor is None or tensor.dtype != x.dtype
+        else torch.empty_like(x)
     )
 
 
@@ -117,7 +119,8 @@ def _is_autocast() -> bool:
 
 def _has_dtype(module: Any, dtype: torch.dtype) -> bool:
     return all(
-        held is None or held.dtype == dtype for held in (module.weight, module.bias)
+        tensor is None or tensor.dtype == dtype
+        for tensor in (module.weight, module.bias)
     )
 
 

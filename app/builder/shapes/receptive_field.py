@@ -116,32 +116,33 @@ def field_after(
     arriving: Sequence[Receptive | None],
 ) -> Receptive | None:
     """Return the receptive field after a call; None if windows do not determine it, as after a Flatten or a Linear."""
-    given = outputs[0] if outputs else None
-    if not isinstance(given, TensorType):
+    output = outputs[0] if outputs else None
+    if not isinstance(output, TensorType):
         return None
     if spec.kind == "input":
-        rank = len(given.shape) - 2
+        rank = len(output.shape) - 2
         return Receptive((1,) * rank, (1,) * rank, (0,) * rank) if rank > 0 else None
-    known = [field for field in arriving if field is not None]
-    if not known or len(known) != len(arriving):
+    fields = [field for field in arriving if field is not None]
+    if not fields or len(fields) != len(arriving):
         return None
     if spec.key in _WINDOWS:
         rank = _WINDOWS[spec.key]
         return (
-            _through(spec, params, known[0], rank)
-            if len(known[0].size) == rank
+            _through(spec, params, fields[0], rank)
+            if len(fields[0].size) == rank
             else None
         )
     if spec.key in _POINTWISE or (
         spec.key in _OVER_CHANNELS and _value(spec, params, "dim") == 1
     ):
-        return _met(known)
+        return _met(fields)
     if spec.key in _ELEMENTWISE:
-        arrived = [one for group in inputs.values() for one in group]
+        arrived = [input_type for group in inputs.values() for input_type in group]
         alike = all(
-            isinstance(one, TensorType) and one.shape == given.shape for one in arrived
+            isinstance(input_type, TensorType) and input_type.shape == output.shape
+            for input_type in arrived
         )
-        return _met(known) if alike else None
+        return _met(fields) if alike else None
     return None
 
 

@@ -32,24 +32,24 @@ _Made = dict[str, StepResult]  # by module, the first call of each
 
 def infer(
     walk: Plan,
-    given: Mapping[str, ValueType] | None = None,
+    input_types: Mapping[str, ValueType] | None = None,
     earlier: tuple[Plan, Mapping[str, StepResult]] | None = None,
 ) -> dict[str, StepResult]:
-    """Infer the result of every step, by node id. `given` are the types of a block's inputs, by id, which have no shape
-    themselves.
+    """Infer the result of every step, by node id. `input_types` are the types of a block's inputs, by id, which have
+    no shape themselves.
 
     `earlier` is a previous plan with its results. Results that an edit cannot have changed are the same objects.
     """
     results: dict[str, StepResult] = {}
-    made: _Made = {}
+    first_results: _Made = {}
     then = {step.id: step for step in earlier[0].steps} if earlier else {}
-    known = earlier[1] if earlier else {}
+    old_results = earlier[1] if earlier else {}
     changed: set[str] = set()  # nodes whose result differs from the previous one
     for step in walk.steps:
         node = step.node.id
-        old = known.get(node)
+        old = old_results.get(node)
         alone = (
-            not step.node.shares and step.module not in made
+            not step.node.shares and step.module not in first_results
         )  # a shared module depends on its first call
         untouched = old is not None and then.get(node) is step and alone
         if (
@@ -59,17 +59,17 @@ def infer(
         ):
             results[node] = old
             if step.spec.kind in ("module", "block"):
-                made.setdefault(step.module, old)
+                first_results.setdefault(step.module, old)
             continue
-        if step.spec.kind == "input" and given is not None:
-            value = given.get(node)
+        if step.spec.kind == "input" and input_types is not None:
+            value = input_types.get(node)
             results[node] = StepResult(
                 Ran((value,)) if value is not None else None,
                 step.node.params,
                 FrozenMap(),
             )
         else:
-            new = _infer_step(step, results, walk.catalog, made)
+            new = _infer_step(step, results, walk.catalog, first_results)
             results[node] = old if old is not None and old == new else new
         if results[node] is not old:
             changed.add(node)
@@ -77,10 +77,13 @@ def infer(
 
 
 def _infer_step(
-    step: Step, results: dict[str, StepResult], catalog: Catalog | None, made: _Made
+    step: Step,
+    results: dict[str, StepResult],
+    catalog: Catalog | None,
+    first_results: _Made,
 ) -> StepResult:
     """Infer a step; tied parameters are counted at their owner."""
-    result = _inferred(step, results, catalog, made)
+    result = _inferred(step, results, catalog, first_results)
     if (
         not step.node.tied
         or not isinstance(result.outcome, Ran)
@@ -96,7 +99,10 @@ def _infer_step(
 
 
 def _inferred(
-    step: Step, results: dict[str, StepResult], catalog: Catalog | None, made: _Made
+    step: Step,
+    results: dict[str, StepResult],
+    catalog: Catalog | None,
+    first_results: _Made,
 ) -> StepResult:
     if step.kept and step.spec.kind == "module":
         return _infer_uncalled(step)
@@ -104,27 +110,27 @@ def _inferred(
         port: tuple(_value(ref, results) for ref in refs)
         for port, refs in step.args.items()
     }
-    known: Inputs = FrozenMap(
+    input_types: Inputs = FrozenMap(
         {port: values for port, values in inputs.items() if None not in values}  # type: ignore
     )
     complete = all(
-        port.name in known
+        port.name in input_types
         for port in step.spec.inputs
         if port.required or port.name in inputs
     )
-    first = made.get(step.module)
+    first = first_results.get(step.module)
     if first is not None:
         step = replace(step, node=replace(step.node, params=_settled(step, first)))
     able = complete and step.spec.kind not in ("unknown", "output") and _sound(step)
     if step.spec.kind != "block" and step.node.repeat == 1:
-        turn = _turn(step, known, able)
+        turn = _turn(step, input_types, able)
         result = StepResult(turn.outcome, turn.resolved, turn.inputs)
     else:
-        result = _in_turns(step, known, able, catalog)
+        result = _in_turns(step, input_types, able, catalog)
     if first is not None:
         return _once_more(result, first)
     if step.spec.kind in ("module", "block"):
-        made.setdefault(step.module, result)
+        first_results.setdefault(step.module, result)
     return result
 
 
@@ -178,43 +184,47 @@ def _parameter_key(result: StepResult) -> tuple[Any, ...]:
     )
 
 
-def _turn(step: Step, known: Inputs, able: bool) -> Turn:
+def _turn(step: Step, inputs: Inputs, able: bool) -> Turn:
     """Infer one call of one module or function."""
-    resolved = resolve(step, known)
+    resolved = resolve(step, inputs)
     arriving = [
-        (port, value) for port in step.spec.inputs for value in known.get(port.name, ())
+        (port, value)
+        for port in step.spec.inputs
+        for value in inputs.get(port.name, ())
     ]
     fitting = all(kinds_fit(kind_of(value), port.kind) for port, value in arriving)
     if not (able and _settled_by(step, resolved) and fitting):
-        return Turn(None, resolved, known)
-    return Turn(_remembered(step.spec, resolved, known), resolved, known)
+        return Turn(None, resolved, inputs)
+    return Turn(_remembered(step.spec, resolved, inputs), resolved, inputs)
 
 
 def _in_turns(
-    step: Step, known: Inputs, able: bool, catalog: Catalog | None
+    step: Step, inputs: Inputs, able: bool, catalog: Catalog | None
 ) -> StepResult:
     """Infer a block or a repeated node: each output is the next repetition's first input."""
     turns: list[Turn] = []
     port = step.spec.inputs[0].name if step.spec.inputs else ""
     for _ in range(step.node.repeat):
-        if turns and turns[-1].inputs == known:
+        if turns and turns[-1].inputs == inputs:
             turns.append(turns[-1])
         else:
             turns.append(
-                _block(step, known, able, catalog)
+                _block(step, inputs, able, catalog)
                 if step.spec.definition
-                else _turn(step, known, able)
+                else _turn(step, inputs, able)
             )
         last = turns[-1].outcome
         if step.node.repeat > 1 and not (
-            isinstance(last, Ran) and len(last.outputs) == 1 and port in known
+            isinstance(last, Ran) and len(last.outputs) == 1 and port in inputs
         ):
             break
         if isinstance(last, Ran) and port:
-            known = known.set(port, last.outputs[:1])
-    whole = len(turns) == step.node.repeat
+            inputs = inputs.set(port, last.outputs[:1])
+    complete = len(turns) == step.node.repeat
     outcome = (
-        turns[-1].outcome if whole or not isinstance(turns[-1].outcome, Ran) else None
+        turns[-1].outcome
+        if complete or not isinstance(turns[-1].outcome, Ran)
+        else None
     )
     if isinstance(outcome, Ran):
         numbers = [turn.outcome for turn in turns if isinstance(turn.outcome, Ran)]
@@ -223,7 +233,7 @@ def _in_turns(
     return StepResult(outcome, turns[0].resolved, turns[0].inputs, tuple(turns))
 
 
-def _block(step: Step, known: Inputs, able: bool, catalog: Catalog | None) -> Turn:
+def _block(step: Step, inputs: Inputs, able: bool, catalog: Catalog | None) -> Turn:
     """Infer the inside of a block; cached by parameters and input types."""
     block = step.spec.definition
     assert block is not None and catalog is not None
@@ -231,18 +241,18 @@ def _block(step: Step, known: Inputs, able: bool, catalog: Catalog | None) -> Tu
         {p.name: step.node.params.get(p.name, p.default) for p in step.spec.params}
     )
     if not able:
-        return Turn(None, resolved, known)
-    key = (block, step.spec.contains, resolved, known)
-    kept = _insides.get(key)
-    if kept is not None and kept[0] is catalog:
-        return kept[1]
+        return Turn(None, resolved, inputs)
+    key = (block, step.spec.contains, resolved, inputs)
+    cached = _insides.get(key)
+    if cached is not None and cached[0] is catalog:
+        return cached[1]
     walk = computed_plan(plan(block.graph, catalog), resolved)
     results = infer(
         walk,
-        {node.id: known[node.name][0] for node in block.inputs if node.name in known},
+        {node.id: inputs[node.name][0] for node in block.inputs if node.name in inputs},
     )
     turn = Turn(
-        _given_back(walk, results), resolved, known, Inside(walk, results, resolved)
+        _given_back(walk, results), resolved, inputs, Inside(walk, results, resolved)
     )
     _insides.put(key, (catalog, turn))
     return turn

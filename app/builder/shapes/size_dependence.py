@@ -27,15 +27,15 @@ _TIMES = 3
 def followed(block: Block, inside: Inside) -> dict[tuple[str, str], Any]:
     """Map node and parameter to an expression, or a tuple with expressions, for each inferred size that depends on a
     parameter of the block. Only ints are tried."""
-    found: dict[tuple[str, str], Any] = {}
-    taken = [step for step in inside.plan.steps if step.live and any(_open(step))]
+    expressions_by_param: dict[tuple[str, str], Any] = {}
+    inferring = [step for step in inside.plan.steps if step.live and any(_open(step))]
     written = {
         expression
         for node in block.graph.nodes.values()
         for value in node.params.values()
         for expression in expressions(value)
     }
-    for param in block.params if taken else ():
+    for param in block.params if inferring else ():
         now = inside.values.get(param.name)
         if param.kind != "int" or type(now) is not int or now < 1:
             continue
@@ -47,7 +47,7 @@ def followed(block: Block, inside: Inside) -> dict[tuple[str, str], Any]:
             (e for e in written if e.names == {param.name}), key=lambda e: len(e.text)
         )
         candidates = (Expr(param.name), *mine)
-        for step in taken:
+        for step in inferring:
             for name in _open(step):
                 before, after = (
                     results[step.id].resolved.get(name)
@@ -55,8 +55,8 @@ def followed(block: Block, inside: Inside) -> dict[tuple[str, str], Any]:
                 )
                 text = _matching(before, after, candidates, inside.values, values)
                 if text is not None:
-                    found.setdefault((step.id, name), text)
-    return found
+                    expressions_by_param.setdefault((step.id, name), text)
+    return expressions_by_param
 
 
 def _open(step: Step) -> Iterator[str]:
@@ -74,14 +74,14 @@ def _elsewhere(
     parameter changed along. None if both fail."""
     assert inside.plan.catalog is not None
     walk = computed_plan(plan(block.graph, inside.plan.catalog), values)
-    given = {}
+    input_types = {}
     for node in block.inputs:
         outcome = inside.results[node.id].outcome if node.id in inside.results else None
         if isinstance(outcome, Ran):
-            given[node.id] = outcome.outputs[0]
+            input_types[node.id] = outcome.outputs[0]
     for arriving in (
-        given,
-        {node: _grown(value, now) for node, value in given.items()},
+        input_types,
+        {node: _grown(value, now) for node, value in input_types.items()},
     ):
         results = infer(walk, arriving)
         if _all_run(walk, results):

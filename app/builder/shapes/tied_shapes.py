@@ -71,7 +71,7 @@ def _shape_inside(inside: Inside, path: str) -> Shape | None:
         elif rest is not None and step.node.repeat > 1 and name.isdecimal():
             rest = f"0.{rest}"
         if rest is not None:
-            found = shape_of(step, inside.results[step.id], rest)
-            if found is not None:
-                return found
+            shape = shape_of(step, inside.results[step.id], rest)
+            if shape is not None:
+                return shape
     return None

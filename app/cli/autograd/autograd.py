@@ -49,8 +49,8 @@ def _of_file(options: argparse.Namespace, file: Path, function: str) -> int:
         )
     text = _trusted(options, file)
     inputs = tuple(
-        (one.shape, one.dtype or "float32")
-        for one in map(import_model.parse_input, options.input)
+        (spec.shape, spec.dtype or "float32")
+        for spec in map(import_model.parse_input, options.input)
     )
     folder, plays = str(file.resolve().parent), graph_output.plays(options)
     snippet = Snippet(
@@ -122,8 +122,8 @@ def _no_graph_reason(answer: SnippetAnswer, name: str | None) -> str:
         return answer.error.sentence(answer.error.message)
     if answer.words:
         return answer.words
-    known = ", ".join(graph.name for graph in answer.graphs)
-    return f"no tensor called {name} has a graph; there are {known}"
+    names = ", ".join(graph.name for graph in answer.graphs)
+    return f"no tensor called {name} has a graph; there are {names}"
 
 
 def _playback_json(answer: SnippetAnswer, graph: TensorGraph) -> dict[str, Any]:

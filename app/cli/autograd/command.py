@@ -28,8 +28,8 @@ GIGABYTES = 4.0
 
 def add(commands: Any) -> argparse.ArgumentParser:
     """Add the command to the parser."""
-    words = "write the grad_fn graph of one batch, or of a file's code, as a picture or as data"
-    parser = commands.add_parser("autograd", help=words, description=WORDS)
+    summary = "write the grad_fn graph of one batch, or of a file's code, as a picture or as data"
+    parser = commands.add_parser("autograd", help=summary, description=WORDS)
     parser.add_argument("project", type=Path, metavar="SOURCE")
     arguments.add_graph_output(parser)
     parser.add_argument(
@@ -38,9 +38,9 @@ def add(commands: Any) -> argparse.ArgumentParser:
         help="diagnose the gradients: problem, location and fix",
     )
     for check in checks.names():
-        words = checks.explanation(check)
+        summary = checks.explanation(check)
         parser.add_argument(
-            f"--{check}", nargs="?", const="", metavar="LAYER", help=words
+            f"--{check}", nargs="?", const="", metavar="LAYER", help=summary
         )
     arguments.add(parser, "--trust")
     batch = parser.add_argument_group("project options")

@@ -27,21 +27,23 @@ def of_model(options: argparse.Namespace) -> int:
         return task.report(request)
 
     try:
-        found = models.answer(request, request.batch.model, options.timeout, report)
+        answer = models.answer(request, request.batch.model, options.timeout, report)
     except CaptureError as error:
-        words = project_graph.rephrased_error(str(error), request.batch.options)
-        raise console.CommandError(f"{options.project}: {words}", 1) from error
+        message = project_graph.rephrased_error(str(error), request.batch.options)
+        raise console.CommandError(f"{options.project}: {message}", 1) from error
     console.warn(project_graph.mode_line(options.project, options.train))
-    if found.remark:
-        console.warn(found.remark)
-    for line in found.lines:
+    if answer.remark:
+        console.warn(answer.remark)
+    for line in answer.lines:
         print(console.printable(line))
-    if found.tape is not None:
+    if answer.tape is not None:
         played = (
-            PassResult(Steps(found.steps).records) if found.steps is not None else None
+            PassResult(Steps(answer.steps).records)
+            if answer.steps is not None
+            else None
         )
-        graph_output.write(found.tape, options, None, played, found.stopped)
-    return int(found.found > 0)
+        graph_output.write(answer.tape, options, None, played, answer.stopped)
+    return int(answer.found > 0)
 
 
 def _request(options: argparse.Namespace) -> ModelReport:

@@ -34,7 +34,7 @@ if TYPE_CHECKING:
 def refuse_options(options: argparse.Namespace) -> None:
     """Reject these options for a Python file."""
 
-    given = [
+    flags = [
         f"--{name.replace('_', '-')}"
         for name in (
             "random",
@@ -48,9 +48,9 @@ def refuse_options(options: argparse.Namespace) -> None:
         )
         if getattr(options, name)
     ]
-    if given:
+    if flags:
         raise console.CommandError(
-            f"{', '.join(given)}: for projects and models only; a file's code decides how it runs"
+            f"{', '.join(flags)}: for projects and models only; a file's code decides how it runs"
         )
 
 
@@ -61,8 +61,8 @@ def capture_options(options: argparse.Namespace) -> CaptureOptions:
         raise console.CommandError(
             f"--vector {options.vector}: it can be {', '.join(VECTORS)}, or one-hot:INDEX"
         )
-    wanted = [] if options.outputs in (None, "all") else options.outputs.split(",")
-    if not all(part.isdecimal() and int(part) for part in wanted):
+    numbers = [] if options.outputs in (None, "all") else options.outputs.split(",")
+    if not all(number.isdecimal() and int(number) for number in numbers):
         raise console.CommandError(
             f"--outputs {options.outputs}: numbers starting at 1, such as 1,2, or all"
         )
@@ -75,7 +75,7 @@ def capture_options(options: argparse.Namespace) -> CaptureOptions:
         data="random" if options.random else "batch",
         batch=options.batch or 0,
         loss=loss,
-        outputs=tuple(int(part) - 1 for part in wanted),
+        outputs=tuple(int(number) - 1 for number in numbers),
         vector=kind,
         index=int(index or 0),
         amp=options.amp or "",
@@ -136,7 +136,7 @@ def _weights(options: argparse.Namespace, source: Source) -> WeightsChoice:
     if options.weights is not None:
         return WeightsFile(str(options.weights), options.weights.name)
     try:
-        found = (
+        checkpoint = (
             None
             if options.start_weights
             else newest.newest_checkpoint(store.runs_beside(options.project), source)
@@ -147,34 +147,34 @@ def _weights(options: argparse.Namespace, source: Source) -> WeightsChoice:
             "--start-weights to ignore them",
             1,
         ) from error
-    if found is None:
+    if checkpoint is None:
         return InitialWeights()
-    path, words = found
-    console.warn(f"weights {words}; --start-weights uses the start weights of a run")
-    return WeightsFile(str(path), words)
+    path, description = checkpoint
+    console.warn(
+        f"weights {description}; --start-weights uses the start weights of a run"
+    )
+    return WeightsFile(str(path), description)
 
 
-def rephrased_error(words: str, chosen: CaptureOptions) -> str:
+def rephrased_error(message: str, chosen: CaptureOptions) -> str:
     """Rephrase errors of torch and Python about a missing output or module."""
-    if chosen.outputs and "list index out of range" in words:
-        return f"--outputs {','.join(str(place + 1) for place in chosen.outputs)}: the network has fewer outputs"
-    if chosen.checkpoint and "has no attribute" in words:
-        return (
-            f"--checkpoint {', '.join(chosen.checkpoint)}: {words.rpartition(': ')[2]}"
-        )
-    return words
+    if chosen.outputs and "list index out of range" in message:
+        return f"--outputs {','.join(str(index + 1) for index in chosen.outputs)}: the network has fewer outputs"
+    if chosen.checkpoint and "has no attribute" in message:
+        return f"--checkpoint {', '.join(chosen.checkpoint)}: {message.rpartition(': ')[2]}"
+    return message
 
 
 def _diagnosed(batch: TrainingBatch, options: argparse.Namespace) -> int:
-    found = 0
+    count = 0
     if options.findings:
-        lines, found = report.findings(batch)
+        lines, count = report.findings(batch)
         _print(lines)
     for name, layer in options.checks.items():
         lines, wrong = checks.check(name).of_batch(batch, layer)
         _print(lines)
-        found += wrong
-    return int(found > 0)
+        count += wrong
+    return int(count > 0)
 
 
 def _print(lines: list[str]) -> None:

@@ -90,11 +90,11 @@ def with_settings_of(
     before = replace(project, training=training, data=stored.data)
     now = settings.with_settings(before, options)
     now = settings.with_loss(now, options) if options.loss is not None else now
-    own = compare.differences(now, project)
+    differences = compare.differences(now, project)
     named = {"epochs", "device", "seed", "save_every", "revisit_seconds", "leave_out"}
     if texts := [
         f"{name} {ours}, not {theirs}"
-        for name, (ours, theirs) in own.items()
+        for name, (ours, theirs) in differences.items()
         if name not in named
     ]:
         console.warn(
@@ -127,14 +127,14 @@ def open_store(
         with console.writing(options.out):
             same = run is not None and run.folder.parent.resolve() == runs.resolve()
             if run is not None and same and changed is None and not options.leave_out:
-                kept = run
+                stored_run = run
             else:
-                kept = store.begin(runs, project, _parent(run, path))
+                stored_run = store.begin(runs, project, _parent(run, path))
                 if run is not None:
-                    kept = resume.continued(kept, run, path, changed)
+                    stored_run = resume.continued(stored_run, run, path, changed)
                 else:
-                    store.keep_begin(path, kept)
-            position = resume.going_on(kept, path)
+                    store.keep_begin(path, stored_run)
+            position = resume.going_on(stored_run, path)
     except (RunError, CheckpointError) as error:
         raise console.CommandError(str(error)) from error
     if position.epochs >= job.training.epochs:
@@ -143,10 +143,13 @@ def open_store(
             "pass --epochs with more"
         )
     recorder = Recorder(
-        kept, projects[stage - 1], job.at_stage(stage).source.text, lambda: position
+        stored_run,
+        projects[stage - 1],
+        job.at_stage(stage).source.text,
+        lambda: position,
     )
     surgeries.plan(recorder, projects, job.stages, stage)
-    return recorder, path, resume.with_begin(job, kept)
+    return recorder, path, resume.with_begin(job, stored_run)
 
 
 def _from_the_start(
@@ -157,13 +160,13 @@ def _from_the_start(
     """
     run = resumed.run
     with console.writing(options.out):
-        kept = store.begin(options.out / "runs", project, _parent(run, None))
+        stored_run = store.begin(options.out / "runs", project, _parent(run, None))
     if run is not None:
         console.warn(
             f"{run.record.title} has no checkpoint before step {min(options.leave_out):,}: a new run repeats "
             "it from its start"
         )
-    return Recorder(kept, project, job.source.text), job
+    return Recorder(stored_run, project, job.source.text), job
 
 
 def _parent(run: Kept | None, path: Path | None) -> Parent:

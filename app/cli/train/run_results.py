@@ -56,7 +56,9 @@ class Results(Struct):
             self.missing.setdefault(_reason(error), []).append(name)
         else:
             self.names += [
-                one for one in (name, *(more or ())) if (self.folder / one).exists()
+                file_name
+                for file_name in (name, *(more or ()))
+                if (self.folder / file_name).exists()
             ]
 
     def problem(self, rescued: str) -> str:
@@ -85,29 +87,33 @@ def leave(
     """
     results = Results(folder)
     name = f"{job.source.module_name}.py"
-    part, model, script = results.part, folder / name, folder / "train.py"
+    write_file, model, script = results.part, folder / name, folder / "train.py"
 
     with suppress(OSError):  # reported per file
         folder.mkdir(parents=True, exist_ok=True)
         (folder / FAILED).unlink(missing_ok=True)  # of an earlier run
     if failed is not None:
-        part(FAILED, lambda: write_text(folder / FAILED, failure_text(failed)))
-    part(
+        write_file(FAILED, lambda: write_text(folder / FAILED, failure_text(failed)))
+    write_file(
         "weights.safetensors",
         lambda: save_safetensors(weights, folder / "weights.safetensors"),
     )
-    part("weights.pt", lambda: save_pt(weights, folder / "weights.pt"))
+    write_file("weights.pt", lambda: save_pt(weights, folder / "weights.pt"))
     if best is not None:
-        part(
+        write_file(
             BEST[0],
             lambda: save_safetensors(checkpoint_weights(best), folder / BEST[0]),
         )
-        part(BEST[1], lambda: save_pt(checkpoint_weights(best), folder / BEST[1]))
-    part("metrics.csv", lambda: write_text(folder / "metrics.csv", history.to_csv()))
-    part(name, lambda: [path.name for path in write_models(job, model, [script])[1:]])
+        write_file(BEST[1], lambda: save_pt(checkpoint_weights(best), folder / BEST[1]))
+    write_file(
+        "metrics.csv", lambda: write_text(folder / "metrics.csv", history.to_csv())
+    )
+    write_file(
+        name, lambda: [path.name for path in write_models(job, model, [script])[1:]]
+    )
     ran = job.ran_with(history.started.threads if history.started is not None else 0)
-    part("train.py", lambda: write_text(script, training_script(ran)))
-    part(
+    write_file("train.py", lambda: write_text(script, training_script(ran)))
+    write_file(
         "what train.py reads", lambda: [path.name for path in write_start(job, script)]
     )
     try:
@@ -125,7 +131,7 @@ def leave(
         job_now,
         history,
         folder,
-        part,
+        write_file,
         (lambda: analyse(project.graph, ops)) if project.opened is None else None,
         lambda: batch_of(request, weights).capture(),
     )
@@ -134,9 +140,9 @@ def leave(
 
 def failure_text(failed: Failed) -> str:
     """Say after which step a run failed, and of which the files beside are."""
-    words = " ".join(filter(None, (failed.message, failed.cure)))
+    reason = " ".join(filter(None, (failed.message, failed.cure)))
     return (
-        f"The run failed after step {failed.step}, in epoch {failed.epoch}: {words}\n\n"
+        f"The run failed after step {failed.step}, in epoch {failed.epoch}: {reason}\n\n"
         f"The weights and the curves beside this file are of its {counted(failed.step, 'step')}; train.py repeats the "
         "run, which fails again.\n"
     )
@@ -162,22 +168,22 @@ def which_weights(
         if failed
         else f"the last, of step {last:,}"
     )
-    found = [f"weights.*: {moment}"]
-    known = [at for at in range(len(losses)) if losses[at] == losses[at]]
-    if not known or not any(name in results.names for name in WEIGHTS):
-        return found if not known else []
-    best = min(known, key=lambda at: losses[at])
-    if steps[known[-1]] == last:
-        found[0] += f", validation loss {losses[known[-1]]:.4f}"
+    sentences = [f"weights.*: {moment}"]
+    measured = [at for at in range(len(losses)) if losses[at] == losses[at]]
+    if not measured or not any(name in results.names for name in WEIGHTS):
+        return sentences if not measured else []
+    best = min(measured, key=lambda at: losses[at])
+    if steps[measured[-1]] == last:
+        sentences[0] += f", validation loss {losses[measured[-1]]:.4f}"
     if any(name in results.names for name in BEST):
         epoch = int(history.epochs["epoch"][best])
-        found.append(
+        sentences.append(
             f"weights-best.*: the smallest validation loss, {losses[best]:.4f}, of epoch {epoch} "
             f"(step {int(steps[best]):,})"
         )
     elif steps[best] == last:
-        found[0] += ", the smallest of the run"
-    return found
+        sentences[0] += ", the smallest of the run"
+    return sentences
 
 
 def rescued(results: Results, weights: Mapping[str, Any], recorder: Recorder) -> str:
@@ -189,14 +195,14 @@ def rescued(results: Results, weights: Mapping[str, Any], recorder: Recorder) ->
     try:
         save_safetensors(weights, path)
     except WeightsError:
-        found = (
+        newest = (
             checkpoint.newest(recorder.checkpoints)
             if recorder.checkpoints.is_dir()
             else None
         )
         return (
-            f"The newest checkpoint is {found}."
-            if found is not None
+            f"The newest checkpoint is {newest}."
+            if newest is not None
             else "The trained weights are lost."
         )
     return f"The trained weights are in {path}."

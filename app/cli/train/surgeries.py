@@ -31,12 +31,12 @@ def planned(
     """Return the project of every stage and the whole job, with the surgeries of the command after those that a stored
     run has. Raises CommandError.
     """
-    for step, path in sorted(options.surgery, key=lambda one: one[0]):
+    for step, path in sorted(options.surgery, key=lambda entry: entry[0]):
         edited = _edited(path, projects[-1], options)
         analysis = nets.sound(edited)
         if any(
-            one.step == step and one.surgery.source.text == analysis.source.text
-            for one in job.stages
+            stage.step == step and stage.surgery.source.text == analysis.source.text
+            for stage in job.stages
         ):
             continue  # a resumed run has made it
         if job.stages and step < job.stages[-1].step:
@@ -53,8 +53,8 @@ def planned(
                 f"--surgery {step}:{path}: its net equals that of the run at this step"
             )
         try:
-            known = analyse(before.graph, custom_layers.ops_of(before))
-            surgery = surgery_between(before, edited, known, analysis)
+            run_analysis = analyse(before.graph, custom_layers.ops_of(before))
+            surgery = surgery_between(before, edited, run_analysis, analysis)
         except SurgeryError as error:
             raise console.CommandError(f"--surgery {step}:{path}: {error}") from error
         projects, job = (
@@ -67,53 +67,53 @@ def planned(
 def _edited(path: Path, before: Project, options: argparse.Namespace) -> Project:
     """Read an edited copy of a project; it takes the settings of the run. Raises CommandError."""
 
-    given: dict[str, Any] = {
+    namespace: dict[str, Any] = {
         **vars(options),
         "project": path,
         "args": "{}",
         "input": [],
     }
-    found = nets.read(argparse.Namespace(**given))
+    project = nets.read(argparse.Namespace(**namespace))
     training = replace(
         before.training,
-        groups=found.training.groups,
-        recompute=found.training.recompute,
+        groups=project.training.groups,
+        recompute=project.training.recompute,
     )
-    return replace(found, data=before.data, training=training)
+    return replace(project, data=before.data, training=training)
 
 
 def stored(
-    kept: Kept | None, project: Project, job: Job, data: str | None
+    stored_run: Kept | None, project: Project, job: Job, data: str | None
 ) -> tuple[tuple[Project, ...], Job]:
     """Return the project of every stage of a stored run that is resumed, and its whole job, with the settings of
     `project`, whose net is one of them; without a run, those of `project` alone. Raises RunError.
     """
-    if kept is None or not kept.record.stages:
+    if stored_run is None or not stored_run.record.stages:
         return (project,), job
 
-    def job_of(each: Project) -> Job:
-        return preflight.job(each, nets.sound(each), data)
+    def job_of(stage_project: Project) -> Job:
+        return preflight.job(stage_project, nets.sound(stage_project), data)
 
-    projects = stages.projects_of(kept, project)
-    whole = stages.whole_job(kept, projects, job_of)
+    projects = stages.projects_of(stored_run, project)
+    full_job = stages.whole_job(stored_run, projects, job_of)
     if job.source.text not in (
-        whole.source.text,
-        *(one.surgery.source.text for one in whole.stages),
+        full_job.source.text,
+        *(stage.surgery.source.text for stage in full_job.stages),
     ):
         raise RunError(
-            f"The net of {project.name} is not one of those of {kept.record.title}. Pass the project that it was "
+            f"The net of {project.name} is not one of those of {stored_run.record.title}. Pass the project that it was "
             f"started "
-            f"with; a copy is {kept.folder / 'stages' / '01' / 'project.tape'}."
+            f"with; a copy is {stored_run.folder / 'stages' / '01' / 'project.tape'}."
         )
-    return projects, whole
+    return projects, full_job
 
 
-def warn_of(stages: Sequence[Stage], steps: int, words: str) -> None:
+def warn_of(stages: Sequence[Stage], steps: int, phrase: str) -> None:
     """Warn of surgeries after the end of a run."""
 
     for stage in stages:
         console.warn(
-            f"--surgery {stage.step:,}: the run {words} {steps:,}, so its net is not edited then"
+            f"--surgery {stage.step:,}: the run {phrase} {steps:,}, so its net is not edited then"
         )
 
 

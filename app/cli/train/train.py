@@ -43,7 +43,7 @@ if TYPE_CHECKING:
 
 def run(options: argparse.Namespace) -> int:
     """Train to the end, and write the results."""
-    place = _execution_target(options)
+    placement = _execution_target(options)
     resume = resumed.find(options)
     project = nets.read(options)
     if resume is not None:
@@ -55,7 +55,7 @@ def run(options: argparse.Namespace) -> int:
     if job.training.start is not None and not options.json:
         print(summary(job.training.start, job.source))
     folder: Path = options.out
-    if options.surgery and place is not None and place.processes > 1:
+    if options.surgery and placement is not None and placement.processes > 1:
         raise console.CommandError(
             "--surgery is not supported with --processes; omit one of them"
         )
@@ -63,22 +63,24 @@ def run(options: argparse.Namespace) -> int:
     if not options.json:
         _say_disk(job, analysis.total_parameters)
     job = _as_before(job, project, checkpoint)
-    control = Control() if place is None else control_for(place)
+    control = Control() if placement is None else control_for(placement)
     with interruptible(control):
         out: RunOutput = (
             JsonLines() if options.json else ProgressBar(project.training.epochs)
         )
-        history, last, unread = watch(job, control, out, recorder, checkpoint, place)
+        history, last, unread = watch(
+            job, control, out, recorder, checkpoint, placement
+        )
     if isinstance(last, Finished) and (
         late := [step for step in options.leave_out if step > last.steps]
     ):
         _warn(
             f"--leave-out {late[0]:,}: the run ended at step {last.steps:,}, and no batch of such a step was read"
         )
-    made = max((cut.stage for cut in history.cuts), default=1)
+    last_stage = max((cut.stage for cut in history.cuts), default=1)
     if isinstance(last, Finished):
-        surgeries.warn_of(job.stages[made - 1 :], last.steps, "ended at")
-    job = replace(job, stages=job.stages[: made - 1])
+        surgeries.warn_of(job.stages[last_stage - 1 :], last.steps, "ended at")
+    job = replace(job, stages=job.stages[: last_stage - 1])
     problem = ""
     begun = history.started.resumed_at if history.started is not None else 0
     if isinstance(last, Failed) and (
@@ -184,19 +186,19 @@ def _open_store(
     return recorder, None, job
 
 
-def _warn(words: str) -> None:
+def _warn(message: str) -> None:
     """Print a line to stderr, over a progress bar if necessary."""
 
     print(
-        f"{CLEARED * sys.stderr.isatty()}tapedeck: {console.printable(words)}",
+        f"{CLEARED * sys.stderr.isatty()}tapedeck: {console.printable(message)}",
         file=sys.stderr,
     )
 
 
 def _tell_saved(saves: SaveReport, event: Event | None) -> None:
     """Report the first failing checkpoint, and the recovery."""
-    if isinstance(event, Saved) and (words := saves.message_for(event)):
-        _warn(words)
+    if isinstance(event, Saved) and (message := saves.message_for(event)):
+        _warn(message)
 
 
 def _as_before(job: Job, project: Project, resume: Path | None) -> Job:
@@ -209,11 +211,11 @@ def _events(
     control: Control,
     folder: Path | None,
     resume: Path | None,
-    place: RunPlacement | None,
+    placement: RunPlacement | None,
 ) -> Iterator[Event]:
-    if place is None:
+    if placement is None:
         return loop.train(job, control, folder=folder, resume=resume)
-    return dispatch.train(job, control, place, folder=folder, resume=resume)
+    return dispatch.train(job, control, placement, folder=folder, resume=resume)
 
 
 def watch(
@@ -222,11 +224,11 @@ def watch(
     out: RunOutput,
     recorder: Recorder,
     resume: Path | None,
-    place: RunPlacement | None,
+    placement: RunPlacement | None,
 ) -> tuple[Any, Event, OSError | None]:
     """Run the job to its end; return the history, the last event, and the error of a stdout that was closed."""
     recorder.threads = job.training.threads
-    recorder.processes = place.processes if place is not None else 1
+    recorder.processes = placement.processes if placement is not None else 1
     problem = recorder.begin()
     history = (
         store.history_of(recorder.kept)
@@ -237,15 +239,15 @@ def watch(
     unread: OSError | None = None
     saves = SaveReport()
     try:
-        kept = None if problem else recorder.checkpoints
-        for last in _events(job, control, kept, resume, place):
+        checkpoint_folder = None if problem else recorder.checkpoints
+        for last in _events(job, control, checkpoint_folder, resume, placement):
             history.add(last)
             if isinstance(last, Started):
                 if last.changed:
                     _warn(last.changed)
                 count = last.epochs * last.steps_per_epoch
                 surgeries.warn_of(
-                    [one for one in job.stages if one.step >= count],
+                    [stage for stage in job.stages if stage.step >= count],
                     count,
                     "has steps up to",
                 )
@@ -263,8 +265,8 @@ def watch(
     finally:
         recorder.close()
     _tell_saved(saves, recorder.unsaid())
-    if words := saves.at_end():
-        _warn(words)
+    if message := saves.at_end():
+        _warn(message)
     assert last is not None
     return history, last, unread
 

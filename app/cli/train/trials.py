@@ -46,10 +46,10 @@ def run(options: argparse.Namespace) -> int:
     return _try(job, options.json, options.traceback)
 
 
-def _try(job: Job, as_json: bool, whole: bool) -> int:
+def _try(job: Job, as_json: bool, full: bool) -> int:
     tried = dry_run(job)
     if isinstance(tried, Failed):
-        raise console.CommandError(failures.describe_failure(tried, whole), 1)
+        raise console.CommandError(failures.describe_failure(tried, full), 1)
     if as_json:
         print(json.dumps(to_builtins(tried)))
         return 0
@@ -115,7 +115,7 @@ def _memory_lines(report: MemoryReport) -> list[str]:
         ("total", report.step.total),
     ]
     rows = [("layer", *PARTS)] + [
-        (name, *(bytes_text(getattr(row, part)) for part in PARTS))
+        (name, *(bytes_text(getattr(row, kind)) for kind in PARTS))
         for name, row in named
     ]
     width = max(len(row[0]) for row in rows)
@@ -147,15 +147,15 @@ def _profile_lines(profile: StepProfile) -> list[str]:
 
 
 def _find(job: Job, batches: int, as_json: bool) -> int:
-    found = rate_test(job, batches=batches)
+    range_test = rate_test(job, batches=batches)
     if as_json:
-        print(json.dumps(to_builtins(found)))
-    elif found.suggested is None:
+        print(json.dumps(to_builtins(range_test)))
+    elif range_test.suggested is None:
         print(
-            f"The loss did not fall over {len(found.rates)} batches. {found.ended}".strip()
+            f"The loss did not fall over {len(range_test.rates)} batches. {range_test.ended}".strip()
         )
     else:
         print(
-            f"The loss falls most steeply at lr={found.suggested:.2g}. {found.ended}".strip()
+            f"The loss falls most steeply at lr={range_test.suggested:.2g}. {range_test.ended}".strip()
         )
     return 0

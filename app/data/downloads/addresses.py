@@ -34,11 +34,12 @@ def addressed(collection: Collection, dataset: Any) -> Addresses:
         )
     if hasattr(dataset, "split_list"):
         parts = {name: (url, md5) for url, name, md5 in dataset.split_list.values()}
-        found = tuple(
+        checked_archives = tuple(
             replace(archive, md5=parts[archive.name][1]) for archive in archives
         )
         return Addresses(
-            found, (parts[archives[0].name][0].removesuffix(archives[0].name),)
+            checked_archives,
+            (parts[archives[0].name][0].removesuffix(archives[0].name),),
         )
     (only,) = archives
     return Addresses(

@@ -11,8 +11,8 @@ from app.util.frozen import FrozenMap
 
 GZIP, TAR, PLAIN = "gzip", "tar", "plain"
 _IDX = tuple(
-    f"{part}-{kind}-ubyte"
-    for part in ("train", "t10k")
+    f"{prefix}-{kind}-ubyte"
+    for prefix in ("train", "t10k")
     for kind in ("images-idx3", "labels-idx1")
 )
 

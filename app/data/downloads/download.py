@@ -107,14 +107,14 @@ def _fetch_one(
         HTTPException,
     )  # the window keeps none of this in memory before it downloads something
 
-    part = folder / f"{archive.name}.part"
+    partial_path = folder / f"{archive.name}.part"
     refusals = []
     try:
         for mirror in mirrors:
             url = mirror + archive.name
             try:
-                _stream(url, part, archive, meter, cancelled)
-                _unpack(archive, part, folder, cancelled)
+                _stream(url, partial_path, archive, meter, cancelled)
+                _unpack(archive, partial_path, folder, cancelled)
                 return
             # URLError is an OSError. EOFError, TarError and BadGzipFile (an OSError) come from unpacking.
             except (
@@ -126,7 +126,7 @@ def _fetch_one(
             ) as error:
                 refusals.append(f"{url}: {getattr(error, 'reason', None) or error}")
     finally:
-        part.unlink(missing_ok=True)
+        partial_path.unlink(missing_ok=True)
     raise DownloadError(
         f"{archive.name} could not be downloaded. "
         + "; ".join(refusals)
@@ -135,13 +135,13 @@ def _fetch_one(
 
 
 def _stream(
-    url: str, part: Path, archive: Archive, meter: _Meter, cancelled: Cancelled
+    url: str, partial_path: Path, archive: Archive, meter: _Meter, cancelled: Cancelled
 ) -> None:
     from urllib.request import Request, urlopen
 
     digest, done = hashlib.md5(usedforsecurity=False), 0
     request = Request(url, headers={"User-Agent": "tapedeck"})
-    with urlopen(request, timeout=TIMEOUT) as response, part.open("wb") as file:
+    with urlopen(request, timeout=TIMEOUT) as response, partial_path.open("wb") as file:
         meter.expect(archive, response.length)
         while chunk := response.read(CHUNK):
             if cancelled():
@@ -154,21 +154,25 @@ def _stream(
         raise ChecksumMismatchError(archive.name, archive.md5, digest.hexdigest())
 
 
-def _unpack(archive: Archive, part: Path, folder: Path, cancelled: Cancelled) -> None:
+def _unpack(
+    archive: Archive, partial_path: Path, folder: Path, cancelled: Cancelled
+) -> None:
     """Unpack an archive into its folder; each file is complete or absent."""
     if archive.kind == GZIP:
-        with gzip.open(part) as packed:
+        with gzip.open(partial_path) as packed:
             _write(packed, folder / archive.files[0], cancelled)
     elif archive.kind == TAR:
-        _untar(archive, part, folder, cancelled)
+        _untar(archive, partial_path, folder, cancelled)
     else:
-        os.replace(part, folder / archive.name)
+        os.replace(partial_path, folder / archive.name)
 
 
-def _untar(archive: Archive, part: Path, folder: Path, cancelled: Cancelled) -> None:
+def _untar(
+    archive: Archive, partial_path: Path, folder: Path, cancelled: Cancelled
+) -> None:
     """Extract the named files from anywhere in an archive, and no others."""
     missing = set(archive.members)
-    with tarfile.open(part) as packed:
+    with tarfile.open(partial_path) as packed:
         for member in packed:
             name = PurePosixPath(member.name).name
             source = (

@@ -36,8 +36,8 @@ def recall(config: DataConfig) -> SourceSpec | DataError | None:
     return _facts.get(key_of(config))
 
 
-def remember(key: Hashable, found: SourceSpec | DataError) -> None:
-    _facts.put(key, found)
+def remember(key: Hashable, outcome: SourceSpec | DataError) -> None:
+    _facts.put(key, outcome)
 
 
 class Fact(Struct, frozen=True):
@@ -50,8 +50,8 @@ class Fact(Struct, frozen=True):
 def fact(config: DataConfig) -> Fact | None:
     """Return the cache entry for a config's files in their current state."""
     key = key_of(config)
-    found = _facts.get(key)
-    return Fact(key, found) if found is not None else None
+    outcome = _facts.get(key)
+    return Fact(key, outcome) if outcome is not None else None
 
 
 def learn(fact: Fact | None) -> None:
@@ -68,7 +68,9 @@ def _stamp(path: str) -> Hashable:
             return stat.st_mtime_ns, stat.st_size
         with os.scandir(path) as entries:
             inside = sorted(
-                (one.name, one.stat().st_mtime_ns) for one in entries if one.is_dir()
+                (entry.name, entry.stat().st_mtime_ns)
+                for entry in entries
+                if entry.is_dir()
             )
         return os.stat(path).st_mtime_ns, tuple(inside)
     except (OSError, ValueError):  # ValueError: a NUL in the path

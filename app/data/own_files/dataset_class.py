@@ -65,11 +65,11 @@ class DatasetCall(Struct, frozen=True):
     @property
     def code(self) -> str:
         """The call as Python text; its arguments are literals."""
-        given = [
+        arguments = [
             *map(repr, self.args),
             *(f"{name}={value!r}" for name, value in self.kwargs.items()),
         ]
-        return f"{self.name}({', '.join(given)})"
+        return f"{self.name}({', '.join(arguments)})"
 
     def __str__(self) -> str:
         return self.code.removesuffix("()")
@@ -90,9 +90,9 @@ def parse_call(text: str) -> DatasetCall:
             raise ValueError(text)
         args = tuple(map(ast.literal_eval, node.args))
         kwargs = {
-            str(one.arg): ast.literal_eval(one.value)
-            for one in node.keywords
-            if one.arg
+            str(keyword.arg): ast.literal_eval(keyword.value)
+            for keyword in node.keywords
+            if keyword.arg
         }
     except (SyntaxError, ValueError, TypeError, RecursionError, MemoryError) as error:
         raise DataError(
@@ -125,7 +125,7 @@ def classes_in(text: str) -> tuple[str, ...]:
         tree = ast.parse(text)
     except (SyntaxError, ValueError, RecursionError, MemoryError):
         return ()
-    names, found = dict[str, str](), list[str]()
+    names, class_names = dict[str, str](), list[str]()
     for node in _statements(tree.body):
         if isinstance(node, ast.Import):
             names.update(
@@ -140,23 +140,25 @@ def classes_in(text: str) -> tuple[str, ...]:
             )
         elif isinstance(node, ast.ClassDef):
             bases = [_dotted(base, names) for base in node.bases]
-            if any(base in found or _is_dataset(base) for base in bases):
-                found.append(node.name)
-    return tuple(dict.fromkeys(found))
+            if any(base in class_names or _is_dataset(base) for base in bases):
+                class_names.append(node.name)
+    return tuple(dict.fromkeys(class_names))
 
 
 def _statements(body: list[ast.stmt]) -> Iterator[ast.stmt]:
     """Yield the statements of a module, with those in conditions and in `try`."""
     for node in body:
         yield node
-        for part in (
+        for block in (
             ("body", "orelse", "handlers", "finalbody")
             if isinstance(node, ast.If | ast.Try)
             else ()
         ):
-            for each in getattr(node, part, ()):
+            for statement in getattr(node, block, ()):
                 yield from _statements(
-                    each.body if isinstance(each, ast.ExceptHandler) else [each]
+                    statement.body
+                    if isinstance(statement, ast.ExceptHandler)
+                    else [statement]
                 )
 
 
@@ -169,7 +171,10 @@ def _dotted(base: ast.expr, names: dict[str, str]) -> str:
 
 def _is_dataset(name: str) -> bool:
     package, _, last = name.rpartition(".")
-    known = any(package == each or package.startswith(f"{each}.") for each in _PACKAGES)
+    package_matches = any(
+        package == dataset_package or package.startswith(f"{dataset_package}.")
+        for dataset_package in _PACKAGES
+    )
     return last.endswith("Dataset") or (
-        known and last not in _NO_DATASETS and not last.endswith("Sampler")
+        package_matches and last not in _NO_DATASETS and not last.endswith("Sampler")
     )

@@ -63,9 +63,9 @@ def encoding_of(path: Path, chosen: str = AUTO) -> tuple[str, str]:
     """Return Python's name of a text file's encoding, and a sentence if it was guessed. Raises DataError, OSError."""
     with path.open("rb") as file:
         head = file.read(4096)
-    for mark, what in _OTHER_KINDS:
+    for mark, explanation in _OTHER_KINDS:
         if head.startswith(mark):
-            raise DataError(f"{path.name} {what}.")
+            raise DataError(f"{path.name} {explanation}.")
     marked = next((name for mark, name in _MARKS if head.startswith(mark)), "")
     if chosen != AUTO:
         named = (
@@ -129,28 +129,28 @@ def _guess(path: Path) -> str:
     """Return the likeliest encoding that can decode the whole file; Western European ones where several agree."""
     from charset_normalizer import from_bytes
 
-    words = _foreign_words(path)
+    terms = _foreign_words(path)
     paired = 2 * sum(
-        2 * len(re.findall(rb"[\x80-\xff]", word)) >= len(word) > 1 for word in words
-    ) > len(words)
+        2 * len(re.findall(rb"[\x80-\xff]", word)) >= len(word) > 1 for word in terms
+    ) > len(terms)
     names = [
         name
         for name in ENCODINGS
         if not name.startswith("utf") and (paired or name not in _OF_PAIRS)
     ]
     matches = from_bytes(
-        b"\n".join(words), cp_isolation=[_lookup(name) for name in names]
+        b"\n".join(terms), cp_isolation=[_lookup(name) for name in names]
     )
     likeliest = list[str]()
     if matches:
         best = matches[0]
         equal = [
-            one
-            for one in matches
-            if (one.chaos, one.coherence) == (best.chaos, best.coherence)
+            match
+            for match in matches
+            if (match.chaos, match.coherence) == (best.chaos, best.coherence)
         ]
-        known = {name for one in equal for name in one.could_be_from_charset}
-        likeliest = [name for name in names if _lookup(name) in known]
+        charsets = {name for match in equal for name in match.could_be_from_charset}
+        likeliest = [name for name in names if _lookup(name) in charsets]
     return next((name for name in (*likeliest, *names) if not _problem(path, name)), "")
 
 
@@ -161,16 +161,16 @@ def _lookup(name: str) -> str:
 
 def _foreign_words(path: Path) -> list[bytes]:
     """Return the first different words of a file that have other letters than ASCII's."""
-    words, size = dict[bytes, None](), 0
+    terms, size = dict[bytes, None](), 0
     with path.open("rb") as file:
         for line in file:
             fresh = [
                 word
                 for word in re.split(rb"[\s,;\"'.\d]+", line)
-                if not word.isascii() and word not in words
+                if not word.isascii() and word not in terms
             ]
-            words |= dict.fromkeys(fresh)
+            terms |= dict.fromkeys(fresh)
             size += sum(map(len, fresh))
             if size > SAMPLE:
                 break
-    return list(words)
+    return list(terms)

@@ -27,11 +27,12 @@ class FileSurvey(Struct, frozen=True):
     targets: tuple[TargetInfo, ...] = ()
 
 
-def check_class_count(what: str, count: int, samples: int) -> None:
+def check_class_count(subject: str, count: int, samples: int) -> None:
     """Raise DataError for more classes than supported."""
     if count > CLASSES_LIMIT:
         raise DataError(
-            f"{what} has {count:,} different classes in {samples:,} samples; at most {CLASSES_LIMIT:,} are supported. "
+            f"{subject} has {count:,} different classes in {samples:,} samples; at most "
+            f"{CLASSES_LIMIT:,} are supported. "
             "Choose another target, or read its numbers as values to predict (as floats)."
         )
 

@@ -16,21 +16,21 @@ from app.source import layer_files, layer_modules
 from app.source.layer_files import LayerFile, LayerFileError, UntrustedError
 
 
-def class_name(path: Path, wanted: str) -> str:
+def class_name(path: Path, call_text: str) -> str:
     """Return the selected class with its arguments, or the only one. Raises DataError."""
-    file, call = file_of(path), parse_call(wanted)
+    file, call = file_of(path), parse_call(call_text)
     try:
         module = layer_modules.load(file)
     except UntrustedError as error:
         raise NotTrustedError(path) from error
     except LayerFileError as error:
         raise DataError(str(error)) from error
-    own = (
+    local_classes = (
         kind
         for kind in vars(module).values()
         if isinstance(kind, type) and kind.__module__ == module.__name__
     )
-    names = [kind.__name__ for kind in own if issubclass(kind, Dataset)]
+    names = [kind.__name__ for kind in local_classes if issubclass(kind, Dataset)]
     if call.name and call.name not in names:
         raise DataError(
             f"{path.name} has no Dataset “{call.name}”. It has: {', '.join(names) or 'none'}."

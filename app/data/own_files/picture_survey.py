@@ -39,15 +39,18 @@ def survey_pictures(path: Path, options: Mapping[str, Any], watch: Watch) -> Fil
         raise DataError(
             f"{path} has no folders. Put the images of each class into a folder named after it.{' '.join(('', *notes))}"
         )
-    one = (3 if options["colour"] else 1) * options["size"][0] * options["size"][1]
-    if not fits(5 * one):  # as bytes and as float32
+    picture_size = (
+        (3 if options["colour"] else 1) * options["size"][0] * options["size"][1]
+    )
+    if not fits(5 * picture_size):  # as bytes and as float32
         raise DataError(
-            f"One image of {path.name} needs {5 * one / 1000000000.0:,.1f} GB at this size, more than half of the "
+            f"One image of {path.name} needs {5 * picture_size / 1000000000.0:,.1f} GB at this size, "
+            "more than half of the "
             "memory of this machine. Reduce size."
         )
     files = {name: picture_files(path / name) for name in classes}
     traits = traits_of([file for some in files.values() for file in some], watch)
-    size = sum(map(len, files.values())) * one * (4 if traits.deep else 1)
+    size = sum(map(len, files.values())) * picture_size * (4 if traits.deep else 1)
     arguments: dict[str, Any] = {
         "classes": classes,
         "size": options["size"],
@@ -79,13 +82,19 @@ def class_folders(path: Path) -> tuple[tuple[str, ...], list[str]]:
         for entry in path.iterdir()
         if entry.is_dir() and not entry.name.startswith(".")
     )
-    taken: dict[Path, str] = {}
+    class_by_target: dict[Path, str] = {}
     for folder in sorted(
-        folders, key=lambda one: one.resolve() != root / one.name
+        folders,
+        key=lambda folder_entry: folder_entry.resolve() != root / folder_entry.name,
     ):  # links come last
         target = folder.resolve()
         same = next(
-            (name for other, name in taken.items() if _overlap(target, other)), ""
+            (
+                name
+                for other, name in class_by_target.items()
+                if _overlap(target, other)
+            ),
+            "",
         )
         if folder.name == ARCHIVE_REST:
             notes.append(f"{ARCHIVE_REST}, which macOS adds to archives, is not read.")
@@ -98,12 +107,12 @@ def class_folders(path: Path) -> tuple[tuple[str, ...], list[str]]:
                 f"{folder.name} is a link to pictures of {same}, so it is not read as another class."
             )
         else:
-            taken[target] = folder.name
-    return tuple(sorted(taken.values())), notes
+            class_by_target[target] = folder.name
+    return tuple(sorted(class_by_target.values())), notes
 
 
-def _overlap(one: Path, other: Path) -> bool:
-    return one.is_relative_to(other) or other.is_relative_to(one)
+def _overlap(folder: Path, other: Path) -> bool:
+    return folder.is_relative_to(other) or other.is_relative_to(folder)
 
 
 class Traits(Struct):

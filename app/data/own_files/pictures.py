@@ -30,7 +30,9 @@ def picture_files(folder: Path) -> list[Path]:
     return sorted(
         f
         for f in files
-        if not any(part.startswith(".") for part in f.relative_to(folder).parts)
+        if not any(
+            component.startswith(".") for component in f.relative_to(folder).parts
+        )
     )
 
 
@@ -109,8 +111,8 @@ def read_picture(
         if grey := is_deep(opened):
             picture = Image.fromarray(brightness(opened, span))
         else:
-            known = opened.convert("RGB") if opened.mode == "LAB" else opened
-            picture = known.convert("RGB" if colour else "L")
+            convertible = opened.convert("RGB") if opened.mode == "LAB" else opened
+            picture = convertible.convert("RGB" if colour else "L")
     if size is not None:
         picture = picture.resize((size[1], size[0]), Image.Resampling.BILINEAR)
     values = torch.from_numpy(np.array(picture))

@@ -32,120 +32,127 @@ def read_tensors(
     one 1 that become class ids, or "values", numbers of any dtype to predict. Samples of the class id -100 are left
     out; among the labels of positions it stays, and -1 becomes it. Raises ValueError for anything but a tensor.
     """
-    wanted = [inputs] if isinstance(inputs, str) else list(inputs)
+    input_names = [inputs] if isinstance(inputs, str) else list(inputs)
     if path.suffix == ".pt":
-        held: Any = torch.load(path, map_location="cpu", weights_only=True)
-        held = (
-            held
-            if isinstance(held, dict)
-            else {str(number): value for number, value in enumerate(held)}
+        loaded: Any = torch.load(path, map_location="cpu", weights_only=True)
+        loaded = (
+            loaded
+            if isinstance(loaded, dict)
+            else {str(number): value for number, value in enumerate(loaded)}
         )
-        found = {name: held[name] for name in (*wanted, *labels)}
+        raw_arrays = {name: loaded[name] for name in (*input_names, *labels)}
     else:
         if path.suffix == ".npy":
-            found = {
+            raw_arrays = {
                 name: np.load(Path(name or path), allow_pickle=False)
-                for name in (*wanted, *labels)
+                for name in (*input_names, *labels)
             }
         else:
             with np.load(path, allow_pickle=False) as arrays:
-                found = {name: arrays[name] for name in (*wanted, *labels)}
-    samples, given = {name: tensor_of(found[name], name) for name in wanted}, {}
+                raw_arrays = {name: arrays[name] for name in (*input_names, *labels)}
+    samples, targets = (
+        {name: tensor_of(raw_arrays[name], name) for name in input_names},
+        {},
+    )
     for name in labels:
         values, kind = (classes or {}).get(name), (kinds or {}).get(name)
         if kind == "one_hot":
-            given[name] = tensor_of(found[name], name).to(torch.uint8).argmax(1)
+            targets[name] = tensor_of(raw_arrays[name], name).to(torch.uint8).argmax(1)
         elif kind == "values":
-            given[name] = tensor_of(found[name], name).to(torch.float32)
+            targets[name] = tensor_of(raw_arrays[name], name).to(torch.float32)
         else:
-            given[name] = (
-                tensor_of(found[name], name)
+            targets[name] = (
+                tensor_of(raw_arrays[name], name)
                 if values is None
-                else class_ids(found[name], values)
+                else class_ids(raw_arrays[name], values)
             )
     good = torch.ones((), dtype=torch.bool)
-    for name, held in samples.items():
-        for known in given.values():
-            if held.ndim == 0 or known.ndim == 0 or len(held) != len(known):
+    for name, loaded in samples.items():
+        for target in targets.values():
+            if loaded.ndim == 0 or target.ndim == 0 or len(loaded) != len(target):
                 raise ValueError(
-                    f"{tuple(held.shape)} inputs do not match {tuple(known.shape)} labels"
+                    f"{tuple(loaded.shape)} inputs do not match {tuple(target.shape)} labels"
                 )
-        if not held.numel():
-            raise ValueError(f"inputs of shape {tuple(held.shape)} contain no sample")
+        if not loaded.numel():
+            raise ValueError(f"inputs of shape {tuple(loaded.shape)} contain no sample")
         good = good & (
-            held.flatten(1).isfinite().all(1) if held.ndim > 1 else held.isfinite()
+            loaded.flatten(1).isfinite().all(1)
+            if loaded.ndim > 1
+            else loaded.isfinite()
         )
-        if len(wanted) > 1:
-            samples[name] = field_of(held)
-        elif held.dtype != torch.uint8:
-            samples[name] = held.to(kind_of(held))
+        if len(input_names) > 1:
+            samples[name] = field_of(loaded)
+        elif loaded.dtype != torch.uint8:
+            samples[name] = loaded.to(kind_of(loaded))
     labelled = torch.ones((), dtype=torch.bool)
-    for name, known in given.items():
-        known = known.to(kind_of(known))
-        if known.is_floating_point():
-            known = known.unsqueeze(1) if known.ndim == 1 else known
-        elif known.ndim == 2 and known.shape[1] == 1:
-            known = known.flatten()
+    for name, target in targets.items():
+        target = target.to(kind_of(target))
+        if target.is_floating_point():
+            target = target.unsqueeze(1) if target.ndim == 1 else target
+        elif target.ndim == 2 and target.shape[1] == 1:
+            target = target.flatten()
         good &= (
-            known.flatten(1).isfinite().all(1) if known.ndim > 1 else known.isfinite()
+            target.flatten(1).isfinite().all(1)
+            if target.ndim > 1
+            else target.isfinite()
         )
-        if not known.is_floating_point():
-            raw = np.asarray(found[name])
-            if known.ndim > 1:
-                known = torch.where(known == -1, -100, known)
-            elif raw.dtype.kind == "i" and raw.size == len(known):
-                labelled = labelled & torch.from_numpy(raw.reshape(len(known)) != -100)
+        if not target.is_floating_point():
+            raw = np.asarray(raw_arrays[name])
+            if target.ndim > 1:
+                target = torch.where(target == -1, -100, target)
+            elif raw.dtype.kind == "i" and raw.size == len(target):
+                labelled = labelled & torch.from_numpy(raw.reshape(len(target)) != -100)
             good &= (
-                ((known >= 0) | ((known == -100) & (known.ndim > 1)))
-                .reshape(len(known), -1)
+                ((target >= 0) | ((target == -100) & (target.ndim > 1)))
+                .reshape(len(target), -1)
                 .all(1)
             )
-        given[name] = known
+        targets[name] = target
     good = good | ~labelled  # those are no faults
-    words = "a value that is not finite, or a class below 0"
+    fault = "a value that is not finite, or a class below 0"
     bad = [
-        f"sample {number}: {words}" for number in (~good).nonzero().flatten().tolist()
+        f"sample {number}: {fault}" for number in (~good).nonzero().flatten().tolist()
     ]
     good = good & labelled
     if not good.all():
-        samples, given = (
-            {name: one[good] for name, one in parts.items()}
-            for parts in (samples, given)
+        samples, targets = (
+            {name: tensor[good] for name, tensor in parts.items()}
+            for parts in (samples, targets)
         )
-    return alone(samples), alone(given), bad
+    return alone(samples), alone(targets), bad
 
 
 def tensor_of(values: Any, name: str) -> Tensor:
     """Convert a NumPy array or tensor of real numbers to a tensor. Raises ValueError for anything else."""
-    what = f"“{name}”" if name else "the file"
+    subject = f"“{name}”" if name else "the file"
     if not hasattr(values, "dtype"):
-        raise ValueError(f"{what} is not an array")
+        raise ValueError(f"{subject} is not an array")
     kind = "" if isinstance(values, Tensor) else values.dtype.kind
     if kind == "c" or (isinstance(values, Tensor) and values.is_complex()):
         raise ValueError(
-            f"{what} holds complex numbers; save real and imaginary parts as two channels of real ones"
+            f"{subject} holds complex numbers; save real and imaginary parts as two channels of real ones"
         )
     if isinstance(values, Tensor):
         return values
     if kind not in "biuf":
         raise ValueError(
-            f"{what} holds values of type {values.dtype}; a tensor needs integers, floats or booleans"
+            f"{subject} holds values of type {values.dtype}; a tensor needs integers, floats or booleans"
         )
     if kind == "u" and values.size and values.max() > 2**63 - 1:
         raise ValueError(
-            f"{what} holds integers above 2^63 - 1, which int64 cannot hold"
+            f"{subject} holds integers above 2^63 - 1, which int64 cannot hold"
         )
     return torch.from_numpy(values.astype(values.dtype.newbyteorder("="), copy=False))
 
 
-def class_ids(values: Any, known: Sequence[Any]) -> Tensor:
-    """Map labels to class ids (N,) int64: the index of each in the sorted `known`; -1 if unknown."""
-    values, among = np.asarray(values), np.asarray(known)
+def class_ids(values: Any, class_values: Sequence[Any]) -> Tensor:
+    """Map labels to class ids (N,) int64: the index of each in the sorted `class_values`; -1 if unknown."""
+    values, among = np.asarray(values), np.asarray(class_values)
     values = (values.astype(str) if values.dtype.kind == "S" else values).reshape(
         len(values)
     )
-    places = np.searchsorted(among, values).clip(max=len(among) - 1)
-    return torch.from_numpy(np.where(among[places] == values, places, -1))
+    positions = np.searchsorted(among, values).clip(max=len(among) - 1)
+    return torch.from_numpy(np.where(among[positions] == values, positions, -1))
 
 
 def kind_of(values: Tensor) -> torch.dtype:
@@ -239,7 +246,7 @@ def read_dataset(
     labels: dict[str, list[Tensor]] = {}
     bad: list[str] = []
     known_shapes: tuple[Any, ...] = ()
-    each: Sequence[int] = ()
+    sample_shape: Sequence[int] = ()
     total, done, waiting = 0 if iterable else len(dataset), 0, iter(loader)
     while True:
         with guard():
@@ -255,28 +262,33 @@ def read_dataset(
                 ragged = len(label) > 1
                 parts = {
                     **values,
-                    **{f"{name} of the targets": one for name, one in label.items()},
+                    **{
+                        f"{name} of the targets": target
+                        for name, target in label.items()
+                    },
                 }
                 shapes = tuple(
                     (
                         name,
-                        one.shape
-                        if name in values or not ragged or not one.ndim
-                        else one.shape[1:],
+                        component.shape
+                        if name in values or not ragged or not component.ndim
+                        else component.shape[1:],
                     )
-                    for name, one in parts.items()
+                    for name, component in parts.items()
                 )
                 if not inputs:
-                    each = next(iter(values.values())).shape
+                    sample_shape = next(iter(values.values())).shape
                     inputs, labels, known_shapes = (
                         {n: [] for n in values},
                         {n: [] for n in label},
                         shapes,
                     )
                 if shapes != known_shapes:
-                    told = ", ".join(str(tuple(one.shape)) for one in parts.values())
+                    shapes_text = ", ".join(
+                        str(tuple(component.shape)) for component in parts.values()
+                    )
                     raise ValueError(
-                        f"its shape is {told}, not that of the first sample"
+                        f"its shape is {shapes_text}, not that of the first sample"
                     )
             except (ValueError, TypeError, IndexError, KeyError, RuntimeError) as error:
                 bad.append(f"sample {number}: {error}")
@@ -285,50 +297,59 @@ def read_dataset(
                 raise ValueError(
                     "samples with several inputs are held in memory: set keep to memory"
                 )
-            for name, one in values.items():
-                inputs[name].append(one if keep else torch.tensor(number))
-            for name, one in label.items():
-                labels[name].append(one)
+            for name, tensor in values.items():
+                inputs[name].append(tensor if keep else torch.tensor(number))
+            for name, tensor in label.items():
+                labels[name].append(tensor)
         done += len(samples)
         if watch is not None:
             watch(done, max(total, done), "samples")
     if not inputs:
         return torch.empty(0), torch.empty(0), bad
-    read = {name: torch.stack(held) for name, held in inputs.items()}
+    read = {name: torch.stack(tensors) for name, tensors in inputs.items()}
     if len(read) > 1:
-        read = {name: field_of(held) for name, held in read.items()}
+        read = {name: field_of(stacked) for name, stacked in read.items()}
     else:
         read = {
-            name: one if one.dtype == torch.uint8 else one.to(kind_of(one))
-            for name, one in read.items()
+            name: stacked
+            if stacked.dtype == torch.uint8
+            else stacked.to(kind_of(stacked))
+            for name, stacked in read.items()
         }
-    given = {
-        name: filled([one.to(label_kind(one)) for one in known])
-        for name, known in labels.items()
-    }
-    given = {name: target_values(known, each) for name, known in given.items()}
-    labelled = torch.ones(len(next(iter(given.values()))), dtype=torch.bool)
-    for known in given.values():
-        if known.ndim == 1:
-            labelled &= known != -100
-    if not labelled.all():
-        read, given = (
-            {name: one[labelled] for name, one in parts.items()}
-            for parts in (read, given)
+    targets = {
+        name: filled(
+            [
+                sample_label.to(label_kind(sample_label))
+                for sample_label in sample_labels
+            ]
         )
-    return alone(read), alone(given), bad
+        for name, sample_labels in labels.items()
+    }
+    targets = {
+        name: target_values(stacked, sample_shape) for name, stacked in targets.items()
+    }
+    labelled = torch.ones(len(next(iter(targets.values()))), dtype=torch.bool)
+    for target_labels in targets.values():
+        if target_labels.ndim == 1:
+            labelled &= target_labels != -100
+    if not labelled.all():
+        read, targets = (
+            {name: stacked[labelled] for name, stacked in parts.items()}
+            for parts in (read, targets)
+        )
+    return alone(read), alone(targets), bad
 
 
-def target_values(labels: Tensor, each: Sequence[int]) -> Tensor:
-    """Return labels (N, ...) as targets of samples of the shape `each`: numbers as (N, ...) with an axis for them,
-    several labels of 0 and 1 as numbers; -1 of a place as -100, which torch's losses ignore."""
+def target_values(labels: Tensor, sample_shape: Sequence[int]) -> Tensor:
+    """Return labels (N, ...) as targets of samples of the shape `sample_shape`: numbers as (N, ...) with an axis for
+    them, several labels of 0 and 1 as numbers; -1 of a place as -100, which torch's losses ignore."""
     if labels.is_floating_point():
         return labels.unsqueeze(1) if labels.ndim == 1 else labels
     if labels.ndim == 2 and labels.shape[1] == 1:
         return labels.flatten()
     if (
         labels.ndim == 2
-        and tuple(labels.shape[1:]) != tuple(each[-1:])
+        and tuple(labels.shape[1:]) != tuple(sample_shape[-1:])
         and bool(((labels == 0) | (labels == 1)).all())
     ):
         return labels.to(torch.float32)
@@ -337,14 +358,19 @@ def target_values(labels: Tensor, each: Sequence[int]) -> Tensor:
 
 def filled(parts: Sequence[Tensor]) -> Tensor:
     """Stack tensors, those with fewer rows filled up: with NaN, or -100, which torch's losses ignore, for integers."""
-    most = max(len(one) if one.ndim else 0 for one in parts)
-    if all(not one.ndim or len(one) == most for one in parts):
+    most = max(len(tensor) if tensor.ndim else 0 for tensor in parts)
+    if all(not tensor.ndim or len(tensor) == most for tensor in parts):
         return torch.stack(list(parts))
     value = math.nan if parts[0].is_floating_point() else -100
     return torch.stack(
         [
-            torch.cat([one, one.new_full((most - len(one), *one.shape[1:]), value)])
-            for one in parts
+            torch.cat(
+                [
+                    tensor,
+                    tensor.new_full((most - len(tensor), *tensor.shape[1:]), value),
+                ]
+            )
+            for tensor in parts
         ]
     )
 
@@ -368,35 +394,41 @@ def parts_of(sample: Any) -> tuple[dict[str, Tensor], dict[str, Tensor]]:
             )
         chosen = {name: sample[name] for name in names}
         sample = (
-            {name: one for name, one in sample.items() if name not in chosen},
+            {name: tensor for name, tensor in sample.items() if name not in chosen},
             chosen,
         )
     sample = (sample,) if hasattr(sample, "ndim") else sample
-    given = sample[0]
+    sample_inputs = sample[0]
     if len(sample) == 1:
-        given = torch.as_tensor(given)
-        if not given.is_floating_point():
+        sample_inputs = torch.as_tensor(sample_inputs)
+        if not sample_inputs.is_floating_point():
             raise ValueError(
-                f"it is {given.dtype} alone: return a pair of input and target"
+                f"it is {sample_inputs.dtype} alone: return a pair of input and target"
             )
-        return {"input": given}, {"target": given}
-    if isinstance(given, tuple) and any(
-        getattr(one, "ndim", 0) for one in given
+        return {"input": sample_inputs}, {"target": sample_inputs}
+    if isinstance(sample_inputs, tuple) and any(
+        getattr(tensor, "ndim", 0) for tensor in sample_inputs
     ):  # else a row of numbers
-        given = {f"input {number}": one for number, one in enumerate(given, 1)}
-    inputs = given if isinstance(given, Mapping) else {"input": given}
+        sample_inputs = {
+            f"input {number}": tensor for number, tensor in enumerate(sample_inputs, 1)
+        }
+    inputs = (
+        sample_inputs
+        if isinstance(sample_inputs, Mapping)
+        else {"input": sample_inputs}
+    )
     return {
-        str(name): torch.as_tensor(one) for name, one in inputs.items()
+        str(name): torch.as_tensor(tensor) for name, tensor in inputs.items()
     }, targets_of(sample[1])
 
 
 def targets_of(target: Any) -> dict[str, Tensor]:
     """Return the targets of a sample by name; a single one is named "target"."""
     if isinstance(target, Mapping):
-        return {str(name): torch.as_tensor(one) for name, one in target.items()}
+        return {str(name): torch.as_tensor(tensor) for name, tensor in target.items()}
     if isinstance(target, tuple):
         return {
-            f"target {number}": torch.as_tensor(one)
-            for number, one in enumerate(target, 1)
+            f"target {number}": torch.as_tensor(tensor)
+            for number, tensor in enumerate(target, 1)
         }
     return {"target": torch.as_tensor(target)}

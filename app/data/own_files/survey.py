@@ -17,28 +17,28 @@ if TYPE_CHECKING:
     from torch import Tensor
 
 
-def check_class_ids(what: str, labels: Tensor) -> None:
+def check_class_ids(subject: str, labels: Tensor) -> None:
     """Raise DataError for class ids of a Dataset, (N,) int64, that cannot index the network's outputs. Those that
     fill samples up are -100."""
     by_place = labels.ndim > 1
     labels = labels[labels != -100] if by_place else labels
     if not len(labels):
-        raise DataError(f"{what} have no labels.")
+        raise DataError(f"{subject} have no labels.")
     low, most = int(labels.min()), int(labels.max()) + 1
     if low < 0:
         raise DataError(
-            f"The labels of {what} go down to {low}; class ids count from 0."
+            f"The labels of {subject} go down to {low}; class ids count from 0."
         )
     if by_place:
         if most > VOCABULARY_LIMIT:
             raise DataError(
-                f"The labels of {what} go up to {most - 1:,}; at most {VOCABULARY_LIMIT:,} are supported."
+                f"The labels of {subject} go up to {most - 1:,}; at most {VOCABULARY_LIMIT:,} are supported."
             )
         return
     different = len(labels.unique())
     if most > CLASSES_LIMIT or most > max(1000, 10 * different):
         raise DataError(
-            f"The labels of {what} go up to {most - 1:,}, but only {different:,} of these class ids occur. Make the "
+            f"The labels of {subject} go up to {most - 1:,}, but only {different:,} of these class ids occur. Make the "
             f"dataset return ids from 0 to {different - 1:,}."
         )
 

@@ -85,37 +85,37 @@ def survey_csv(path: Path, options: Mapping[str, Any]) -> FileSurvey:
         (cell for column in cells for cell in column), separator, options["decimal"]
     )
     columns = [
-        Column(name, tuple(own), _texts(name, own, form, options))
-        for name, own in zip(names, cells, strict=True)
+        Column(name, tuple(column_cells), _texts(name, column_cells, form, options))
+        for name, column_cells in zip(names, cells, strict=True)
     ]
-    blank = [place for place, column in enumerate(columns) if not any(column.cells)]
-    places, fields, notes = _roles(path, columns, blank, options)
-    targets = places["targets"]
+    blank = [index for index, column in enumerate(columns) if not any(column.cells)]
+    roles, fields, notes = _roles(path, columns, blank, options)
+    targets = roles["targets"]
     classes = {
-        place: _classes(
-            columns[place],
+        index: _classes(
+            columns[index],
             form,
-            options["task"] if place == targets[0] else _task(names[place], options),
+            options["task"] if index == targets[0] else _task(names[index], options),
         )
-        for place in targets
+        for index in targets
     }
     notes = [
         *filter(None, (guess, form_note)),
         *notes,
-        *_remarks(columns, places["inputs"], form, options),
+        *_remarks(columns, roles["inputs"], form, options),
     ]
     notes += [
         note
-        for place in targets
-        if (note := _class_note(columns[place], classes[place], form))
+        for index in targets
+        if (note := _class_note(columns[index], classes[index], form))
     ]
-    inputs = {place: columns[place].texts for place in places["inputs"]}
+    inputs = {index: columns[index].texts for index in roles["inputs"]}
     arguments = {
         "separator": separator,
         "header": options["header"],
         "columns": FrozenMap(inputs),
         "targets": FrozenMap(
-            {names[place]: (place, texts) for place, texts in classes.items()}
+            {names[index]: (index, texts) for index, texts in classes.items()}
         ),
         "encoding": encoding,
         "decimal": form.decimal,
@@ -123,7 +123,10 @@ def survey_csv(path: Path, options: Mapping[str, Any]) -> FileSurvey:
     }
     if fields:
         arguments["fields"] = FrozenMap(
-            {name: _value_places(inputs, held) for name, held in fields.items()}
+            {
+                name: _value_places(inputs, field_columns)
+                for name, field_columns in fields.items()
+            }
         )
     values = tuple(_value_names(names, inputs))
     if len(values) > WIDEST:
@@ -134,12 +137,12 @@ def survey_csv(path: Path, options: Mapping[str, Any]) -> FileSurvey:
         raise DataError(f"{path.name} has one row; training needs several.")
     infos = tuple(
         TargetInfo(
-            names[place],
+            names[index],
             VALUES if texts is None else CLASSES,
             texts or (),
             (1,) if texts is None else (),
         )
-        for place, texts in classes.items()
+        for index, texts in classes.items()
     )
     task = VALUES if classes[targets[0]] is None else CLASSES
     several = infos if len(infos) > 1 else ()
@@ -172,12 +175,12 @@ def _columns(
         raise DataError(
             f"{path.name} has one column; a table needs an input and a target. Check the separator."
         )
-    whole = [
+    complete_rows = [
         row
         for row in (cut_blank_end(row, len(names)) for row in rows[header:])
         if len(row) == len(names)
     ]
-    return names, [[row[place] for row in whole] for place in range(len(names))]
+    return names, [[row[index] for row in complete_rows] for index in range(len(names))]
 
 
 def _check_quotes(
@@ -226,18 +229,18 @@ def number_format(
     A comma or a point that cannot stand between thousands is a decimal sign. Where all could, a comma is one if the
     separator is another sign.
     """
-    seen, groups = Counter[str](), set[str]()
+    counts, groups = Counter[str](), set[str]()
     for cell in cells:
         if cell.isdecimal():
             continue
         if re.fullmatch(r"[+-]?\d*,\d+([eE][+-]?\d+)?", cell):
-            seen[
+            counts[
                 "comma or group"
                 if re.fullmatch(r"[+-]?[1-9]\d{0,2},\d{3}", cell)
                 else "comma"
             ] += 1
         elif re.fullmatch(r"[+-]?\d*\.\d*([eE][+-]?\d+)?", cell):
-            seen[
+            counts[
                 "point or group"
                 if re.fullmatch(r"[+-]?[1-9]\d{0,2}\.\d{3}", cell)
                 else "point"
@@ -247,18 +250,22 @@ def number_format(
         ):
             if grouped[1] != grouped[3]:
                 groups.add(grouped[1])
-                seen.update({",": ["comma"], ".": ["point"]}.get(grouped[3] or "", ()))
-                seen.update({",": ["point"], ".": ["comma"]}.get(grouped[1], ()))
+                counts.update(
+                    {",": ["comma"], ".": ["point"]}.get(grouped[3] or "", ())
+                )
+                counts.update({",": ["point"], ".": ["comma"]}.get(grouped[1], ()))
     decimal = chosen
     if chosen == "auto":
-        undecided = seen["comma"] == seen["point"] == 0
-        commas = separator != "," and seen["comma or group"] > seen["point or group"]
-        decimal = (
-            "," if (commas if undecided else seen["comma"] > seen["point"]) else "."
+        undecided = counts["comma"] == counts["point"] == 0
+        commas = (
+            separator != "," and counts["comma or group"] > counts["point or group"]
         )
-    if decimal == "." and seen["comma or group"]:
+        decimal = (
+            "," if (commas if undecided else counts["comma"] > counts["point"]) else "."
+        )
+    if decimal == "." and counts["comma or group"]:
         groups.add(",")
-    if decimal == "," and seen["point or group"]:
+    if decimal == "," and counts["point or group"]:
         groups.add(".")
     thousands = "".join(sorted(groups - {decimal}))
     signs = ["a decimal comma"] * (decimal == ",") + [
@@ -274,7 +281,7 @@ def _roles(
 ) -> tuple[dict[str, list[int]], dict[str, list[int]], list[str]]:
     """Return the places of inputs and targets, the columns of each field, and what is left out. Raises DataError."""
     names = [column.name for column in columns]
-    full = [place for place in range(len(names)) if place not in blank]
+    full = [index for index in range(len(names)) if index not in blank]
     if not full:
         raise DataError(f"{path.name} has no values below its column names.")
     target = _column_index(options["target"], names) if options["target"] else full[-1]
@@ -289,26 +296,29 @@ def _roles(
     fields = _csv_fields(path, options["fields"], names)
     chosen = [_column_index(name, names) for name in options["inputs"]]
     chosen += [
-        place for places in fields.values() for place in places if place not in chosen
+        index
+        for field_columns in fields.values()
+        for index in field_columns
+        if index not in chosen
     ]
     notes = [
-        f"{names[place]} is ignored: it is empty."
-        for place in blank
-        if place not in (*chosen, *targets)
+        f"{names[index]} is ignored: it is empty."
+        for index in blank
+        if index not in (*chosen, *targets)
     ]
     if not chosen:
-        free = [place for place in full if place not in targets]
+        free = [index for index in full if index not in targets]
         long = [
-            place
-            for place in free
-            if columns[place].texts is not None and columns[place].width > MOST_TEXTS
+            index
+            for index in free
+            if columns[index].texts is not None and columns[index].width > MOST_TEXTS
         ]
-        chosen = [place for place in free if place not in long]
+        chosen = [index for index in free if index not in long]
         notes += [
-            f"{names[place]} is ignored: it has {columns[place].width:,} different texts."
-            for place in long
+            f"{names[index]} is ignored: it has {columns[index].width:,} different texts."
+            for index in long
         ]
-    if both := [names[place] for place in targets if place in chosen]:
+    if both := [names[index] for index in targets if index in chosen]:
         raise DataError(
             f"{both[0]} is the target and an input of {path.name}. Remove one of the two."
         )
@@ -318,9 +328,9 @@ def _roles(
         )
     if fields and (
         loose := [
-            names[place]
-            for place in chosen
-            if not any(place in own for own in fields.values())
+            names[index]
+            for index in chosen
+            if not any(index in field_columns for field_columns in fields.values())
         ]
     ):
         raise DataError(
@@ -332,11 +342,12 @@ def _roles(
 def _csv_fields(path: Path, text: str, names: list[str]) -> dict[str, list[int]]:
     """Return the columns of each input, from “size: width, height; place: city”. Raises DataError."""
     fields: dict[str, list[int]] = {}
-    for part in filter(None, (part.strip() for part in text.split(";"))):
-        name, colon, columns = (one.strip() for one in part.partition(":"))
+    for field_text in filter(None, (piece.strip() for piece in text.split(";"))):
+        name, colon, columns = (piece.strip() for piece in field_text.partition(":"))
         if not colon or not name.isidentifier() or name in fields:
             raise DataError(
-                f"fields: “{part}” is not an input of {path.name}. Write a unique name and its columns, as “size: "
+                f"fields: “{field_text}” is not an input of {path.name}. Write a unique name and its "
+                "columns, as “size: "
                 "width, height”, and separate several by semicolons."
             )
         fields[name] = [
@@ -350,7 +361,7 @@ def _csv_fields(path: Path, text: str, names: list[str]) -> dict[str, list[int]]
 
 
 def _value_places(
-    inputs: Mapping[int, tuple[str, ...] | None], wanted: list[int]
+    inputs: Mapping[int, tuple[str, ...] | None], selected: list[int]
 ) -> tuple[int, ...]:
     """Return the places of some columns' values among those of all input columns.
 
@@ -358,13 +369,13 @@ def _value_places(
     (3, 1, 2)
     """
     starts, at = {}, 0
-    for place, texts in inputs.items():
-        starts[place] = at
+    for column_index, texts in inputs.items():
+        starts[column_index] = at
         at += len(texts or "1")
     return tuple(
-        starts[place] + number
-        for place in wanted
-        for number in range(len(inputs[place] or "1"))
+        starts[column] + number
+        for column in selected
+        for number in range(len(inputs[column] or "1"))
     )
 
 
@@ -372,11 +383,11 @@ def _value_names(
     names: list[str], inputs: Mapping[int, tuple[str, ...] | None]
 ) -> Iterable[str]:
     """Name each input value of a row: a column, or a column and one of its categories."""
-    for place, texts in inputs.items():
+    for index, texts in inputs.items():
         yield from (
-            [names[place]]
+            [names[index]]
             if texts is None
-            else [f"{names[place]}={text}" for text in texts]
+            else [f"{names[index]}={text}" for text in texts]
         )
 
 
@@ -450,9 +461,11 @@ def _classes(column: Column, form: NumberFormat, task: str) -> tuple[str, ...] |
             for cell, value in numbers.items()
             if value is not None and math.isfinite(value)
         }
-        whole = all(value.is_integer() for value in finite.values())
+        integral = all(value.is_integer() for value in finite.values())
         codes = any(map(_is_code, finite))
-        task = CLASSES if codes or (whole and len(finite) <= MOST_CLASSES) else VALUES
+        task = (
+            CLASSES if codes or (integral and len(finite) <= MOST_CLASSES) else VALUES
+        )
         kinds = set(finite)  # another text is a cell that cannot be read
     if task == VALUES:
         return None
@@ -493,8 +506,8 @@ def _remarks(
     names = [column.name for column in columns]
     if options["header"] and all(form.value(name) is not None for name in names):
         yield f"The first row ({', '.join(names[:3])}) is read as column names; disable header if it has values."
-    for place in inputs:
-        column = columns[place]
+    for index in inputs:
+        column = columns[index]
         present = [cell for cell in column.cells if cell]
         if len(set(present)) == 1 and len(present) > 1:
             yield f"{column.name} is {' '.join(present[0].split())} in every row."

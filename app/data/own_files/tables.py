@@ -37,8 +37,8 @@ def column_names(row: Sequence[str], header: bool) -> list[str]:
     (['x', 'column 2', 'x 2'], ['column 1', 'column 2'])
     """
     names: list[str] = []
-    for place, text in enumerate(row, 1):
-        name = first = (text if header else "") or f"column {place}"
+    for index, text in enumerate(row, 1):
+        name = first = (text if header else "") or f"column {index}"
         number = 1
         while name in names or (number > 1 and name in row):
             number += 1
@@ -114,26 +114,26 @@ def read_csv(
                 for at, texts in columns.items()
                 for value in cell_values(row[at], texts, names[at], decimal, thousands)
             ]
-            known = {}
-            for name, (place, texts) in targets.items():
-                text = row[place]
+            row_labels = {}
+            for name, (index, texts) in targets.items():
+                text = row[index]
                 if texts is None:
-                    known[name] = cell_values(
-                        text, None, names[place], decimal, thousands
+                    row_labels[name] = cell_values(
+                        text, None, names[index], decimal, thousands
                     )[0]
                 elif text in ids[name]:
-                    known[name] = ids[name][text]
+                    row_labels[name] = ids[name][text]
                 else:
                     raise ValueError(
-                        f"{names[place]}: {text!r} is not a class"
+                        f"{names[index]}: {text!r} is not a class"
                         if text
-                        else f"{names[place]} is empty"
+                        else f"{names[index]} is empty"
                     )
         except ValueError as error:
             bad.append(f"row {line}, {error}")
             continue
         inputs.append(values)
-        for name, value in known.items():
+        for name, value in row_labels.items():
             labels[name].append(value)
     known_all = {name: torch.tensor(values) for name, values in labels.items()}
     for name, (_, texts) in targets.items():
@@ -142,12 +142,12 @@ def read_csv(
                 1
             )
     read = torch.tensor(inputs, dtype=torch.float32)
-    given = (
-        {name: read[:, list(places)] for name, places in (fields or {}).items()}
+    named_inputs = (
+        {name: read[:, list(positions)] for name, positions in (fields or {}).items()}
         if len(read)
         else {}
     )
-    return given or read, alone(known_all), bad
+    return named_inputs or read, alone(known_all), bad
 
 
 def alone(parts: dict[str, Any]) -> Any:

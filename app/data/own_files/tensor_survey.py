@@ -28,37 +28,37 @@ def survey_tensors(path: Path, options: Mapping[str, Any]) -> FileSurvey:
             )
         return _labelled(path, ("",), (options["labels_file"],), options["task"])
     names = _tensor_names(path)
-    found = {}
+    selected = {}
     for role, usual in (
         ("inputs", ("x", "inputs", "data", "images", "features", "x_train")),
         ("labels", ("y", "labels", "targets", "target", "y_train")),
     ):
-        wanted = options[role]
+        choice = options[role]
         several = (
-            [wanted]
-            if wanted in names
-            else [name.strip() for name in wanted.split(",") if name.strip()]
+            [choice]
+            if choice in names
+            else [name.strip() for name in choice.split(",") if name.strip()]
         )
         for name in several:
             if name not in names:
                 raise DataError(
                     f"{path.name} has no “{name}”. It has: {', '.join(names[:20])}."
                 )
-        place = int(role == "labels")
+        index = int(role == "labels")
         guess = next(
             (name for word in usual for name in names if name.lower() == word), ""
         )
-        found[role] = tuple(dict.fromkeys(several)) or (
-            guess or (names[place] if len(names) == 2 else ""),
+        selected[role] = tuple(dict.fromkeys(several)) or (
+            guess or (names[index] if len(names) == 2 else ""),
         )
-    if not all(found["inputs"] + found["labels"]) or set(found["inputs"]) & set(
-        found["labels"]
-    ):
+    if not all(selected["inputs"] + selected["labels"]) or set(
+        selected["inputs"]
+    ) & set(selected["labels"]):
         raise DataError(
             f"Choose which of {', '.join(names[:20])} in {path.name} are inputs and which are labels: its options "
             "inputs and labels, each a name, or several with commas."
         )
-    return _labelled(path, found["inputs"], found["labels"], options["task"])
+    return _labelled(path, selected["inputs"], selected["labels"], options["task"])
 
 
 def _labelled(
@@ -94,7 +94,7 @@ class LabelForm(Struct, frozen=True):
 
 def _form(name: str, values: Any, task: str, tokens: tuple[int, ...]) -> LabelForm:
     """Choose how labels (N, ...) are read; `tokens` is the shape of the inputs. Raises DataError."""
-    what, kind = Path(name).name, values.dtype.kind
+    title, kind = Path(name).name, values.dtype.kind
     if kind not in "biufSU" or not values.ndim:
         return LabelForm()  # refused by the reader
     if kind not in "SU" and task == VALUES:
@@ -108,7 +108,7 @@ def _form(name: str, values: Any, task: str, tokens: tuple[int, ...]) -> LabelFo
     if kind in "SU" or values.ndim != 2 or values.shape == tokens:
         below = kind == "i" and not single and bool((values == -1).any())
         return (
-            LabelForm(note=f"{what}: -1 is read as -100, which torch's losses ignore.")
+            LabelForm(note=f"{title}: -1 is read as -100, which torch's losses ignore.")
             if below
             else LabelForm()
         )
@@ -119,12 +119,12 @@ def _form(name: str, values: Any, task: str, tokens: tuple[int, ...]) -> LabelFo
         return LabelForm(
             "one_hot",
             tuple(range(count)),
-            f"{what} is one-hot, and is read as {count:,} classes.",
+            f"{title} is one-hot, and is read as {count:,} classes.",
         )
     if binary and kind != "f" and values.shape[1:] != tokens[-1:]:
         return LabelForm(
             "values",
-            note=f"{what} has several labels of 0 and 1 a sample, which are read as values.",
+            note=f"{title} has several labels of 0 and 1 a sample, which are read as values.",
         )
     if (
         kind == "f"
@@ -132,35 +132,37 @@ def _form(name: str, values: Any, task: str, tokens: tuple[int, ...]) -> LabelFo
         and bool(np.isclose(sums, 1, atol=1e-3).all())
     ):
         return LabelForm(
-            note=f"{what}: each row adds up to 1; it is read as probabilities of {count:,} classes."
+            note=f"{title}: each row adds up to 1; it is read as probabilities of {count:,} classes."
         )
     return LabelForm()
 
 
 def _numbered(name: str, values: Any) -> LabelForm:
     """Return the classes of one label per sample; those that are 0, 1, 2, ... already need no numbering."""
-    what, text = Path(name).name, values.dtype.kind in "SU"
-    known = np.unique(values.astype(str) if text else values)
+    title, text = Path(name).name, values.dtype.kind in "SU"
+    class_values = np.unique(values.astype(str) if text else values)
     left_out = 0
     if values.dtype.kind == "b":
-        known = np.array([False, True])
+        class_values = np.array([False, True])
     elif not text:
         left_out = int((values == IGNORED).sum())
-        known = known[known != IGNORED]
-    check_class_count(f"“{name}”", len(known), len(values))
+        class_values = class_values[class_values != IGNORED]
+    check_class_count(f"“{name}”", len(class_values), len(values))
     notes = []
     if left_out:
         notes.append(
-            f"{what}: {left_out:,} of label {IGNORED}, which torch's losses ignore, are left out."
+            f"{title}: {left_out:,} of label {IGNORED}, which torch's losses ignore, are left out."
         )
-    if not len(known) or not (
+    if not len(class_values) or not (
         text
         or values.dtype.kind in "bf"
-        or known[0] != 0
-        or known[-1] != len(known) - 1
+        or class_values[0] != 0
+        or class_values[-1] != len(class_values) - 1
     ):
         return LabelForm(note=" ".join(notes))
-    first = ", ".join(map(str, known[:4].tolist())) + ", …" * (len(known) > 4)
+    first = ", ".join(map(str, class_values[:4].tolist())) + ", …" * (
+        len(class_values) > 4
+    )
     kind = (
         "texts"
         if text
@@ -168,13 +170,13 @@ def _numbered(name: str, values: Any) -> LabelForm:
         if values.dtype.kind == "b"
         else "class ids with gaps"
     )
-    if not text and known[0] < 0:
+    if not text and class_values[0] < 0:
         kind = "class ids below 0"
-    last = len(known) - 1
+    last = len(class_values) - 1
     notes.insert(
-        0, f"{what}: {kind} ({first}) are numbered 0 to {last:,} in ascending order."
+        0, f"{title}: {kind} ({first}) are numbered 0 to {last:,} in ascending order."
     )
-    return LabelForm("", tuple(known.tolist()), " ".join(notes))
+    return LabelForm("", tuple(class_values.tolist()), " ".join(notes))
 
 
 def _check_size(path: Path, names: tuple[str, ...]) -> None:
@@ -183,9 +185,9 @@ def _check_size(path: Path, names: tuple[str, ...]) -> None:
         return
     with zipfile.ZipFile(path) as archive:
         size = sum(
-            one.file_size
-            for one in archive.infolist()
-            if one.filename.removesuffix(".npy") in names
+            member.file_size
+            for member in archive.infolist()
+            if member.filename.removesuffix(".npy") in names
         )
     if not fits(size):
         raise DataError(
@@ -196,8 +198,8 @@ def _check_size(path: Path, names: tuple[str, ...]) -> None:
 def _label_values(path: Path, name: str) -> Any:
     """Return a tensor of a file as an array; an empty object array if it is none that labels can be."""
     if path.suffix == ".pt":
-        held = tensor_files.load(path)
-        value = held[name] if isinstance(held, dict) else held[int(name)]
+        tensors = tensor_files.load(path)
+        value = tensors[name] if isinstance(tensors, dict) else tensors[int(name)]
         return (
             np.empty(0, object)
             if value.is_complex()
@@ -218,14 +220,14 @@ def _label_values(path: Path, name: str) -> Any:
 def _tensor_names(path: Path) -> list[str]:
     if path.suffix == ".pt":
         try:
-            held = tensor_files.load(path)
+            tensors = tensor_files.load(path)
         except tensor_files.UnreadableTensorsError as error:
             raise DataError(f"Not a tensor file: {error}") from error
         items = (
-            held.items()
-            if isinstance(held, dict)
-            else enumerate(held)
-            if isinstance(held, list | tuple)
+            tensors.items()
+            if isinstance(tensors, dict)
+            else enumerate(tensors)
+            if isinstance(tensors, list | tuple)
             else ()
         )
         return [str(name) for name, value in items if isinstance(value, torch.Tensor)]

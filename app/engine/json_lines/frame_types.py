@@ -151,7 +151,7 @@ def _decoder(event: str) -> msgspec.json.Decoder[Any]:
 def _bounded(hint: Any) -> Any:
     """Return a type with its bounds in msgspec's form."""
     if get_origin(hint) in (Union, UnionType):
-        return Union[tuple(_bounded(each) for each in get_args(hint))]  # noqa: UP007  of a tuple
+        return Union[tuple(_bounded(argument) for argument in get_args(hint))]  # noqa: UP007  of a tuple
     if get_origin(hint) is list:
         return list[_bounded(get_args(hint)[0])]  # type: ignore[misc]
     if get_origin(hint) is not Annotated:

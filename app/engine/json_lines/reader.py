@@ -108,11 +108,11 @@ class Reader:
             case frames.Said():
                 return Noticed(frame.step, "", None, frame.message)
             case frames.Skipped():
-                words = (
+                reason = (
                     frame.reason
                     or f"The batch of step {frame.step} was not trained on."
                 )
-                return Skipped(frame.epoch, frame.step, words, None)
+                return Skipped(frame.epoch, frame.step, reason, None)
             case frames.Saved():
                 return Saved(frame.step, frame.path, frame.problem)
             case frames.Rate():

@@ -22,7 +22,7 @@ def main() -> None:
     """Run the script as `__main__`, and leave without the interpreter's shutdown, which threads of gloo may abort."""
     sys.argv = sys.argv[1:]
     sys.path.insert(0, str(Path(sys.argv[0]).resolve().parent))
-    status, told = 0, ""
+    status, message = 0, ""
     try:
         if OWN_MODEL in os.environ:
             _permit(json.loads(os.environ.pop(OWN_MODEL)))
@@ -33,20 +33,20 @@ def main() -> None:
             if isinstance(ending.code, int)
             else int(ending.code is not None)
         )
-        told = ending.code if isinstance(ending.code, str) else ""
+        message = ending.code if isinstance(ending.code, str) else ""
     except BaseException:
-        status, told = 1, traceback.format_exc()
+        status, message = 1, traceback.format_exc()
     sys.stderr.writelines(
-        f"[rank{os.environ['RANK']}]: {line}\n" for line in told.splitlines()
+        f"[rank{os.environ['RANK']}]: {line}\n" for line in message.splitlines()
     )
     for stream in (sys.stdout, sys.stderr):
         stream.flush()
     os._exit(status)
 
 
-def _permit(own: dict[str, str]) -> None:
+def _permit(model_fields: dict[str, str]) -> None:
     """Let the files of the model be imported, which the starter of the run found trusted."""
-    model = OwnModel(**own)
+    model = OwnModel(**model_fields)
     files = own_files.read(Path(model.path), model.module, model.found_from)
     if files is not None and files.is_version(model.sha256):
         layer_files.allow(files.key)

@@ -35,7 +35,7 @@ class ExportChoice(Struct, frozen=True):
     @property
     def names(self) -> tuple[str, ...]:
         """The files that will be written."""
-        wanted = (
+        selected = (
             self.code,
             self.safetensors,
             self.pt,
@@ -45,7 +45,7 @@ class ExportChoice(Struct, frozen=True):
             self.certify,
         )
         return tuple(
-            name for name, want in zip(NAMES.values(), wanted, strict=True) if want
+            name for name, want in zip(NAMES.values(), selected, strict=True) if want
         )
 
     @property
@@ -116,7 +116,11 @@ class Proofs(Struct, frozen=True):
     @property
     def passed(self) -> bool:
         fine = self.certificate is None or self.certificate.passed
-        return fine and not self.refused and all(one.passed for one in self.written)
+        return (
+            fine
+            and not self.refused
+            and all(written_format.passed for written_format in self.written)
+        )
 
 
 class Prove(Request[Proofs], frozen=True):

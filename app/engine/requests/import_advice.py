@@ -65,7 +65,7 @@ def cure_of(error: BaseException) -> tuple[str, str]:
 
 def with_cure(error: ModelImportError) -> str:
     """Format an error with its cure and the command line option concerned."""
-    words, (entry, cure) = str(error), cure_of(error)
-    ended = words if words.endswith(".") or not cure else f"{words}."
+    message, (entry, cure) = str(error), cure_of(error)
+    ended = message if message.endswith(".") or not cure else f"{message}."
     option = f" ({_OPTIONS[entry]})" if cure and entry in _OPTIONS else ""
-    return f"{ended} {cure.removesuffix('.')}{option}." if cure else words
+    return f"{ended} {cure.removesuffix('.')}{option}." if cure else message

@@ -140,11 +140,11 @@ def parse_source(text: str) -> ModelSource:
     file, colon, name = text.rpartition(":")
     call = name.endswith("()")
     name = name.removesuffix("()")
-    whole, *parts = name.split(".") if file == "torchvision" else [name]
+    root, *parts = name.split(".") if file == "torchvision" else [name]
     if (
         not colon
-        or not whole.isidentifier()
-        or not all(part.replace("_", "a").isalnum() for part in parts)
+        or not root.isidentifier()
+        or not all(segment.replace("_", "a").isalnum() for segment in parts)
     ):
         raise ImportRequestError(
             f"{text!r} does not name a model; write torchvision:resnet18, file.py:Class or file.py:make_model()"
@@ -162,14 +162,14 @@ def parse_input(text: str) -> ModelInput:
     >>> parse_input("1x3x32x32"), parse_input("2x16:int64").dtype
     (ModelInput(shape=(1, 3, 32, 32), dtype='', name='', values=''), 'int64')
     """
-    found = _INPUT.fullmatch(text.strip().replace("×", "x"))
-    if not found:
+    match = _INPUT.fullmatch(text.strip().replace("×", "x"))
+    if not match:
         raise ImportRequestError(
             f"{text!r} is not an input; write its sizes with the batch first, as 1x3x32x32 or 1x16:int64",
             "input",
         )
-    dtype = found["dtype"] or ""
-    sizes = tuple(map(int, found["sizes"].split("x")))
+    dtype = match["dtype"] or ""
+    sizes = tuple(map(int, match["sizes"].split("x")))
     if 0 in sizes:
         raise ImportRequestError(
             f"{text!r} has a size of 0; sizes must be at least 1", "input"
@@ -186,7 +186,8 @@ def described(texts: Iterable[str]) -> tuple[ModelInput, ...]:
     except SourceError as error:
         raise ImportRequestError(str(error), "input") from error
     return tuple(
-        ModelInput(one.shape, one.dtype, one.name, one.values) for one in inputs
+        ModelInput(parsed.shape, parsed.dtype, parsed.name, parsed.values)
+        for parsed in inputs
     )
 
 
@@ -196,23 +197,23 @@ def is_plain(texts: Iterable[str]) -> bool:
     >>> is_plain(["1x16:int64"]), is_plain(["ids=1x16"]), is_plain(["1x16:int64:0..9"])
     (True, False, False)
     """
-    return not any("=" in one or one.count(":") > 1 for one in texts)
+    return not any("=" in text or text.count(":") > 1 for text in texts)
 
 
 def parse_arguments(text: str) -> dict[str, Any]:
     """Parse the constructor's arguments from JSON: `{"num_classes": 10}`. Raises ModelImportError."""
     try:
-        found = json.loads(text or "{}")
+        arguments = json.loads(text or "{}")
     except ValueError as error:
         raise ImportRequestError(
             f"the arguments are not valid JSON: {error}", "arguments"
         ) from error
-    if not isinstance(found, dict):
+    if not isinstance(arguments, dict):
         raise ImportRequestError(
             'the arguments must be a JSON object, such as {"num_classes": 10}',
             "arguments",
         )
-    return found
+    return arguments
 
 
 def names_in(text: str) -> tuple[str, ...]:
@@ -223,15 +224,15 @@ def names_in(text: str) -> tuple[str, ...]:
         raise ModelImportError(
             f"the file is not valid Python: {error}", "syntax"
         ) from error
-    found = []
+    names = []
     for node in tree.body:
         if isinstance(node, ast.ClassDef):
-            found.append(node.name)
+            names.append(node.name)
         elif isinstance(node, ast.FunctionDef) and len(node.args.args) == len(
             node.args.defaults
         ):
-            found.append(f"{node.name}()")
-    return tuple(found)
+            names.append(f"{node.name}()")
+    return tuple(names)
 
 
 def remarks(project: Project) -> tuple[str, ...]:

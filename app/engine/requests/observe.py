@@ -53,19 +53,19 @@ class Observe(Request[Observation], frozen=True):
         return self.source.own_code or ".py:" in self.example
 
 
-def request_of(asked: AskedModel) -> Observe:
+def request_of(model: AskedModel) -> Observe:
     """Return the request for a model as it was written; collections are made without weights, and a .pt2 is run if it
     is trusted. Raises SourceError, and ImportRequestError for arguments that are no JSON."""
-    source = parse_source(asked.source)
-    source = source.as_run if asked.trust else source
+    source = parse_source(model.source)
+    source = source.as_run if model.trust else source
     arguments, inputs = (
-        FrozenMap(parse_arguments(asked.arguments)),
-        tuple(map(parse_input, asked.inputs)),
+        FrozenMap(parse_arguments(model.arguments)),
+        tuple(map(parse_input, model.inputs)),
     )
     folder = (
-        (asked.folder or str(Path.cwd())) if source.own_code or source.looked_at else ""
+        (model.folder or str(Path.cwd())) if source.own_code or source.looked_at else ""
     )
-    if asked.example and inputs:
+    if model.example and inputs:
         raise SourceError(
             "the inputs are described and taken from an example; choose one of both"
         )
@@ -74,28 +74,30 @@ def request_of(asked: AskedModel) -> Observe:
         arguments,
         inputs,
         folder,
-        asked.train,
-        asked.meta or source.kind in COLLECTIONS,
-        example_of(asked),
+        model.train,
+        model.meta or source.kind in COLLECTIONS,
+        example_of(model),
     )
 
 
-def example_of(asked: AskedModel) -> str:
+def example_of(model: AskedModel) -> str:
     """Return where the inputs of a model come from, with an absolute path; "" if it has no example. Raises
     SourceError."""
-    if not asked.example:
+    if not model.example:
         return ""
-    spec = parse_example(asked.example)
-    return str(replace(spec, file=str(Path(asked.folder or Path.cwd(), spec.file))))
+    spec = parse_example(model.example)
+    return str(replace(spec, file=str(Path(model.folder or Path.cwd(), spec.file))))
 
 
-def opened_model(request: Observe, found: Observation, sha256: str) -> OpenedModel:
+def opened_model(
+    request: Observe, observation: Observation, sha256: str
+) -> OpenedModel:
     """Return a model that was observed as one to train; `sha256` is the digest of its file before it ran. Raises
     SourceError for one that raised, or that nothing was run of."""
-    if found.interface is None:
-        if found.error:
+    if observation.interface is None:
+        if observation.error:
             raise ModelRaisedError(
-                f"{request.source} cannot be trained: {found.failure}"
+                f"{request.source} cannot be trained: {observation.failure}"
             )
         raise SourceError(
             f"{request.source} is drawn as its file describes it and not run, so it cannot be trained"
@@ -106,7 +108,7 @@ def opened_model(request: Observe, found: Observation, sha256: str) -> OpenedMod
         request.inputs,
         request.folder,
         sha256,
-        found.interface,
+        observation.interface,
         request.example,
     )
 

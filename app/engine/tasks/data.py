@@ -29,7 +29,7 @@ def read_data(request: ReadData, context: Context) -> Read:
             context.progress(ReadProgress(done, total, name))
 
     try:
-        found = preview(
+        batch_preview = preview(
             request.config,
             request.root,
             request.batch,
@@ -37,7 +37,7 @@ def read_data(request: ReadData, context: Context) -> Read:
             request.seed,
             request.one_batch,
         )
-        return Read(found, None, cache.fact(request.config))
+        return Read(batch_preview, None, cache.fact(request.config))
     except DataError as error:
         return Read(None, error, cache.fact(request.config))
 

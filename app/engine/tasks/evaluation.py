@@ -104,9 +104,9 @@ def prepare(request: PrepareEvaluation, context: Context) -> PreparedEvaluation:
     with cpu_threads(None):
         weights, name = _weights(request.weights)
         evaluator = make_evaluator(job, weights, context)
-        survey, found = predict.survey(evaluator, name), None
+        survey, evaluation = predict.survey(evaluator, name), None
         if scope is not None:
-            found = evaluator.evaluate(
+            evaluation = evaluator.evaluate(
                 scope.part,
                 scope.augment,
                 tell_samples(context),
@@ -116,17 +116,17 @@ def prepare(request: PrepareEvaluation, context: Context) -> PreparedEvaluation:
     if context.cancelled():
         raise EvaluationCancelledError
     return PreparedEvaluation(
-        context.keep(_Net(evaluator, found, survey)), survey, found
+        context.keep(_Net(evaluator, evaluation, survey)), survey, evaluation
     )
 
 
-def _weights(wanted: Weights) -> tuple[Mapping[str, Tensor] | None, str]:
+def _weights(choice: Weights) -> tuple[Mapping[str, Tensor] | None, str]:
     """Return the weights and their name. Raises CheckpointError, WeightsError, OSError."""
-    if isinstance(wanted, InitialWeights):
+    if isinstance(choice, InitialWeights):
         return None, "start weights"
-    if isinstance(wanted, NamedWeightsFile):
-        return _in_file(wanted.path), wanted.name
-    newest = resume.newest_weights(wanted.folder)
+    if isinstance(choice, NamedWeightsFile):
+        return _in_file(choice.path), choice.name
+    newest = resume.newest_weights(choice.folder)
     if newest is None:
         return None, "start weights, since there is no run yet"
     return checkpoint_weights(newest[0]), newest[1]
@@ -157,7 +157,8 @@ def read_sample(request: ReadSample, context: Context) -> Image | Mapping[str, I
     values = net.evaluator.read(net.found.part, [request.number])[0]
     if isinstance(values, Fields):
         parts = {
-            name: one[0].float().numpy().copy() for name, one in values.parts.items()
+            name: batch[0].float().numpy().copy()
+            for name, batch in values.parts.items()
         }
         return parts if net.evaluator.data.info.inputs else parts[""]
     return np.ascontiguousarray(values[0].float().numpy())
@@ -175,9 +176,9 @@ def try_input(request: TryInput, context: Context) -> Prediction:
 def read_activations(request: ReadActivations, _context: Context) -> LayerInside:
     """Return activations and filters. Raises what `load_chosen` and `activations.of_weights` raise."""
     job = request.job
-    found = load_chosen(
+    chosen = load_chosen(
         request.weights, job.source, job.training.seed, job.training.start
     )
     return activations.of_weights(
-        job, found.state_dict, request.layer, request.sample, f"weights {found.words}"
+        job, chosen.state_dict, request.layer, request.sample, f"weights {chosen.words}"
     )

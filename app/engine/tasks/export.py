@@ -110,18 +110,18 @@ def write_export(
     Raises OSError, StartError or WeightsError; files written before stay.
     """
     choice.folder.mkdir(parents=True, exist_ok=True)
-    code, names, found = [], [], None
+    code, names, chosen = [], [], None
     if choice.takes_weights:  # first: they cannot be reproduced
         training = job.training
-        found = load_chosen(
+        chosen = load_chosen(
             weights or InitialWeights(), job.source, training.seed, training.start
         )
-        for wanted, name, save in (
+        for selected, name, save in (
             (choice.safetensors, "weights.safetensors", save_safetensors),
             (choice.pt, "weights.pt", save_pt),
         ):
-            if wanted:
-                save(found.state_dict, choice.folder / name)
+            if selected:
+                save(chosen.state_dict, choice.folder / name)
                 names.append(name)
     if choice.code:
         written = write_model(
@@ -142,15 +142,15 @@ def write_export(
             *(path.name for path in write_start(job, choice.folder / "train.py")),
         ]
     done = ExportResult(
-        choice.folder, (*code, *names), found.words if found is not None else ""
+        choice.folder, (*code, *names), chosen.words if chosen is not None else ""
     )
     return done, _rest(
-        choice, job, found, project
-    ) if found is not None and choice.proves else None
+        choice, job, chosen, project
+    ) if chosen is not None and choice.proves else None
 
 
 def _rest(
-    choice: ExportChoice, job: Job, found: ExportWeights, project: Project
+    choice: ExportChoice, job: Job, chosen: ExportWeights, project: Project
 ) -> Rest:
     """Return the rest of an export, with the weights that were written: a running run's have changed since."""
     folder = choice.folder
@@ -163,8 +163,8 @@ def _rest(
     )
     return Rest(
         job.source,
-        found.state_dict,
-        found.words,
+        chosen.state_dict,
+        chosen.words,
         job.training.seed,
         pt2=folder / "model.pt2" if choice.pt2 else None,
         onnx=folder / "model.onnx" if choice.onnx else None,
@@ -174,20 +174,20 @@ def _rest(
     )
 
 
-def prove(wanted: Rest, tell: Tell, cancelled: Cancelled) -> Proofs:
+def prove(rest: Rest, tell: Tell, cancelled: Cancelled) -> Proofs:
     """Write and compare the chosen formats. Raises ExportCancelledError, OSError, WeightsError."""
-    files: list[tuple[Kind, Path | None]] = [("PT2", wanted.pt2), ("ONNX", wanted.onnx)]
+    files: list[tuple[Kind, Path | None]] = [("PT2", rest.pt2), ("ONNX", rest.onnx)]
     written, refused = [], []
     for kind, path in files:
         if path is not None:
             try:
                 written.append(
                     write_format(
-                        wanted.source,
-                        wanted.state,
+                        rest.source,
+                        rest.state,
                         path,
                         kind,
-                        seed=wanted.seed,
+                        seed=rest.seed,
                         tell=tell,
                         cancelled=cancelled,
                     )
@@ -195,15 +195,15 @@ def prove(wanted: Rest, tell: Tell, cancelled: Cancelled) -> Proofs:
             except FormatError as error:
                 refused.append(str(error))
     certificate, where = None, None
-    if wanted.model is not None:
+    if rest.model is not None:
         certificate, where = certify_export(
-            wanted.source,
-            wanted.state,
-            wanted.model,
-            wanted.weights,
-            about=wanted.words,
-            seed=wanted.seed,
-            imported=wanted.imported,
+            rest.source,
+            rest.state,
+            rest.model,
+            rest.weights,
+            about=rest.words,
+            seed=rest.seed,
+            imported=rest.imported,
             tell=tell,
             cancelled=cancelled,
         )

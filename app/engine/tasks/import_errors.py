@@ -17,21 +17,21 @@ if TYPE_CHECKING:
 
 def code_of(error: BaseException) -> str:
     """Return the code of a failure in the user's code; some kinds differ only by the text of the exception."""
-    words = str(error)
+    message = str(error)
     if isinstance(error, ModuleNotFoundError):
         return "module_not_found"
-    if isinstance(error, ImportError) and "attempted relative import" in words:
+    if isinstance(error, ImportError) and "attempted relative import" in message:
         return "relative_import"
     if isinstance(error, EOFError):
         return "asks_for_input"
-    if isinstance(error, AssertionError) and "not compiled with CUDA" in words:
+    if isinstance(error, AssertionError) and "not compiled with CUDA" in message:
         return "no_cuda"
     if isinstance(error, TypeError):
-        if "forward() " in words:
+        if "forward() " in message:
             return "inputs"
-        if "__init__() " in words or "unexpected keyword argument" in words:
+        if "__init__() " in message or "unexpected keyword argument" in message:
             return "constructor"
-        if "required positional argument" in words:
+        if "required positional argument" in message:
             return "arguments"
     return "own_code"
 
@@ -59,19 +59,19 @@ def fitting(
     except TypeError as error:
         if code == "arguments" and named.keys() - signature.parameters.keys():
             code = "constructor"
-        wanted = ", ".join(
-            str(one.replace(annotation=one.empty))
-            for one in signature.parameters.values()
+        signature_text = ", ".join(
+            str(parameter.replace(annotation=parameter.empty))
+            for parameter in signature.parameters.values()
         )
-        raise ModelImportError(f"{name}({wanted}): {error}", code) from error
+        raise ModelImportError(f"{name}({signature_text}): {error}", code) from error
 
 
 def line_in(error: BaseException | None, path: Path) -> str:
     """`, line 12`, where an error or its cause arose in a file; nothing where it did elsewhere."""
-    found = ""
+    location = ""
     while error is not None:
         for frame in traceback.extract_tb(error.__traceback__):
             if frame.filename == str(path):
-                found = f", line {frame.lineno}"
+                location = f", line {frame.lineno}"
         error = error.__cause__ or error.__context__
-    return found
+    return location

@@ -81,8 +81,8 @@ def import_model(request: ImportModel, context: Context) -> Project:
         return answer(
             request,
             Path(request.folder),
-            lambda words: context.progress(
-                ImportStep(words, words.startswith(CHECKING))
+            lambda progress_text: context.progress(
+                ImportStep(progress_text, progress_text.startswith(CHECKING))
             ),
             partial(_hand_over, context) if request.early else None,
         )
@@ -90,11 +90,11 @@ def import_model(request: ImportModel, context: Context) -> Project:
         error.args = (str(error).replace("\n", " "),)
         raise
     except Exception as error:  # reported by the client, with the traceback
-        words = f"it cannot be imported: {type(error).__name__}: {error}".replace(
+        message = f"it cannot be imported: {type(error).__name__}: {error}".replace(
             "\n", " "
         )
         code = "not_written" if isinstance(error, OSError | WeightsError) else "failed"
-        raise ModelImportError(words, code) from error
+        raise ModelImportError(message, code) from error
 
 
 def _hand_over(context: Context, project: Project) -> None:
@@ -112,22 +112,25 @@ def answer(
 ) -> Project:
     """Import the requested model as a project, files in `folder`; a user's own file runs here. `drawn` receives
     the early project of a large model. Raises ModelImportError, OSError, WeightsError."""
-    source, inputs, own = request.source, request.inputs, None
+    source, inputs, classes = request.source, request.inputs, None
     tell(f"Making {source.name}")
     with recording_inits() as notes:
         if source.spec is not None:
-            model, inputs, own = make_from_source(request, folder)
-            words = str(source)
+            model, inputs, classes = make_from_source(request, folder)
+            label = str(source)
         elif source.file:
             model = make_from_file(source, request.arguments)
-            own = _own_classes(Path(source.file), folder)
-            words = str(replace(source, file=Path(source.file).name))
+            classes = _own_classes(Path(source.file), folder)
+            label = str(replace(source, file=Path(source.file).name))
         else:
             model = make_torchvision(source.name, request.arguments, request.pretrained)
             inputs = inputs or (usual_input(source.name),)
-            words = str(source)
+            label = str(source)
         floats = dtype_of(model)
-        inputs = tuple(replace(one, dtype=one.dtype or floats) for one in inputs)
+        inputs = tuple(
+            replace(model_input, dtype=model_input.dtype or floats)
+            for model_input in inputs
+        )
         if path := module_tree.cycle(model):
             raise ModelImportError(
                 f"{path} is a module that holds it: torch cannot store such a model, as its state_dict() does not end. "
@@ -136,11 +139,11 @@ def answer(
             )
         _refuse_quantised(model)
         complete(model, inputs)
-    wish = Wish(source.name, words, inputs, request.keep_weights, request.take_inits)
+    wish = Wish(source.name, label, inputs, request.keep_weights, request.take_inits)
     inits = dict if request.pretrained else partial(notes.inits_of, model)
     try:
         with _compiled_parts_eager(model):
-            return imported(model, wish, folder, inits, own, tell, drawn)
+            return imported(model, wish, folder, inits, classes, tell, drawn)
     except ModelImportError as error:
         error.args = (
             " ".join(
@@ -199,7 +202,8 @@ def make_from_source(
     if request.source.folder:
         os.chdir(request.source.folder)
     inputs = tuple(
-        InputSpec(one.shape, one.dtype, one.name, one.values) for one in request.inputs
+        InputSpec(requested.shape, requested.dtype, requested.name, requested.values)
+        for requested in request.inputs
     )
     try:
         with recording():
@@ -215,14 +219,14 @@ def make_from_source(
             raise ModelRaisedError(f"{spec}: {loaded.refusal}. {loaded.remark}")
         if request.source.part:
             loaded = _part_of(loaded, request.source.part)
-        model, given = positional(loaded)
+        model, examples = positional(loaded)
     except ModelRaisedError as error:
         raise ModelImportError(str(error), "constructor") from error
     except SourceError as error:
         raise ImportRequestError(str(error)) from error
     shapes = tuple(
-        ModelInput(tuple(one.shape), str(one.dtype).removeprefix("torch."))
-        for one in given
+        ModelInput(tuple(tensor.shape), str(tensor.dtype).removeprefix("torch."))
+        for tensor in examples
     )
     return model, shapes, _classes_of(spec, request.source.folder, folder)
 
@@ -248,16 +252,22 @@ def _part_of(loaded: Loaded, path: str) -> Loaded:
         raise ModelImportError(f"{path} was not called with these inputs")
     args, named = calls[0]
     defaults = {
-        one.name: one.default
-        for one in inspect.signature(module.forward).parameters.values()
+        parameter.name: parameter.default
+        for parameter in inspect.signature(module.forward).parameters.values()
     }
-    kept = {
-        name: one
-        for name, one in named.items()
-        if isinstance(one, torch.Tensor) or one is not defaults.get(name)
+    keyword_arguments = {
+        name: argument
+        for name, argument in named.items()
+        if isinstance(argument, torch.Tensor) or argument is not defaults.get(name)
     }
     return Loaded(
-        module, args, {name: one for name, one in kept.items() if one is not None}
+        module,
+        args,
+        {
+            name: passed_argument
+            for name, passed_argument in keyword_arguments.items()
+            if passed_argument is not None
+        },
     )
 
 
@@ -291,21 +301,25 @@ def make_torchvision(
     """Construct one of torchvision's models, or a submodule of one, with random weights or those cached on disk. With
     `empty` random weights are zeros instead, which is much faster. Raises ModelImportError."""
     models = import_torchvision("models")
-    name, _, part = name.partition(".")
+    name, _, submodule_path = name.partition(".")
     if name not in models.list_models():
-        near = [known for known in models.list_models() if known.startswith(name[:4])]
+        near = [
+            model_name
+            for model_name in models.list_models()
+            if model_name.startswith(name[:4])
+        ]
         there = f"; there are {', '.join(near[:8])}" if near else ""
         raise ModelImportError(
             f"torchvision has no model {name}{there}", "unknown_model"
         )
-    if name in models.list_models(module=models.detection) and not part:
+    if name in models.list_models(module=models.detection) and not submodule_path:
         raise ModelImportError(
             f"{name} takes a list of pictures and gives a list of dicts (boxes, labels, scores), and losses in "
             f"training, which no drawing does. Import the net in it, torchvision:{name}.{BACKBONE}, or keep its own "
             "code: Open a model, or --observe",
             "detection_model",
         )
-    given = {
+    constructor_arguments = {
         name: value
         for name, value in arguments.items()
         if name != "weights" or value is not None
@@ -316,11 +330,14 @@ def make_torchvision(
                 "weights_backbone"
                 in inspect.signature(models.get_model_builder(name)).parameters
             ):
-                given = {"weights_backbone": None, **given}
+                constructor_arguments = {
+                    "weights_backbone": None,
+                    **constructor_arguments,
+                }
             with blank() if empty else contextlib.nullcontext():
-                model = models.get_model(name, weights=None, **given)
+                model = models.get_model(name, weights=None, **constructor_arguments)
         else:
-            model = _with_known_weights(models, name, given)
+            model = _with_known_weights(models, name, constructor_arguments)
     except ModelImportError:
         raise
     except Exception as error:  # whatever a constructor raises is about its arguments
@@ -328,11 +345,11 @@ def make_torchvision(
             f"{name} cannot be made: {type(error).__name__}: {error}", "constructor"
         ) from error
     try:
-        return model.get_submodule(part)
+        return model.get_submodule(submodule_path)
     except AttributeError as error:
         there = ", ".join(child for child, _ in module_tree.named_children(model))
         raise ModelImportError(
-            f"{name} has no part {part}; its own are {there}", "unknown_part"
+            f"{name} has no part {submodule_path}; its own are {there}", "unknown_part"
         ) from error
 
 
@@ -343,10 +360,10 @@ def _with_known_weights(
     file = Path(torch.hub.get_dir()) / "checkpoints" / weights.url.rpartition("/")[2]
     if not file.is_file():
         size = weights.meta.get("_file_size")
-        words = f" of {size:.0f} MB" if size else ""
+        size_text = f" of {size:.0f} MB" if size else ""
         where = f"download {weights.url} to {file} first"
         raise ModelImportError(
-            f"the weights of {name}{words} are not on the disk; {where}",
+            f"the weights of {name}{size_text} are not on the disk; {where}",
             "not_downloaded",
         )
     model: nn.Module = models.get_model(name, weights=None, **arguments)
@@ -362,14 +379,14 @@ def _with_known_weights(
 def known_models() -> tuple[KnownModel, ...]:
     """Return torchvision's models. Raises ImportError if it is not installed."""
     models = import_torchvision("models")
-    found = []
+    listed_models = []
     for name in known_names(models):
         rooms = models.get_model_builder(name.partition(".")[0]).__module__.split(".")[
             2:-1
         ]
         kind = rooms[0].replace("_", " ") if rooms else "classification"
-        found.append(KnownModel(name, kind, usual_input(name)))
-    return tuple(found)
+        listed_models.append(KnownModel(name, kind, usual_input(name)))
+    return tuple(listed_models)
 
 
 def known_names(models: Any) -> list[str]:
@@ -422,10 +439,10 @@ def make_from_file(source: ModelSource, arguments: Mapping[str, Any]) -> nn.Modu
                 ", ".join(names_in(path.read_text("utf-8")))
                 or "none that returns a model"
             )
-            what = "" if maker is None else ", neither a class nor a function"
-            found = f"has {'no ' if maker is None else ''}{source.name}{what}"
+            suffix = "" if maker is None else ", neither a class nor a function"
+            description = f"has {'no ' if maker is None else ''}{source.name}{suffix}"
             raise ModelImportError(
-                f"{path.name} {found}; it has {there}", "unknown_model"
+                f"{path.name} {description}; it has {there}", "unknown_model"
             )
         if isinstance(maker, nn.Module) and not source.call and not arguments:
             return maker
@@ -435,9 +452,9 @@ def make_from_file(source: ModelSource, arguments: Mapping[str, Any]) -> nn.Modu
     except ModelImportError:
         raise
     except (Exception, SystemExit) as error:
-        words = f"{type(error).__name__}: {error}".removesuffix(": ")
+        message = f"{type(error).__name__}: {error}".removesuffix(": ")
         raise ModelImportError(
-            f"{path.name}{line_in(error, path)}: {words}", code_of(error)
+            f"{path.name}{line_in(error, path)}: {message}", code_of(error)
         ) from error
     if not isinstance(model, nn.Module):
         raise ModelImportError(

@@ -70,7 +70,7 @@ def imported(
     wish: Wish,
     folder: Path,
     inits: Callable[[], Inits],
-    own: OwnClasses | None = None,
+    classes: OwnClasses | None = None,
     tell: Tell = lambda _words: None,
     drawn: Callable[[Project], None] | None = None,
 ) -> Project:
@@ -82,18 +82,20 @@ def imported(
     before the comparison, with a note that says so, and without initialisations.
     """
     apart: dict[str, str] = {}
-    found, path = held.ParityResult(), ""
+    parity, path = held.ParityResult(), ""
     probe: Probe = {}
-    known: Inits | None = None
+    recorded_inits: Inits | None = None
     while True:
         tell(f"Tracing {wish.name} from its input to its output")
         try:
-            project = project_of(model, wish.inputs, wish.name, own=own, apart=apart)
+            project = project_of(
+                model, wish.inputs, wish.name, own=classes, apart=apart
+            )
             _check_sizes(project)
         except ModelImportError as error:
             if not apart:
                 raise
-            raise held.refusal(model, path, found, str(error)) from error
+            raise held.refusal(model, path, parity, str(error)) from error
         analysis = analyse(project.graph, custom_layers.ops_of(project))
         _check_inputs(wish, analysis.source, analysis.runnable)
         project = multi_output.with_chief_loss(project, analysis.source)
@@ -106,17 +108,17 @@ def imported(
         ):
             valued = _with_values(project, analysis.source, model, wish, folder, tell)
             drawn(_with_comparison_note(valued, held.ParityResult(notes=(UNCHECKED,))))
-        known = inits() if known is None else known
+        recorded_inits = inits() if recorded_inits is None else recorded_inits
         probe = probe or held.probe_of(model, wish.keep_weights)
-        found = held.against(model, analysis, wish.inputs, probe, tell)
-        if not found.differences:
+        parity = held.against(model, analysis, wish.inputs, probe, tell)
+        if not parity.differences:
             valued = valued or _with_values(
                 project, analysis.source, model, wish, folder, tell
             )
-            project = _with_comparison_note(valued, found)
-            project = _with_reference(project, found, probe, model, wish, folder)
-            return _with_inits(project, analysis.source, known, wish)
-        path, why = held.part_to_keep(model, found, apart, own, tell)
+            project = _with_comparison_note(valued, parity)
+            project = _with_reference(project, parity, probe, model, wish, folder)
+            return _with_inits(project, analysis.source, recorded_inits, wish)
+        path, why = held.part_to_keep(model, parity, apart, classes, tell)
         apart[path] = why
 
 
@@ -137,7 +139,7 @@ def _check_sizes(project: Project) -> None:
 def _check_inputs(wish: Wish, source: Source, runnable: bool) -> None:
     """Raise ModelImportError for inputs that nothing uses: the drawn net does not take them."""
     if runnable and len(source.inputs) < len(wish.inputs):
-        used = ", ".join(one.name for one in source.inputs)
+        used = ", ".join(input_spec.name for input_spec in source.inputs)
         raise ModelImportError(
             f"{wish.name} takes {len(wish.inputs)} inputs, but its outputs depend only on {used or 'none'}; "
             "remove the others from its forward, or give them a default",
@@ -147,7 +149,7 @@ def _check_inputs(wish: Wish, source: Source, runnable: bool) -> None:
 
 def _with_reference(
     project: Project,
-    found: ParityResult,
+    parity: ParityResult,
     probe: Probe,
     model: nn.Module,
     wish: Wish,
@@ -157,8 +159,8 @@ def _with_reference(
     origin = project.origin
     if origin is None:
         return project
-    origin = replace(origin, checked=found.said)
-    if found.cases:
+    origin = replace(origin, checked=parity.said)
+    if parity.cases:
         state, parameters = (
             model.state_dict(),
             {
@@ -169,7 +171,7 @@ def _with_reference(
             },
         )
         tensors, cases = against_source.packed(
-            [case.record(state.keys()) for case in found.cases]
+            [case.record(state.keys()) for case in parity.cases]
         )
         kept_values = {
             key: value
@@ -178,22 +180,24 @@ def _with_reference(
         }
         facts = {
             "model": origin.model,
-            "dtype": found.dtype,
+            "dtype": parity.dtype,
             "probe": probe,
             "cases": cases,
             "values": against_source.hashes(kept_values),
         }
         if sum(tensor.nbytes for tensor in tensors.values()) <= against_source.LARGEST:
-            kept = files.keep(
+            reference_file = files.keep(
                 lambda path: against_source.file_of(path, tensors, facts),
                 origin.model,
                 folder,
             )
-            origin = replace(origin, reference=KeptFile(kept.path, kept.sha256))
+            origin = replace(
+                origin, reference=KeptFile(reference_file.path, reference_file.sha256)
+            )
         else:
             most = against_source.LARGEST >> 20
-            words = f"No reference was kept for certificates: its inputs and outputs take more than {most} MiB."
-            project = replace(project, notes=f"{project.notes}\n{words}")
+            remark = f"No reference was kept for certificates: its inputs and outputs take more than {most} MiB."
+            project = replace(project, notes=f"{project.notes}\n{remark}")
     return replace(project, origin=origin)
 
 
@@ -214,12 +218,12 @@ def _with_inits(project: Project, source: Source, inits: Inits, wish: Wish) -> P
     return replace(project, notes="\n".join(filter(None, (project.notes, f"{lost}"))))
 
 
-def _with_comparison_note(project: Project, found: ParityResult) -> Project:
+def _with_comparison_note(project: Project, parity: ParityResult) -> Project:
     """Return the project with the result of the comparison in its notes."""
     first, *rest = project.notes.splitlines()
     return replace(
         project,
-        notes="\n".join((f"{first} {found.said}".rstrip(), *rest, *found.notes)),
+        notes="\n".join((f"{first} {parity.said}".rstrip(), *rest, *parity.notes)),
     )
 
 
@@ -237,17 +241,19 @@ def _with_values(
     wrong = misfits(infos, state_dicts.net_infos(source))
     state = {key: value for key, value in state.items() if key not in wrong}
     buffers = _unfilled(source, model, state)
-    kept = state if wish.keep_weights else {key: state[key] for key in buffers}
+    tensors_to_save = (
+        state if wish.keep_weights else {key: state[key] for key in buffers}
+    )
     start: StartWeights | None = None
-    if kept:
+    if tensors_to_save:
         tell("Writing its weights" if wish.keep_weights else "Writing its buffers")
         start = files.keep(
-            lambda path: save_safetensors(kept, path), wish.source, folder
+            lambda path: save_safetensors(tensors_to_save, path), wish.source, folder
         )
     if wrong:
         some = ", ".join(list(wrong)[:4])
-        words = f"{len(wrong)} tensors of the model are not part of the net and are dropped: {some}."
-        project = replace(project, notes=f"{project.notes}\n{words}")
+        remark = f"{len(wrong)} tensors of the model are not part of the net and are dropped: {some}."
+        project = replace(project, notes=f"{project.notes}\n{remark}")
     weights = KeptFile(start.path, start.sha256) if start is not None else None
     origin = Origin(
         wish.source,
@@ -266,18 +272,18 @@ def _unfilled(
 ) -> tuple[str, ...]:
     """List buffers that the net's code initialises to other values than the model's."""
     with borrowed(0), blank():
-        made = dict(
+        fresh_buffers = dict(
             module_tree.named_buffers(make_module(source), remove_duplicate=False)
         )
     buffers = {
         name for name, _ in module_tree.named_buffers(model, remove_duplicate=False)
-    } | made.keys()
+    } | fresh_buffers.keys()
 
     def filled(key: str, value: Tensor) -> bool:
         return (
-            key in made
-            and made[key].dtype == value.dtype
-            and torch.equal(made[key], value)
+            key in fresh_buffers
+            and fresh_buffers[key].dtype == value.dtype
+            and torch.equal(fresh_buffers[key], value)
         )
 
     return tuple(
@@ -304,8 +310,10 @@ def project_of(
     fitting(model.forward, f"{type(model).__name__}.forward", "inputs", *inputs)
     complete(model, inputs)
     examples = tuple(
-        torch.zeros(one.shape, dtype=getattr(torch, one.dtype), device="meta")
-        for one in inputs
+        torch.zeros(
+            model_input.shape, dtype=getattr(torch, model_input.dtype), device="meta"
+        )
+        for model_input in inputs
     )
     try:
         drawn = import_module(
@@ -313,16 +321,19 @@ def project_of(
         )
     except (TraceError, DraftError) as error:
         if _NO_STATISTICS in str(error) and all(
-            one.shape[:1] == (1,) for one in inputs
+            single_sample.shape[:1] == (1,) for single_sample in inputs
         ):
-            two = tuple(replace(one, shape=(2, *one.shape[1:])) for one in inputs)
+            two = tuple(
+                replace(sample_input, shape=(2, *sample_input.shape[1:]))
+                for sample_input in inputs
+            )
             return project_of(model, two, name, cancelled, own, apart)
         where = line_in(error, own.file.path) if own is not None else ""
-        words = (
+        message = (
             f"{error} ({own.file.path.name}{where})" if own and where else str(error)
         )
-        raise ModelImportError(words, code_of_trace(error)) from error
-    shapes = ", ".join(shape_text(one.shape) for one in inputs)
+        raise ModelImportError(message, code_of_trace(error)) from error
+    shapes = ", ".join(shape_text(described_input.shape) for described_input in inputs)
     notes = "\n".join(
         (
             f"Imported from {name} with an input of {shapes}.",
@@ -363,32 +374,35 @@ def with_batch(
     if not analyse(project.graph, ops).errors:
         return project
     nodes = [node for node in project.graph.nodes.values() if node.op == "input"]
-    for place in (1, None):
+    for batch_dim in (1, None):
         changed = project.graph.nodes
-        for node, one in zip(nodes, inputs, strict=True):
+        for node, model_input in zip(nodes, inputs, strict=True):
             sizes = (
-                one.shape
-                if place is None
-                else (one.shape[:place] + one.shape[place + 1 :])
+                model_input.shape
+                if batch_dim is None
+                else (
+                    model_input.shape[:batch_dim] + model_input.shape[batch_dim + 1 :]
+                )
             )
             changed = changed.set(
                 node.id,
                 replace(
-                    node, params=node.params.update({"shape": sizes, "batch": place})
+                    node,
+                    params=node.params.update({"shape": sizes, "batch": batch_dim}),
                 ),
             )
         where = (
             "The inputs have no batch dimension: all sizes are those"
-            if place is None
-            else f"The batch dimension is {place}"
+            if batch_dim is None
+            else f"The batch dimension is {batch_dim}"
         )
         notes = f"{project.notes}\n{where} of the example inputs."
         other = replace(
             project, graph=replace(project.graph, nodes=changed), notes=notes
         )
-        found = analyse(other.graph, ops)
-        if not found.errors and (
-            place is None or "N" in str(found.output_type())
+        analysis = analyse(other.graph, ops)
+        if not analysis.errors and (
+            batch_dim is None or "N" in str(analysis.output_type())
         ):  # a batch comes out again
             return other
     return project
@@ -404,13 +418,15 @@ def complete(model: nn.Module, inputs: tuple[ModelInput, ...]) -> None:
         with torch.no_grad():
             model(
                 *(
-                    torch.zeros(one.shape, dtype=getattr(torch, one.dtype))
-                    for one in inputs
+                    torch.zeros(
+                        model_input.shape, dtype=getattr(torch, model_input.dtype)
+                    )
+                    for model_input in inputs
                 )
             )
     except Exception as error:  # the model's own words
-        words = f"{type(error).__name__}: {error}"
+        reason = f"{type(error).__name__}: {error}"
         raise ModelImportError(
-            f"{type(model).__name__} does not accept its input: {words}",
+            f"{type(model).__name__} does not accept its input: {reason}",
             "input_not_accepted",
         ) from error

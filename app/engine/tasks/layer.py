@@ -37,7 +37,7 @@ def initialisations(request: Initialisations, _context: Context) -> Initialisabl
     }
     return Initialisable(
         FrozenMap(shapes),
-        FrozenMap({name: words for name, words in refusals.items() if words}),
+        FrozenMap({name: message for name, message in refusals.items() if message}),
     )
 
 
@@ -69,17 +69,22 @@ def torch_message(spec: OpSpec, params: Mapping[str, Any], name: str, text: str)
     value = _value(text)
     if spec.kind != "module" or param is None or param.call or not _small(value):
         return ""
-    known = {other.name: params.get(other.name, other.default) for other in spec.params}
-    made = {key: _ARRIVING if held is AUTO else held for key, held in known.items()}
+    arguments = {
+        other.name: params.get(other.name, other.default) for other in spec.params
+    }
+    trial_values = {
+        key: _ARRIVING if argument is AUTO else argument
+        for key, argument in arguments.items()
+    }
     try:
         for other in spec.params:
             if other.name != name:
-                check_param(other, made[other.name])
+                check_param(other, trial_values[other.name])
     except ParamError:  # another argument is invalid, and torch would report that one
         return ""
-    if _refused(spec, FrozenMap(made)):
+    if _refused(spec, FrozenMap(trial_values)):
         return ""
-    return _refused(spec, FrozenMap({**made, name: value}))
+    return _refused(spec, FrozenMap({**trial_values, name: value}))
 
 
 def _refused(spec: OpSpec, params: FrozenMap[str, Any]) -> str:
@@ -118,10 +123,10 @@ def tried(
 
 
 def _tried(graph: Graph, ops: Catalog, node: str, shape: Shape) -> Tried:
-    given = replace(
+    input_node = replace(
         graph.nodes[node], params=graph.nodes[node].params.set("shape", shape)
     )
-    candidate = graph.with_node(given)
+    candidate = graph.with_node(input_node)
     analysis = shapes_first(candidate, ops)
     if analysis.errors:
         first = next(

@@ -72,16 +72,16 @@ def answer(
         loaded = load_model(request)
     gc_pause.freeze_new_modules()
     tell(f"Running {request.source} once")
-    found = observe(
+    observation = observe(
         loaded.model,
         loaded.args,
         loaded.named(request.train),
         train=request.train,
         name=type(loaded.model).__name__,
     )
-    if found.failed is not None and request.meta:
-        return observe_with_values(request, found, tell)
-    if not request.train and found.interface is not None:
+    if observation.failed is not None and request.meta:
+        return observe_with_values(request, observation, tell)
+    if not request.train and observation.interface is not None:
         tell(f"Looking for a loss of {request.source}")
         with torch.device("meta") if request.meta else contextlib.nullcontext():
             shown = interface_with_losses(
@@ -89,13 +89,15 @@ def answer(
                 tuple(loaded.args),
                 loaded.kwargs,
                 loaded.targets,
-                found.interface,
+                observation.interface,
             )
-        found = replace(found, interface=shown)
-    if loaded.lazy and found.interface is not None:
-        found = replace(found, interface=replace(found.interface, lazy=True))
+        observation = replace(observation, interface=shown)
+    if loaded.lazy and observation.interface is not None:
+        observation = replace(
+            observation, interface=replace(observation.interface, lazy=True)
+        )
     remarks = filter(None, (loaded.remark, _shadowing(request)))
-    return replace(found, remarks=(*found.remarks, *remarks))
+    return replace(observation, remarks=(*observation.remarks, *remarks))
 
 
 def load_model(request: Observe, meta: bool | None = None) -> Loaded:
@@ -162,31 +164,35 @@ def _without_values(
             _in_bfloat16(loaded.named(request.train)),
         )
         name = type(loaded.model).__name__
-        found = observe(
+        observation = observe(
             loaded.model.to(torch.bfloat16),
             args,
             kwargs,
             train=request.train,
             name=name,
         )
-        if found.failed is None:
-            told = (
+        if observation.failed is None:
+            remark = (
                 "Drawn in bfloat16: torch multiplies the groups of experts in that precision "
                 "alone where there are no"
             )
-            return replace(found, remarks=(*found.remarks, f"{told} values."))
-    told = (
+            return replace(
+                observation, remarks=(*observation.remarks, f"{remark} values.")
+            )
+    remark = (
         f"It has {bytes_text(size)} of weights, so it ran without values, and what raised may need them. Arguments "
         "that make it smaller, such as fewer layers, have it run with values."
     )
-    return replace(raised, remarks=(*raised.remarks, told))
+    return replace(raised, remarks=(*raised.remarks, remark))
 
 
 def _in_bfloat16(value: Any) -> Any:
     """Return inputs with their floating point tensors in bfloat16."""
     return torch.utils._pytree.tree_map_only(
         Tensor,
-        lambda one: one.to(torch.bfloat16) if one.is_floating_point() else one,
+        lambda tensor: (
+            tensor.to(torch.bfloat16) if tensor.is_floating_point() else tensor
+        ),
         value,
     )
 
@@ -230,7 +236,14 @@ def report(
     """Capture a model in this process; play, diagnose and check it as requested. Raises as `batch_of_model`."""
     chosen = request.batch.options
     tell(f"Making {request.batch.model.source}")
-    tape, steps, stopped, lines, found, remark = None, None, "", list[str](), 0, ""
+    tape, steps, stopped, lines, finding_count, remark = (
+        None,
+        None,
+        "",
+        list[str](),
+        0,
+        "",
+    )
     if request.graph:
         shown = batch_of_model(request.batch)
         remark = shown.remark
@@ -245,25 +258,30 @@ def report(
         remark = batch.remark
         lines += filter(None, [chosen.left_out])
         if request.findings:
-            told, found = reports.findings(batch)
-            lines += told
+            report_lines, finding_count = reports.findings(batch)
+            lines += report_lines
         for name, layer in request.checks.items():
             more, wrong = checks.check(name).of_batch(batch, layer)
-            lines, found = [*lines, *more], found + wrong
-    return ModelReported(tape, steps, stopped, tuple(lines), found, remark)
+            lines, finding_count = [*lines, *more], finding_count + wrong
+    return ModelReported(tape, steps, stopped, tuple(lines), finding_count, remark)
 
 
 def batch_of_model(request: ModelCapture) -> TrainingBatch:
     """Build the model and its example inputs again. Raises SourceError, and CaptureError for one that is too large."""
-    wanted, options = request.model, request.options
-    if wanted.folder:
-        os.chdir(wanted.folder)  # relative paths in the model's code are relative to it
+    observed, options = request.model, request.options
+    if observed.folder:
+        os.chdir(
+            observed.folder
+        )  # relative paths in the model's code are relative to it
     with rng.borrowed(request.seed):
-        loaded = _loaded(wanted)
+        loaded = _loaded(observed)
     remarks = [loaded.remark]
     if request.weights:
         remarks += fit_weights(
-            loaded.model, state_of(request.weights), request.weights, str(wanted.source)
+            loaded.model,
+            state_of(request.weights),
+            request.weights,
+            str(observed.source),
         )
     starts = chosen_vectors(
         replace(options, loss=False, vector="ones") if options.loss else options
@@ -284,33 +302,33 @@ def batch_of_model(request: ModelCapture) -> TrainingBatch:
     )
 
 
-def _loaded(wanted: Observe) -> Loaded:
-    if not wanted.source.own_code or wanted.meta:
+def _loaded(observed: Observe) -> Loaded:
+    if not observed.source.own_code or observed.meta:
         size = 0
         with contextlib.suppress(SourceError):  # some constructors need values
-            held = load_model(wanted, meta=True).model
-            size = weight_bytes(held)
+            meta_model = load_model(observed, meta=True).model
+            size = weight_bytes(meta_model)
         if size > LARGEST:
             raise CaptureError(
-                f"{wanted.source} has {bytes_text(size)} of weights; a capture holds them, their gradients and "
+                f"{observed.source} has {bytes_text(size)} of weights; a capture holds them, their gradients and "
                 f"activations in memory, and takes {bytes_text(LARGEST)} of weights at most. Pass arguments that make "
                 "it smaller, such as fewer layers"
             )
-    loaded = load_model(wanted, meta=False)
+    loaded = load_model(observed, meta=False)
     if loaded.refusal:
-        raise ModelRaisedError(f"{wanted.source}: {loaded.refusal}. {loaded.remark}")
+        raise ModelRaisedError(f"{observed.source}: {loaded.refusal}. {loaded.remark}")
     if _kept_by_module(
-        loaded.model, wanted
+        loaded.model, observed
     ):  # another lane may be amid a forward pass of it
         loaded.model = module_tree.copied(loaded.model)
     return loaded
 
 
-def _kept_by_module(model: nn.Module, wanted: Observe) -> bool:
+def _kept_by_module(model: nn.Module, observed: Observe) -> bool:
     """Return whether a model is an object of the module it comes from, which every request would share."""
-    source = wanted.source
+    source = observed.source
     file = (
-        str(Path(wanted.folder, source.where).resolve())
+        str(Path(observed.folder, source.where).resolve())
         if source.kind == "file"
         else None
     )
@@ -318,10 +336,10 @@ def _kept_by_module(model: nn.Module, wanted: Observe) -> bool:
         if name == source.where or (
             file is not None and getattr(module, "__file__", None) == file
         ):
-            found: Any = module
-            for part in source.name.split("."):
-                found = getattr(found, part, None)
-            if found is model:
+            attribute: Any = module
+            for segment in source.name.split("."):
+                attribute = getattr(attribute, segment, None)
+            if attribute is model:
                 return True
     return False
 
@@ -331,7 +349,7 @@ def _kept_by_module(model: nn.Module, wanted: Observe) -> bool:
 
 @contextlib.contextmanager
 def _outputs_measured(
-    model: nn.Module, found: dict[str, list[GradStats | None]] | None
+    model: nn.Module, stats_by_path: dict[str, list[GradStats | None]] | None
 ) -> Iterator[None]:
     """Measure the output of every module during the pass; the last call of each counts."""
     hooks: list[Any] = []
@@ -341,34 +359,38 @@ def _outputs_measured(
             if torch._C._current_graph_task_id() != -1:
                 return  # a checkpoint that recomputes
             with torch.no_grad(), torch._C.DisableTorchFunction():
-                given = [
-                    one
-                    for one in tensors_of(output)
-                    if one.is_floating_point() and one.device.type != "meta"
+                tensors = [
+                    tensor
+                    for tensor in tensors_of(output)
+                    if tensor.is_floating_point() and tensor.device.type != "meta"
                 ]
-                assert found is not None
-                found[path] = measure(given)
+                assert stats_by_path is not None
+                stats_by_path[path] = measure(tensors)
 
         return note
 
     try:
         for path, module in (
-            module_tree.named_modules(model) if found is not None else ()
+            module_tree.named_modules(model) if stats_by_path is not None else ()
         ):
             hooks.append(module_tree.on_call(module, hook(path)))
         yield
     finally:
-        for one in hooks:
-            one.remove()
+        for handle in hooks:
+            handle.remove()
 
 
 def _gradient_norms(model: nn.Module) -> dict[int, float]:
     """Return the norm of each parameter's `.grad`, by the parameter's id."""
-    given = [one for one in module_tree.parameters(model) if one.grad is not None]
-    stats = measure([one.grad for one in given])
+    parameters = [
+        parameter
+        for parameter in module_tree.parameters(model)
+        if parameter.grad is not None
+    ]
+    stats = measure([parameter.grad for parameter in parameters])
     return {
-        id(one): stat.norm
-        for one, stat in zip(given, stats, strict=True)
+        id(parameter): stat.norm
+        for parameter, stat in zip(parameters, stats, strict=True)
         if stat is not None
     }
 
@@ -382,7 +404,11 @@ def _figures(
     saved = _saved_bytes(tape)
     for path, module in module_tree.named_modules(model):
         parameters = list(module_tree.parameters(module))
-        norms = [gradients[id(one)] for one in parameters if id(one) in gradients]
+        norms = [
+            gradients[id(parameter)]
+            for parameter in parameters
+            if id(parameter) in gradients
+        ]
         figures = ModuleFigures(
             path,
             sum(map(Tensor.numel, parameters)),
@@ -390,37 +416,37 @@ def _figures(
             saved.get(path, 0),
         )
         yield _with_output(
-            figures, [one for one in outputs.get(path, ()) if one is not None]
+            figures, [stat for stat in outputs.get(path, ()) if stat is not None]
         )
 
 
 def _with_output(figures: ModuleFigures, stats: list[GradStats]) -> ModuleFigures:
-    counts = [torch.Size(one.shape).numel() for one in stats]
+    counts = [torch.Size(stat.shape).numel() for stat in stats]
     total = sum(counts)
     if not total:
         return figures
     return with_values(
         figures,
         shape=stats[0].shape,
-        absmax=max(one.absmax for one in stats),
-        mean=sum(one.mean * count for one, count in zip(stats, counts, strict=True))
+        absmax=max(stat.absmax for stat in stats),
+        mean=sum(stat.mean * count for stat, count in zip(stats, counts, strict=True))
         / total,
-        zeros=sum(one.zeros * count for one, count in zip(stats, counts, strict=True))
+        zeros=sum(stat.zeros * count for stat, count in zip(stats, counts, strict=True))
         / total,
-        nonfinite=sum(one.nonfinite for one in stats),
+        nonfinite=sum(stat.nonfinite for stat in stats),
     )
 
 
 def _saved_bytes(tape: Tape) -> dict[str, int]:
     """Return the bytes of activations that the nodes of each module and of those in it keep, each storage once."""
-    kept: dict[str, set[int]] = {}
+    storages_by_path: dict[str, set[int]] = {}
     for node in tape.nodes:
-        storages = {one.storage for one in node.saved if one.kind == "activation"}
+        storages = {saved.storage for saved in node.saved if saved.kind == "activation"}
         for path in _above(node.layer):
-            kept.setdefault(path, set()).update(storages)
+            storages_by_path.setdefault(path, set()).update(storages)
     return {
-        path: sum(tape.storages[one].bytes for one in storages)
-        for path, storages in kept.items()
+        path: sum(tape.storages[storage].bytes for storage in storages)
+        for path, storages in storages_by_path.items()
     }
 
 

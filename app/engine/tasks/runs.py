@@ -58,52 +58,54 @@ def job_of(project: Project, data_root: str | None) -> Job:
     )
 
 
-def job_of_run(kept: Kept, project: Project, data_root: str | None) -> Job:
+def job_of_run(stored_run: Kept, project: Project, data_root: str | None) -> Job:
     """Return the job of a stored run with all its stages; `project` has its settings. Raises RunError for layer files
     that are not trusted."""
     if files := custom_layers.waiting(project):
         names = ", ".join(map(str, files))
         raise RunError(f"{names} is not trusted yet; restore the project to review it.")
-    whole = stages.whole_job(
-        kept, stages.projects_of(kept, project), lambda each: job_of(each, data_root)
+    full_job = stages.whole_job(
+        stored_run,
+        stages.projects_of(stored_run, project),
+        lambda stage_project: job_of(stage_project, data_root),
     )
-    return resume.with_begin(whole, kept)
+    return resume.with_begin(full_job, stored_run)
 
 
 @handles(FindResumable)
 def find_resumable(request: FindResumable, _context: Context) -> Resumable:
     with _as_run_errors():
-        kept = _stored_run(request.run)
-        if kept.goes_on:
+        stored_run = _stored_run(request.run)
+        if stored_run.goes_on:
             raise RunError(
-                f"{kept.record.title} is already running in another window or on the command line."
+                f"{stored_run.record.title} is already running in another window or on the command line."
             )
-        before = store.project_of(kept)
-        given = resume.with_settings(before, request.now)
+        before = store.project_of(stored_run)
+        new_project = resume.with_settings(before, request.now)
         project = before
-        if kept.record.state == "done":
+        if stored_run.record.state == "done":
             project = replace(
-                before, training=resume.further(kept, request.now.training)
+                before, training=resume.further(stored_run, request.now.training)
             )
-        others, refusal, changed = resume.differing(project, given), "", None
+        others, refusal, changed = resume.differing(project, new_project), "", None
         if others:
             try:
-                resume.check_changes(kept, before, given)
+                resume.check_changes(stored_run, before, new_project)
             except RunError as error:
                 refusal = str(error)
         if request.takes:
             if refusal:
                 raise RunError(refusal)
-            project, changes = given, resume.changes(before, given)
+            project, changes = new_project, resume.changes(before, new_project)
         passed_over: list[str] = []
-        checkpoint = resume.newest(kept, passed_over.append)
+        checkpoint = resume.newest(stored_run, passed_over.append)
         job = resume.as_before(
-            job_of_run(kept, project, request.data_root), project, checkpoint
+            job_of_run(stored_run, project, request.data_root), project, checkpoint
         )
         if request.takes:
             resume.check(job, checkpoint)
             changed = Changed(step_of(checkpoint)[0], changes) if changes else None
-        projects = stages.projects_of(kept, project)
+        projects = stages.projects_of(stored_run, project)
         return Resumable(
             projects,
             stage_of(checkpoint),
@@ -131,9 +133,11 @@ def start_from(request: StartFrom, _context: Context) -> StartWeights:
 @handles(ExportEventFiles)
 def export_event_files(request: ExportEventFiles, _context: Context) -> Path:
     with _as_run_errors():
-        kept = _stored_run(request.run)
+        stored_run = _stored_run(request.run)
         return tensorboard.export(
-            kept, job_of(store.project_of(kept), request.data_root), request.folder
+            stored_run,
+            job_of(store.project_of(stored_run), request.data_root),
+            request.folder,
         )
 
 

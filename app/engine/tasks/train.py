@@ -63,8 +63,8 @@ _AT_ONCE = (
 @handles(Train)
 def train(request: Train, context: Context) -> Trained:
     control, mark = Control(), Mark(request.scratch / "mark")
-    for said in request.said:
-        _do(said, control, context)
+    for command in request.said:
+        _do(command, control, context)
     threading.Thread(
         target=_listen, args=(control, context), name="hands", daemon=True
     ).start()
@@ -100,27 +100,27 @@ def train(request: Train, context: Context) -> Trained:
 
 def _listen(control: Control, context: Context) -> None:
     """Execute commands from the inbox until it is closed."""
-    while (said := context.inbox.get()) is not None:
-        _do(said, control, context)
+    while (command := context.inbox.get()) is not None:
+        _do(command, control, context)
     control.stop()
 
 
 def _do(
-    said: RunCommand | SetWatchPoints | Order, control: Control, context: Context
+    command: RunCommand | SetWatchPoints | Order, control: Control, context: Context
 ) -> None:
-    match said:
+    match command:
         case RunCommand():
-            getattr(control, said.value)()
+            getattr(control, command.value)()
         case SetWatchPoints():
-            control.pause_at(said.points)
+            control.pause_at(command.points)
         case Order():
             order = (
-                partial(_write_weights, said.what.path)
-                if isinstance(said.what, WriteWeights)
-                else said.what
+                partial(_write_weights, command.what.path)
+                if isinstance(command.what, WriteWeights)
+                else command.what
             )
             control.call(order).add_done_callback(
-                partial(_answer, context, said.number)
+                partial(_answer, context, command.number)
             )
 
 
@@ -131,12 +131,12 @@ def _write_weights(path: Path, live: LiveRun) -> None:
 def _answer(context: Context, number: int, done: Future[Any]) -> None:
     error = done.exception()
     if error is not None:
-        told = (
+        sent_error = (
             error
             if isinstance(error, RunEndedError)
             else RuntimeError(str(error) or type(error).__name__)
         )
-        context.progress(Answered(number, None, told))
+        context.progress(Answered(number, None, sent_error))
         return
     try:
         context.progress(Answered(number, done.result()))
@@ -197,8 +197,16 @@ def prepare(request: PrepareProcesses, _context: Context) -> PreparedProcesses:
     script.write_text(training_script(job, hands=True), encoding="utf-8")
     write_start(job, script)
     (home / "trained" / "weights.pt").unlink(missing_ok=True)
-    kept = ["--checkpoints", str(request.folder)] if request.folder is not None else []
-    arguments = (str(script), "--json", "--out", str(home / "trained"), *kept)
+    checkpoint_arguments = (
+        ["--checkpoints", str(request.folder)] if request.folder is not None else []
+    )
+    arguments = (
+        str(script),
+        "--json",
+        "--out",
+        str(home / "trained"),
+        *checkpoint_arguments,
+    )
     if request.hash_share is not None:
         arguments = (*arguments, "--hash-share", str(request.hash_share))
     if request.resume is None:

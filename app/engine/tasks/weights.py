@@ -55,19 +55,21 @@ def keep_weights(request: KeepWeights, context: Context) -> StartWeights:
     Raises WeightsError, OSError.
     """
     state = state_dicts.read(request.path, context.progress)
-    found = diff(state.infos, state_dicts.net_infos(request.source), request.names)
+    differences = diff(
+        state.infos, state_dicts.net_infos(request.source), request.names
+    )
     context.progress(f"Keeping {len(request.keys):,} tensors")
-    return start_weights.chosen(state, found, request.keys)
+    return start_weights.chosen(state, differences, request.keys)
 
 
 @handles(SaveWeights)
 def save_weights(request: SaveWeights, _context: Context) -> str:
     """Write the weights to a file and describe them. Raises WeightsError, StartError, OSError."""
-    found = load_chosen(request.weights, request.source, request.seed, request.start)
+    chosen = load_chosen(request.weights, request.source, request.seed, request.start)
     (save_safetensors if request.path.suffix == ".safetensors" else save_pt)(
-        found.state_dict, request.path
+        chosen.state_dict, request.path
     )
-    return found.words
+    return chosen.words
 
 
 @handles(CountStart)
@@ -106,42 +108,45 @@ def describe_weights(
         return weights.words
     if not isinstance(weights, NewestWeights):
         return untrained_text(seed, start)
-    found = (best_checkpoint if weights.best else newest_checkpoint)(
+    checkpoint = (best_checkpoint if weights.best else newest_checkpoint)(
         Path(weights.folder), source
     )
-    return found[1] if found is not None else untrained_text(seed, start)
+    return checkpoint[1] if checkpoint is not None else untrained_text(seed, start)
 
 
 # --- Weights of a file in a model from anywhere
 
 
 def fit_weights(
-    model: nn.Module, given: Mapping[str, Tensor], where: str, name: str
+    model: nn.Module, state_dict: Mapping[str, Tensor], where: str, name: str
 ) -> list[str]:
     """Load the tensors that a model has, and return remarks on the others. Raises SourceError for a tensor of another
     shape, and where none fits; `where` are the weights from, `name` is that of the model."""
-    own = model.state_dict()
+    model_state = model.state_dict()
     wrong = [
-        f"{key} is {shape_text(value)}, and {shape_text(own[key])} in the model"
-        for key, value in given.items()
-        if key in own and own[key].shape != value.shape
+        f"{key} is {shape_text(value)}, and {shape_text(model_state[key])} in the model"
+        for key, value in state_dict.items()
+        if key in model_state and model_state[key].shape != value.shape
     ]
-    fitting = {key: value for key, value in given.items() if key in own}
+    fitting = {key: value for key, value in state_dict.items() if key in model_state}
     if wrong or not fitting:
-        keys = (", ".join([*one][:3]) for one in (given, own))
-        words = "; ".join(wrong[:3]) or "its keys are {}, and the model's {}".format(
+        keys = (", ".join([*tensors][:3]) for tensors in (state_dict, model_state))
+        problem = "; ".join(wrong[:3]) or "its keys are {}, and the model's {}".format(
             *keys
         )
-        raise SourceError(f"{where} does not fit {name}: {words}")
+        raise SourceError(f"{where} does not fit {name}: {problem}")
     model.load_state_dict(fitting, strict=False)
-    missing, left = len(own.keys() - given.keys()), len(given.keys() - own.keys())
-    found = (
+    missing, left = (
+        len(model_state.keys() - state_dict.keys()),
+        len(state_dict.keys() - model_state.keys()),
+    )
+    remarks = (
         [f"{missing} tensors of {name} are not in {Path(where).name}."]
         if missing
         else []
     )
     return [
-        *found,
+        *remarks,
         *(
             [f"{left} tensors of {Path(where).name} have no counterpart in {name}."]
             if left

@@ -152,8 +152,10 @@ class WatchedRunControl(Control):
             answer = self._link.send("rate", rate=function.rate, group=function.group)
             answer.add_done_callback(lambda done: _pass_on(done, future))
         else:
-            words = "This run is watched through its file and cannot be asked for that."
-            future.set_exception(RemoteRunError(words))
+            message = (
+                "This run is watched through its file and cannot be asked for that."
+            )
+            future.set_exception(RemoteRunError(message))
         return future
 
 
@@ -219,8 +221,8 @@ def follow(
                 last = Finished("stopped", 0, 0, 0.0, GONE)
                 break
             if not tail.behind:
-                if (said := lines.nothing_yet()) is not None:
-                    yield said
+                if (notice := lines.nothing_yet()) is not None:
+                    yield notice
                 control.look_for_ranks(path)
                 control.rest(every)
                 at = monotonic() - began
@@ -264,14 +266,16 @@ class _Lines:
 
     def _refused(self, reason: str) -> Event | None:
         self._recognised = True
-        words = f"Line {self._count:,} of {self._path.name} is {reason}"
+        message = f"Line {self._count:,} of {self._path.name} is {reason}"
         if not self.reader.has_started:
             self.broken = True
-            return Failed("data", words, CHOOSE, "", None, 0, 0)
+            return Failed("data", message, CHOOSE, "", None, 0, 0)
         if self._said:
             return None
         self._said = True
-        return Noticed(self.reader.step, "", None, f"{words}. Such lines are left out.")
+        return Noticed(
+            self.reader.step, "", None, f"{message}. Such lines are left out."
+        )
 
     def nothing_yet(self) -> Event | None:
         """Say once, at the end of what is there, that no line is one of a run."""
@@ -323,7 +327,7 @@ class Tail:
             return []
         self._offset += len(data)
         self.behind = len(data) == AT_ONCE
-        whole, end, self._rest = (self._rest + data).rpartition(b"\n")
+        complete, end, self._rest = (self._rest + data).rpartition(b"\n")
         self._endless = 0 if end else self._endless + len(data)
         if self._endless > LONGEST_LINE:
             raise OSError(
@@ -331,7 +335,7 @@ class Tail:
             )
         if len(self._rest) > AT_ONCE:
             self._rest = b""  # nothing of ours has such lines
-        return whole.split(b"\n") if whole else []
+        return complete.split(b"\n") if complete else []
 
     def _opened(self) -> int:
         """Return the descriptor of the file, from its start if it was replaced or truncated. Raises OSError."""

@@ -51,17 +51,19 @@ def held_step(frames: Path, step: int, play: bool) -> Iterator[HeadlessStep]:
     engine: ScriptEngine | None = None
     try:
         answer = link.send("capture", step=step).result()
-        held = HeldStep(
+        paused_step = HeldStep(
             Handle(HELD_HANDLE, 1), str(answer["script"]), int(answer["step"])
         )
         engine = ScriptEngine(frames.parent)
-        captured = engine.ask(held).result()
+        captured = engine.ask(paused_step).result()
         if play:
-            passed = engine.ask(RecordRequest(held)).result()
+            passed = engine.ask(RecordRequest(paused_step)).result()
             played, stopped = PassResult(passed.steps.records), passed.stopped
-            yield HeadlessStep(held.step, held.script, captured, played, stopped)
+            yield HeadlessStep(
+                paused_step.step, paused_step.script, captured, played, stopped
+            )
         else:
-            yield HeadlessStep(held.step, held.script, captured)
+            yield HeadlessStep(paused_step.step, paused_step.script, captured)
     finally:
         if engine is not None:
             engine.close()  # which resumes the script

@@ -42,13 +42,13 @@ class _Connection:
 
     def _line(self) -> bytes:
         """Read one line, without reading ahead."""
-        found = b""
-        while not found.endswith(b"\n"):
+        line = b""
+        while not line.endswith(b"\n"):
             byte = self._socket.recv(1)
-            if not byte or len(found) > LONGEST:
+            if not byte or len(line) > LONGEST:
                 raise ConnectionError("the connection was closed")
-            found += byte
-        return found
+            line += byte
+        return line
 
     def poll(self) -> int | None:
         return self.returncode

@@ -120,39 +120,39 @@ def connected(folder: Path) -> socket.socket:
     port of this machine that a private file there names.
     """
     if hasattr(socket, "AF_UNIX"):
-        made = _connected_socket(frames.socket_path(folder))
+        connection = _connected_socket(frames.socket_path(folder))
     else:
         port, _, secret = regular_files.read_private(
             folder / frames.PORT, PORT_FILE + 1
         ).partition(b" ")
         if len(port) + 1 + len(secret) != PORT_FILE or not port.isdigit():
             raise ConnectionError(f"{folder / frames.PORT} does not name a port")
-        made = socket.create_connection(("127.0.0.1", int(port)), CONNECTS)
-        made.sendall(secret + b"\n")
-    made.setblocking(False)
-    return made
+        connection = socket.create_connection(("127.0.0.1", int(port)), CONNECTS)
+        connection.sendall(secret + b"\n")
+    connection.setblocking(False)
+    return connection
 
 
 def _connected_socket(path: Path) -> socket.socket:
     """Connect to a Unix socket behind which a process of the same user is. Raises OSError."""
-    found = os.lstat(path)
+    status = os.lstat(path)
     if (
-        not stat.S_ISSOCK(found.st_mode)
-        or found.st_uid != os.geteuid()
-        or stat.S_IMODE(found.st_mode) & 0o077
+        not stat.S_ISSOCK(status.st_mode)
+        or status.st_uid != os.geteuid()
+        or stat.S_IMODE(status.st_mode) & 0o077
     ):
         raise PermissionError(f"{path} is no private socket of yours")
-    made = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
-    made.settimeout(CONNECTS)
+    connection = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
+    connection.settimeout(CONNECTS)
     try:
-        made.connect(str(path))
+        connection.connect(str(path))
         if hasattr(socket, "SO_PEERCRED"):  # it may have been replaced by a link
             _pid, user, _group = struct.unpack(
-                "3i", made.getsockopt(socket.SOL_SOCKET, socket.SO_PEERCRED, 12)
+                "3i", connection.getsockopt(socket.SOL_SOCKET, socket.SO_PEERCRED, 12)
             )
             if user != os.geteuid():
                 raise PermissionError(f"{path} belongs to another user")
     except OSError:
-        made.close()
+        connection.close()
         raise
-    return made
+    return connection

@@ -200,12 +200,14 @@ def _sample_text(spec: SourceSpec) -> str:
     """Describe the shapes of samples and targets."""
     shape = _shape_text(spec.shape)
     if spec.inputs:
-        shape = ", ".join(f"{one.name} {_shape_text(one.shape)}" for one in spec.inputs)
+        shape = ", ".join(
+            f"{field.name} {_shape_text(field.shape)}" for field in spec.inputs
+        )
     sizes = "".join(f", {size}" for size in spec.label_shape) or ","
-    what, dtype = (
+    noun, dtype = (
         ("values to predict", "") if spec.task == VALUES else ("class ids", " int64")
     )
-    return f"samples {shape} and {what} (N{sizes}){dtype}"
+    return f"samples {shape} and {noun} (N{sizes}){dtype}"
 
 
 def _shape_text(shape: tuple[int, ...]) -> str:
@@ -245,8 +247,8 @@ def _batches(
     if ignore is not None and ignore >= 0:
         right = f"({right} & ({label} != {ignore}))"
 
-    def batch(made: str, mixup: bool = False) -> BatchCode:
-        inputs, target = "inputs" if made else "samples[batch]", "labels[batch]"
+    def batch(prepared: str, mixup: bool = False) -> BatchCode:
+        inputs, target = "inputs" if prepared else "samples[batch]", "labels[batch]"
         if one_hot and single:
             target = f"float_targets({target}, 2, output)"
         elif one_hot:
@@ -256,11 +258,12 @@ def _batches(
         fed = "mixture" if mixup else inputs
         tensors = {"": (fed, spec.shape)}
         tensors |= {
-            name: (_labels(spec, name, "labels[batch]"), one.shape)
-            for name, one in target_fields(spec).items()
+            name: (_labels(spec, name, "labels[batch]"), field.shape)
+            for name, field in target_fields(spec).items()
         }
         tensors |= {
-            one.name: (f"{fed}[{quoted(one.name)}]", one.shape) for one in spec.inputs
+            field.name: (f"{fed}[{quoted(field.name)}]", field.shape)
+            for field in spec.inputs
         }
         arguments = [tensors[name] for name in given_fields or ("",)]
         last = (
@@ -271,24 +274,24 @@ def _batches(
         fed = ", ".join(
             code + (last if len(shape) == 3 else "") for code, shape in arguments
         )
-        return BatchCode(made, inputs, fed, target)
+        return BatchCode(prepared, inputs, fed, target)
 
     given_fields = fields_of(job.source, training.inputs, spec)
     stored = "as_floats(samples[batch])" if spec.as_bytes else "samples[batch]"
-    learnt = seen = stored if spec.as_bytes or given_fields else ""
+    learnt = evaluated = stored if spec.as_bytes or given_fields else ""
     if is_random(job.data.train_transforms):
         learnt = f"augmented({stored}, TRAINING, {alone(job.data.train_transforms)!r})"
     elif job.data.train_transforms:
         learnt = f"TRAINING({stored})"
     if job.data.eval_transforms:
-        seen = f"EVALUATION({stored})"
+        evaluated = f"EVALUATION({stored})"
     return {
         "chief": chief,
         "tokens": chief.task == TOKENS,
         "one_hot": one_hot,
         "single": single,
         "learnt": batch(learnt, training.mixup > 0),
-        "seen": batch(seen),
+        "seen": batch(evaluated),
         "output": "output.movedim(-1, 1)"
         if chief.task == TOKENS and has_ids and not rows
         else "output",
@@ -303,7 +306,9 @@ def _batches(
 
 def _chief(spec: SourceSpec, row: OutputTarget) -> SourceSpec:
     """Return the source's metadata for the target of one loss."""
-    target = next((one for one in spec.known_targets if one.name == row.target), None)
+    target = next(
+        (info for info in spec.known_targets if info.name == row.target), None
+    )
     if target is None:  # the input itself
         return replace(spec, task=row.task.kind, classes=(), label_shape=spec.shape)
     return replace(
@@ -390,8 +395,8 @@ def _parameters(job: Job) -> str:
     """Return the expression for the optimizer's parameters."""
     if not _grouped(job):
         return "model.parameters()"
-    own = {group.path: dict(group.options) for group in job.training.groups}
-    return f"list(parameter_groups(model, {own!r}, {job.training.no_decay!r}).values())"
+    options = {group.path: dict(group.options) for group in job.training.groups}
+    return f"list(parameter_groups(model, {options!r}, {job.training.no_decay!r}).values())"
 
 
 def _grouped(job: Job) -> bool:
@@ -437,7 +442,7 @@ def _carried(job: Job, spec: SourceSpec, single: bool) -> list[Function]:
     ]
     carried = [
         *reading_of(job, spec).functions,
-        *(function for function, wanted in more if wanted),
+        *(function for function, needed in more if needed),
     ]
     if job.stages:
         carried += [
@@ -477,13 +482,17 @@ def _first_target(job: Job, spec: SourceSpec) -> str:
 def _in_units(job: Job, spec: SourceSpec) -> bool:
     """Return whether metrics convert a standardised target to the units of the data."""
     first = next(
-        one for one in spec.known_targets if one.name == _first_target(job, spec)
+        target
+        for target in spec.known_targets
+        if target.name == _first_target(job, spec)
     )
-    own = bool(job.training.losses) and job.training.losses[0].target == INPUT
+    predicts_input = (
+        bool(job.training.losses) and job.training.losses[0].target == INPUT
+    )
     return (
         bool(job.training.metrics)
         and first.task == VALUES
-        and not own
+        and not predicts_input
         and _standardises_target(job, spec)
     )
 
@@ -502,12 +511,14 @@ def _recomputed(job: Job) -> bool:
 
 def _defined_in(module: ModuleType) -> list[Function]:
     """List the functions and classes of a module in the order of its text."""
-    found = (
-        one
-        for one in vars(module).values()
-        if inspect.isfunction(one) or inspect.isclass(one)
+    members = (
+        member
+        for member in vars(module).values()
+        if inspect.isfunction(member) or inspect.isclass(member)
     )
-    return [one for one in found if one.__module__ == module.__name__]
+    return [
+        definition for definition in members if definition.__module__ == module.__name__
+    ]
 
 
 def _stages(job: Job) -> list[Job]:
@@ -532,32 +543,32 @@ class SurgeryCode(Struct, frozen=True):
 
 
 def _surgeries(job: Job) -> list[SurgeryCode]:
-    stages, found = _stages(job), []
+    stages, surgeries = _stages(job), []
     for number, stage in enumerate(job.stages, 1):
-        made, known = stage.surgery, stages[number - 1].training
+        surgery, training = stage.surgery, stages[number - 1].training
         moves = (
-            ("layers", made.layers),
-            ("starts", made.starts),
-            ("segments", made.segments),
+            ("layers", surgery.layers),
+            ("starts", surgery.starts),
+            ("segments", surgery.segments),
         )
         before, after = (
-            {one.path: dict(one.options) for one in each}
-            for each in (known.groups, made.groups)
+            {param_group.path: dict(param_group.options) for param_group in groups}
+            for groups in (training.groups, surgery.groups)
         )
-        name = f"{made.source.class_name}{number + 1}"
-        found.append(
+        name = f"{surgery.source.class_name}{number + 1}"
+        surgeries.append(
             SurgeryCode(
                 number,
                 stage.step,
                 name,
-                made.description,
+                surgery.description,
                 moves,
                 before,
                 after,
-                tuple(made.recompute),
+                tuple(surgery.recompute),
             )
         )
-    return found
+    return surgeries
 
 
 def imports_of(text: str) -> list[str]:
@@ -568,12 +579,12 @@ def imports_of(text: str) -> list[str]:
     """
     used = {node.id for node in ast.walk(ast.parse(text)) if isinstance(node, ast.Name)}
     plain = [f"import {name}" for name in _MODULES.split() if name in used]
-    wanted = {
+    names_by_module = {
         module: [name for name in names.split() if name in used]
         for module, names in _NAMES.items()
     }
     return plain + [
         f"from {module} import {', '.join(names)}"
-        for module, names in wanted.items()
+        for module, names in names_by_module.items()
         if names
     ]

@@ -72,9 +72,9 @@ def reading_of(job: Job, spec: SourceSpec) -> ReadingCode:
             call("read_table", name), (readers.read_table,), "torch and scikit-learn"
         )
     if spec.key == "made.pairs":
-        made = call("make_pairs", **options_of(job.data))
+        code = call("make_pairs", **options_of(job.data))
         return ReadingCode(
-            made, (readers.read_digits, readers.make_pairs), "torch and scikit-learn"
+            code, (readers.read_digits, readers.make_pairs), "torch and scikit-learn"
         )
     if spec.key == "made.shapes":
         return ReadingCode(
@@ -102,14 +102,14 @@ def reading_of(job: Job, spec: SourceSpec) -> ReadingCode:
 
 def _download(name: str, folder: str) -> ReadingCode:
     functions: tuple[Function, ...]
-    needs, place, more = f"torch and the files of {name}", "", ""
+    needs, location, more = f"torch and the files of {name}", "", ""
     match name:
         case "CIFAR10" | "CIFAR100":
             functions, needs = (
                 (readers.read_cifar,),
                 f"torch, torchvision and the files of {name}",
             )
-            place = f'path / "{COLLECTIONS[f"torchvision.{name}"].folder}"'
+            location = f'path / "{COLLECTIONS[f"torchvision.{name}"].folder}"'
             parts = [
                 f'read_cifar(path, "{name}", train={train})' for train in (True, False)
             ]
@@ -118,20 +118,27 @@ def _download(name: str, folder: str) -> ReadingCode:
                 (readers.read_svhn,),
                 "torch, scipy and the files of SVHN",
             )
-            place, more = 'path / "test_32x32.mat"', "split='test', "
+            location, more = 'path / "test_32x32.mat"', "split='test', "
             parts = [
-                f'read_svhn(path / "{part}_32x32.mat")' for part in ("train", "test")
+                f'read_svhn(path / "{split_name}_32x32.mat")'
+                for split_name in ("train", "test")
             ]
         case "STL10":
-            functions, place = (readers.read_stl10,), 'path / "stl10_binary"'
-            parts = [f'read_stl10({place}, "{part}")' for part in ("train", "test")]
+            functions, location = (readers.read_stl10,), 'path / "stl10_binary"'
+            parts = [
+                f'read_stl10({location}, "{split_name}")'
+                for split_name in ("train", "test")
+            ]
         case _:
             functions, needs = (
                 (readers.read_idx, readers.read_mnist),
                 f"torch alone and the files of {name}",
             )
-            place = f'path / "{name}" / "raw"'
-            parts = [f'read_mnist({place}, "{part}")' for part in ("train", "t10k")]
+            location = f'path / "{name}" / "raw"'
+            parts = [
+                f'read_mnist({location}, "{split_name}")'
+                for split_name in ("train", "t10k")
+            ]
     return ReadingCode(
         parts[0],
         functions,
@@ -139,7 +146,7 @@ def _download(name: str, folder: str) -> ReadingCode:
         folder,
         held_out=parts[1],
         collection=name,
-        place=place,
+        place=location,
         fetched_with=more,
     )
 
@@ -201,11 +208,11 @@ def _own_file(spec: SourceSpec, job: Job) -> ReadingCode:
 def _own_class(spec: SourceSpec, job: Job) -> ReadingCode:
     """Read a Dataset class, whose file is in the script's folder, see `beside`."""
     made_as = dataset_class.parse_call(spec.arguments["name"])
-    own = OwnClass(Path(job.data.path).stem, made_as.name)
+    user_class = OwnClass(Path(job.data.path).stem, made_as.name)
     how = (
         f"{made_as.code}, {spec.arguments['workers']!r}, {spec.arguments['timeout']!r}"
     )
-    made = f"read_dataset({how})"
+    code = f"read_dataset({how})"
     functions: tuple[Function, ...] = (
         file_readers.kind_of,
         file_readers.label_kind,
@@ -219,7 +226,7 @@ def _own_class(spec: SourceSpec, job: Job) -> ReadingCode:
         file_readers.read_dataset,
     )
     if is_streamed(spec, job.data):
-        made = f"stream_dataset({how}, {spec.arguments['pin']!r})"
+        code = f"stream_dataset({how}, {spec.arguments['pin']!r})"
         functions += (
             streams.SampleLostError,
             streams.Streamed,
@@ -227,11 +234,11 @@ def _own_class(spec: SourceSpec, job: Job) -> ReadingCode:
             streams.stream_dataset,
         )
     return ReadingCode(
-        made,
+        code,
         functions,
-        f"torch and {own.module}.py beside it",
-        named=own.name,
-        own_class=own,
+        f"torch and {user_class.module}.py beside it",
+        named=user_class.name,
+        own_class=user_class,
     )
 
 

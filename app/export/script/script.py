@@ -112,7 +112,7 @@ def _pretty(value: Any) -> str:
 def _plain(value: Any) -> Any:
     """Frozen maps as dictionaries, which have a `repr` in Python."""
     return (
-        {key: _plain(one) for key, one in value.items()}
+        {key: _plain(entry) for key, entry in value.items()}
         if isinstance(value, Mapping)
         else value
     )

@@ -132,21 +132,24 @@ def changed(before: dict[str, Any], now: dict[str, Any]) -> str:
     >>> changed({"processes": 2}, {"torch": "2.13.0", "threads": 2, "processes": 1})[:46]
     'It resumes with 1 process instead of 2: its nu'
     """
-    found = []
+    differences = []
     if before.get("torch", now["torch"]) != now["torch"]:
-        found.append(f"PyTorch {now['torch']} instead of {before['torch']}")
+        differences.append(f"PyTorch {now['torch']} instead of {before['torch']}")
     if before.get("threads", now["threads"]) != now["threads"]:
-        found.append(
+        differences.append(
             f"{now['threads']} {plural(now['threads'], 'thread')} instead of {before['threads']}"
         )
     processes = now.get("processes", 1)
     if before.get("processes", processes) != processes:
-        found.append(
+        differences.append(
             f"{processes} process{'es' * (processes > 1)} instead of {before['processes']}"
         )
-    if not found:
+    if not differences:
         return ""
-    return f"It resumes with {' and '.join(found)}: its numbers may differ from those of a run that was never stopped."
+    return (
+        f"It resumes with {' and '.join(differences)}: its numbers may differ from those of a run "
+        "that was never stopped."
+    )
 
 
 def go_on(
@@ -208,9 +211,9 @@ def keep(folder: Path, name: str, state: dict[str, Any]) -> str:
     return ""
 
 
-def stage_file(stage: int, what: str) -> str:
+def stage_file(stage: int, moment: str) -> str:
     """Return the file name of a checkpoint of a stage: of its "start", its "end", or its "best" epoch."""
-    return f"stage-{stage:02d}-{what}.pt"
+    return f"stage-{stage:02d}-{moment}.pt"
 
 
 def step_file(step: int) -> str:
@@ -229,8 +232,8 @@ def step_by_name(path: Path) -> int | None:
     >>> step_by_name(Path("revisit-00000120.pt")), step_by_name(Path("best.pt"))
     (120, None)
     """
-    found = _BY_STEP.fullmatch(path.name) or _TO_REVISIT.fullmatch(path.name)
-    return int(found[1]) if found else None
+    match = _BY_STEP.fullmatch(path.name) or _TO_REVISIT.fullmatch(path.name)
+    return int(match[1]) if match else None
 
 
 def to_revisit(folder: Path) -> list[Path]:
@@ -242,20 +245,22 @@ def to_revisit(folder: Path) -> list[Path]:
 
 def save(path: Path, state: dict[str, Any]) -> None:
     """Write a checkpoint atomically. Raises OSError."""
-    whole = {"tapedeck_checkpoint": VERSION, **state}
-    digests = checksums.checksums(whole)
+    contents = {"tapedeck_checkpoint": VERSION, **state}
+    digests = checksums.checksums(contents)
 
     def fill(temporary: Path) -> None:
         with temporary.open("wb") as file:
-            torch.save({**whole, checksums.NAME: digests}, file)
+            torch.save({**contents, checksums.NAME: digests}, file)
 
     atomic.write(path, fill)
 
 
 def prune(folder: Path) -> None:
     """Keep the newest checkpoints by step. Raises OSError."""
-    found = sorted(file for file in folder.iterdir() if _BY_STEP.fullmatch(file.name))
-    for file in found[:-KEPT]:
+    checkpoints = sorted(
+        file for file in folder.iterdir() if _BY_STEP.fullmatch(file.name)
+    )
+    for file in checkpoints[:-KEPT]:
         file.unlink(missing_ok=True)
 
 
@@ -275,7 +280,7 @@ def newest(
 ) -> Path | None:
     """Return the newest intact checkpoint, which a run resumes from; `tell` is called for each one skipped, as also for
     those of a stage after the `stages` that are known."""
-    found = []
+    candidates = []
     for file in _named(folder):
         try:
             state = _read(file, mmap=True)
@@ -285,7 +290,7 @@ def newest(
                     f"A checkpoint is skipped: the surgery before {file} was not recorded."
                 )
                 continue
-            found.append(
+            candidates.append(
                 (
                     state["position"]["step"],
                     state.get("stage", FIRST_STAGE),
@@ -295,7 +300,7 @@ def newest(
             )
         except CheckpointError as error:
             tell(f"A checkpoint is skipped: {error}")
-    for *_, file in sorted(found, reverse=True):
+    for *_, file in sorted(candidates, reverse=True):
         try:
             load(file)
         except CheckpointError as error:
@@ -307,22 +312,27 @@ def newest(
 
 def resume_hint(folder: Path | None, resumed: Path | None = None) -> str:
     """Describe what a run that ended without a message can be resumed from, given its checkpoint folder."""
-    found = newest(folder) if folder is not None and folder.is_dir() else None
-    found = found or (resumed if resumed is not None and resumed.exists() else None)
-    if found is None:
+    checkpoint = newest(folder) if folder is not None and folder.is_dir() else None
+    checkpoint = checkpoint or (
+        resumed if resumed is not None and resumed.exists() else None
+    )
+    if checkpoint is None:
         return "No checkpoint had been saved, so its progress is lost; set save_every to save one every N steps."
-    return f"The newest checkpoint is {found}: the run can be resumed from it."
+    return f"The newest checkpoint is {checkpoint}: the run can be resumed from it."
 
 
 def _named(folder: Path) -> list[Path]:
     by_step = (_BY_STEP, _TO_REVISIT, _OF_STAGE)
-    known = (
+    named_files = (
         file
         for file in folder.glob("*.pt")
-        if any(one.fullmatch(file.name) for one in by_step)
+        if any(pattern.fullmatch(file.name) for pattern in by_step)
     )
     return sorted(
-        (*known, *(folder / name for name in (LAST, BEST) if (folder / name).exists()))
+        (
+            *named_files,
+            *(folder / name for name in (LAST, BEST) if (folder / name).exists()),
+        )
     )
 
 
@@ -379,8 +389,8 @@ def stage_of(path: Path) -> int:
 
 def ran_on_of(path: Path) -> dict[str, Any]:
     """Return the environment of a checkpoint, see `ran_on`, without verifying its tensors. Raises CheckpointError."""
-    found = _read(path, mmap=True).get("ran_on")
-    return dict(found) if isinstance(found, dict) else {}
+    environment = _read(path, mmap=True).get("ran_on")
+    return dict(environment) if isinstance(environment, dict) else {}
 
 
 def unverified(state: dict[str, Any], path: Path) -> str:
@@ -418,10 +428,10 @@ def _read(path: Path, mmap: bool = False) -> dict[str, Any]:
 
 
 def _check_position(state: dict[str, Any], path: Path) -> None:
-    at, known = state.get("position"), set(Position.__struct_fields__)
+    at, field_names = state.get("position"), set(Position.__struct_fields__)
     if (
         not isinstance(at, dict)
-        or not {"step", "done", "epoch", "batch"} <= set(at) <= known
+        or not {"step", "done", "epoch", "batch"} <= set(at) <= field_names
     ):
         raise DamagedCheckpointError(
             f"{path} is damaged: the position of the run is missing."
@@ -436,14 +446,19 @@ def _check_position(state: dict[str, Any], path: Path) -> None:
 
 def generators() -> dict[str, Any]:
     """Return the states of all random generators that a run uses."""
-    kept: Any = np.random.get_state()
-    _, words, place, has_gauss, gauss = kept
+    numpy_state: Any = np.random.get_state()
+    _, key_array, position, has_gauss, gauss = numpy_state
     version, state, spare = random.getstate()
     return {
         "torch": torch.get_rng_state(),
         "cuda": torch.cuda.get_rng_state_all() if torch.cuda.is_initialized() else [],
         "mps": torch.mps.get_rng_state() if torch.backends.mps.is_available() else None,
-        "numpy": (torch.from_numpy(words.astype(np.int64)), place, has_gauss, gauss),
+        "numpy": (
+            torch.from_numpy(key_array.astype(np.int64)),
+            position,
+            has_gauss,
+            gauss,
+        ),
         "random": (version, torch.tensor(state), spare),
     }
 
@@ -455,9 +470,9 @@ def restore_generators(states: dict[str, Any]) -> None:
         torch.cuda.set_rng_state_all(states["cuda"])
     if states["mps"] is not None and torch.backends.mps.is_available():
         torch.mps.set_rng_state(states["mps"])
-    words, place, has_gauss, gauss = states["numpy"]
+    key_array, position, has_gauss, gauss = states["numpy"]
     np.random.set_state(
-        ("MT19937", words.numpy().astype(np.uint32), place, has_gauss, gauss)
+        ("MT19937", key_array.numpy().astype(np.uint32), position, has_gauss, gauss)
     )
     version, state, spare = states["random"]
     random.setstate((version, tuple(state.tolist()), spare))

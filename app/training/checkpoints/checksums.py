@@ -13,7 +13,7 @@ NAME = "sha256"  # the key under which a checkpoint has them
 # Copied into exported scripts, too.
 def checksums(state: Any) -> dict[str, str]:
     """Return the SHA-256 of each tensor in nested dicts, lists and tuples, by its path; under "" that of the rest."""
-    found, rest = {}, hashlib.sha256()
+    digests, rest = {}, hashlib.sha256()
 
     def visit(value: Any, path: str) -> None:
         rest.update(f"{path} {type(value).__name__}\n".encode())
@@ -23,18 +23,18 @@ def checksums(state: Any) -> dict[str, str]:
             plain = value.detach().cpu().resolve_conj().resolve_neg().contiguous()
             digest = hashlib.sha256(f"{plain.dtype} {tuple(plain.shape)}\n".encode())
             digest.update(plain.reshape(-1).view(torch.uint8).numpy().data)
-            found[path] = digest.hexdigest()
+            digests[path] = digest.hexdigest()
         elif isinstance(value, dict):
-            for key, one in value.items():
-                visit(one, f"{path}/{key}" if path else f"{key}")
+            for key, child in value.items():
+                visit(child, f"{path}/{key}" if path else f"{key}")
         elif isinstance(value, list | tuple):
-            for number, one in enumerate(value):
-                visit(one, f"{path}/{number}")
+            for number, child in enumerate(value):
+                visit(child, f"{path}/{number}")
         else:
             rest.update(f"{value!r}\n".encode())
 
     visit(state, "")
-    return {**found, "": rest.hexdigest()}
+    return {**digests, "": rest.hexdigest()}
 
 
 def difference(state: dict[str, Any]) -> str:
@@ -42,11 +42,11 @@ def difference(state: dict[str, Any]) -> str:
     written = state.get(NAME)
     if written is None:
         return ""
-    found = checksums({key: value for key, value in state.items() if key != NAME})
+    digests = checksums({key: value for key, value in state.items() if key != NAME})
     if not isinstance(written, dict):
         return "its checksums are damaged"
-    wrong = [path for path, digest in found.items() if written.get(path) != digest]
-    if not wrong and len(written) == len(found):
+    wrong = [path for path, digest in digests.items() if written.get(path) != digest]
+    if not wrong and len(written) == len(digests):
         return ""
     named = [path.replace("/", ".") for path in wrong if path][:3]
     if not named:

@@ -23,13 +23,13 @@ _KEPT = {
 def estimated_bytes(training: TrainingConfig, parameters: int) -> int:
     """Estimate the bytes of one checkpoint: float32 weights, optimizer state and EMA weights."""
     optimizer = training.optimizer
-    kept = _KEPT.get(optimizer.name, 2)
+    state_tensors = _KEPT.get(optimizer.name, 2)
     if optimizer.name in ("SGD", "RMSprop") and optimizer.params.get("momentum"):
-        kept += 1
+        state_tensors += 1
     return (
         4
         * parameters
-        * (1 + kept + (training.ema is not None) + (training.accumulate > 1))
+        * (1 + state_tensors + (training.ema is not None) + (training.accumulate > 1))
     )
 
 

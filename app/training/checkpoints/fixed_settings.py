@@ -60,8 +60,8 @@ def fixed_settings(training: TrainingConfig, data: DataConfig) -> dict[str, str]
     """
     schedule = training.schedule
     losses = [
-        f"{one.output}: {_call(one.loss)} * {_text(one.weight)} of {one.target}"
-        for one in training.losses
+        f"{row.output}: {_call(row.loss)} * {_text(row.weight)} of {row.target}"
+        for row in training.losses
     ]
     return {
         "optimizer": training.optimizer.name,
@@ -121,11 +121,11 @@ def refusals(
     ]
 
 
-def refusal(found: Sequence[str]) -> str:
+def refusal(reasons: Sequence[str]) -> str:
     """Join refusals to a sentence with the cure; "" if there are none."""
-    if not found:
+    if not reasons:
         return ""
-    return f"other settings, which cannot be changed amid a run: {'; '.join(found)}. Leave them, or {FROM_WEIGHTS}."
+    return f"other settings, which cannot be changed amid a run: {'; '.join(reasons)}. Leave them, or {FROM_WEIGHTS}."
 
 
 def _call(choice: Choice) -> str:
@@ -144,7 +144,9 @@ def _text(value: Any) -> str:
     if isinstance(value, Mapping):
         return (
             "{"
-            + ", ".join(f"{name}: {_text(one)}" for name, one in sorted(value.items()))
+            + ", ".join(
+                f"{name}: {_text(entry)}" for name, entry in sorted(value.items())
+            )
             + "}"
         )
     if isinstance(value, list | tuple):

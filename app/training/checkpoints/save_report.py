@@ -32,13 +32,13 @@ class SaveReport:
 
     def at_end(self) -> str:
         """Return the message at the end of a run; "" if every checkpoint was written."""
-        found = [self.unkept] if self.unkept else []
+        sentences = [self.unkept] if self.unkept else []
         if self.failed:
-            what = f"{counted(self.failed, 'checkpoint')} could not be saved"
+            failures = f"{counted(self.failed, 'checkpoint')} could not be saved"
             have = (
                 f"the newest saved one is from step {self._newest:,}"
                 if self._newest
                 else "none has been saved"
             )
-            found.append(f"{what}; {have}.")
-        return " ".join(found)
+            sentences.append(f"{failures}; {have}.")
+        return " ".join(sentences)

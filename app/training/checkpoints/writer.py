@@ -79,15 +79,15 @@ class Saver:
             except FileNotFoundError:
                 return
             except OSError as error:
-                words = f"{self.folder / name} could not be renamed: {error.strerror or error}."
-                self._told.append(Saved(0, str(self.folder / name), words))
+                problem = f"{self.folder / name} could not be renamed: {error.strerror or error}."
+                self._told.append(Saved(0, str(self.folder / name), problem))
                 self.news = True
 
     def drain(self) -> list[Saved]:
         """Return the checkpoints written since the last call, and failures."""
         with self._condition:
-            told, self._told, self.news = self._told, [], False
-        return told
+            saved, self._told, self.news = self._told, [], False
+        return saved
 
     def close(self) -> list[Saved]:
         """Wait until everything is written; return the results."""

@@ -79,21 +79,21 @@ class Evaluator:
         if job.training.threads:
             set_cpu_threads(job.training.threads)
         # Training samples are evaluated without random augmentation, too.
-        seen = replace(job.data, train_transforms=job.data.eval_transforms)
-        self.data = data or prepared(job, load(seen, job.data_root, reading))
+        data_config = replace(job.data, train_transforms=job.data.eval_transforms)
+        self.data = data or prepared(job, load(data_config, job.data_root, reading))
         info = self.data.info
         check_input(job, info)
         self.data = self.data.to(device)
         self.device = device
         self.task = task_of(job, info)
-        given = (
+        state_dict = (
             initial_weights(job.source, job.training.seed, job.training.start)
             if weights is None
             else weights
         )
         with borrowed():
             model = make_module(job.source)
-        _put_in(model, given)
+        _put_in(model, state_dict)
         self.stepper = self._stepper(model)
 
     def _stepper(self, model: Any) -> Stepper:
@@ -115,32 +115,32 @@ class Evaluator:
         model.eval()
         return stepper
 
-    def samples(self, part: str) -> Samples:
+    def samples(self, subset: str) -> Samples:
         """Return the samples of a split. Raises EvaluationError if it is empty."""
-        found = {
+        selected = {
             "training": self.data.train,
             "validation": self.data.val,
             "test": self.data.test,
-        }[part]
-        if not len(found):
+        }[subset]
+        if not len(selected):
             name = {"validation": "validation_fraction", "test": "test_fraction"}.get(
-                part, ""
+                subset, ""
             )
             raise EvaluationError(
-                f"No samples are held out for {part}. Set {name} under Training > Data."
+                f"No samples are held out for {subset}. Set {name} under Training > Data."
             )
-        return found
+        return selected
 
-    def read(self, part: str, numbers: Sequence[int]) -> tuple[Any, Any]:
+    def read(self, subset: str, numbers: Sequence[int]) -> tuple[Any, Any]:
         """Return some preprocessed samples and their labels, on the CPU."""
         with borrowed():
-            wanted = torch.tensor(list(numbers), device=self.device)
-            inputs, labels = next(iter(self.samples(part).batches([wanted])))
+            indices = torch.tensor(list(numbers), device=self.device)
+            inputs, labels = next(iter(self.samples(subset).batches([indices])))
         return inputs.to("cpu"), labels.to("cpu")
 
     def evaluate(
         self,
-        part: str = "validation",
+        subset: str = "validation",
         augment: Sequence[str] = (),
         watch: Watch = lambda done, total: None,
         stopping: Callable[[], bool] = lambda: False,
@@ -152,7 +152,7 @@ class Evaluator:
         augmented copies (test-time augmentation); the loss stays that of the picture itself. `watch(done, total)` is
         called with progress in samples. Raises EvaluationError, and Cancelled once `stopping()` is True.
         """
-        samples, began = self.samples(part), perf_counter()
+        samples, began = self.samples(subset), perf_counter()
         self._check(augment)
         count = len(samples)
         collected = _Collected(self, count, tuple(augment))
@@ -161,7 +161,7 @@ class Evaluator:
                 raise EvaluationCancelledError
             collected.take(inputs, labels)
             watch(collected.count, count)
-        return collected.result(part, weights_name, perf_counter() - began)
+        return collected.result(subset, weights_name, perf_counter() - began)
 
     def _check(self, augment: Sequence[str]) -> None:
         for name in augment:
@@ -243,8 +243,10 @@ class _Collected:
                 self.count += len(inputs)
                 return
             output, labels = self.task.chief(output, labels)
-            each = self.each(*self.task.one.loss_inputs(output.float(), labels))
-            self._keep(loss=self._mean_of_judged(each.float(), labels))
+            sample_losses = self.each(
+                *self.task.one.loss_inputs(output.float(), labels)
+            )
+            self._keep(loss=self._mean_of_judged(sample_losses.float(), labels))
             output = self.task.scores(output)
             {CLASSES: self._classes, TOKENS: self._tokens, VALUES: self._values}[
                 self.task.kind
@@ -272,16 +274,23 @@ class _Collected:
     def _classes(self, inputs: Tensor, output: Tensor, labels: Tensor) -> None:
         rows = probabilities(self.task.loss, output)
         if self.augment:
-            given = (
+            view_outputs = (
                 self.stepper.output(self.stepper.model, view)
                 for view in views(inputs, self.augment)
             )
             changed = [
-                self.task.scores(self.task.chief(one, labels)[0]) for one in given
+                self.task.scores(self.task.chief(view_output, labels)[0])
+                for view_output in view_outputs
             ]
             self._views = 1 + len(changed)
             rows = (
-                sum((probabilities(self.task.loss, one) for one in changed), rows)
+                sum(
+                    (
+                        probabilities(self.task.loss, view_output)
+                        for view_output in changed
+                    ),
+                    rows,
+                )
                 / self._views
             )
             called = rows.argmax(1)
@@ -310,7 +319,8 @@ class _Collected:
     def _values(self, inputs: Tensor, output: Tensor, labels: Tensor) -> None:
         self.gathered.add(output, labels)
         true, called = (
-            self.task.in_units(one).reshape(len(labels), -1) for one in (labels, output)
+            self.task.in_units(tensor).reshape(len(labels), -1)
+            for tensor in (labels, output)
         )
         self._keep(true=true[:, :WIDEST], called=called[:, :WIDEST])
 
@@ -344,12 +354,12 @@ class _Collected:
         ).reshape(columns, columns)
         self._confusion = pairs if self._confusion is None else self._confusion + pairs
 
-    def result(self, part: str, weights: str, seconds: float) -> Evaluation:
+    def result(self, subset: str, weights: str, seconds: float) -> Evaluation:
         columns = {
             name: np.concatenate(values) for name, values in self._columns.items()
         }
-        if part in self._rows:
-            columns["row"] = self._rows[part].numpy()
+        if subset in self._rows:
+            columns["row"] = self._rows[subset].numpy()
         classes = tuple(VISIBLE.get(name, name) for name in self.info.classes)
         confusion = None
         if self._confusion is not None:
@@ -357,7 +367,7 @@ class _Collected:
             classes += tuple(map(str, range(len(classes), len(confusion))))
         return Evaluation(
             self.info.source,
-            part,
+            subset,
             weights,
             self.task.kind,
             classes,
@@ -378,20 +388,20 @@ def views(inputs: Tensor, augment: Sequence[str]) -> list[Tensor]:
     repeated.
     """
     bases = [inputs, inputs.flip(-1)] if FLIP in augment else [inputs]
-    found = bases[1:]
+    augmented = bases[1:]
     if SHIFT not in augment:
-        return found
+        return augmented
     height, width = inputs.shape[-2:]
     down, right = max(height // 14, 1), max(width // 14, 1)
 
     def shifted(base: Tensor) -> list[Tensor]:
         wide = F.pad(base, (right, right, down, down), mode="replicate")
-        places = ((0, right), (2 * down, right), (down, 0), (down, 2 * right))
+        offsets = ((0, right), (2 * down, right), (down, 0), (down, 2 * right))
         return [
-            wide[..., top : top + height, left : left + width] for top, left in places
+            wide[..., top : top + height, left : left + width] for top, left in offsets
         ]
 
-    return [*found, *chain.from_iterable(shifted(base) for base in bases)]
+    return [*augmented, *chain.from_iterable(shifted(base) for base in bases)]
 
 
 def checkpoint_weights(path: Any) -> dict[str, Tensor]:
@@ -408,18 +418,18 @@ def checkpoint_weights(path: Any) -> dict[str, Tensor]:
 
 def _put_in(model: Any, weights: Mapping[str, Tensor]) -> None:
     """Load weights. Raises EvaluationError for weights of another network."""
-    own = model.state_dict()
-    told = misfits(
+    state_dict = model.state_dict()
+    problems = misfits(
         {key: TensorInfo.from_tensor(value) for key, value in weights.items()},
-        {key: TensorInfo.from_tensor(value) for key, value in own.items()},
+        {key: TensorInfo.from_tensor(value) for key, value in state_dict.items()},
     )
-    told |= {
+    problems |= {
         key: "the weights have no tensor of that name"
-        for key in own
+        for key in state_dict
         if key not in weights
     }
-    if told:
-        first = "; ".join(f"{key} ({why})" for key, why in list(told.items())[:3])
+    if problems:
+        first = "; ".join(f"{key} ({why})" for key, why in list(problems.items())[:3])
         raise EvaluationError(
             f"The weights belong to another network: {first}. Choose weights of this network."
         )

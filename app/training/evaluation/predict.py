@@ -49,91 +49,98 @@ LAYERS = 6
 
 
 def shown(
-    evaluator: Evaluator, found: Evaluation, numbers: Sequence[int]
+    evaluator: Evaluator, evaluation: Evaluation, numbers: Sequence[int]
 ) -> tuple[Shown, ...]:
     """Load the samples of an evaluation again. Raises DataError."""
     if not len(numbers):
         return ()
-    inputs, _ = evaluator.read(found.part, numbers)
-    rows = [inputs[place] for place in range(len(numbers))]
+    inputs, _ = evaluator.read(evaluation.part, numbers)
+    rows = [inputs[index] for index in range(len(numbers))]
     return tuple(
-        _shown(evaluator, found, int(number), one)
-        for number, one in zip(numbers, rows, strict=True)
+        _shown(evaluator, evaluation, int(number), sample)
+        for number, sample in zip(numbers, rows, strict=True)
     )
 
 
-def _shown(evaluator: Evaluator, found: Evaluation, number: int, inputs: Any) -> Shown:
-    columns, right = found.columns, None
+def _shown(
+    evaluator: Evaluator, evaluation: Evaluation, number: int, inputs: Any
+) -> Shown:
+    columns, right = evaluation.columns, None
     loss = f"loss {significant(columns['loss'][number], 3)}"
     if "true" not in columns:  # of a loss that the model computes itself
         true = called = np.empty(0)
     else:
         true, called = columns["true"][number], columns["called"][number]
-    if found.kind == CLASSES:
+    if evaluation.kind == CLASSES:
         right = bool(true[0] == called[0])
         title = (
-            found.name(int(called[0]))
+            evaluation.name(int(called[0]))
             if right
-            else f"{found.name(int(true[0]))} → {found.name(int(called[0]))}"
+            else f"{evaluation.name(int(true[0]))} → {evaluation.name(int(called[0]))}"
         )
         shares = columns["shares"][number]
         unit = reading(evaluator.task.loss) != PLAIN
         first = f"{100 * shares[0]:.0f} %" if unit else in_units(shares[0], 3)
         detail = f"{first}, {loss}"
         rows = [
-            f"{found.name(int(c))}: {_share(s, unit)}"
+            f"{evaluation.name(int(c))}: {_share(s, unit)}"
             for c, s in zip(columns["top"][number], shares, strict=True)
         ]
         tip = (
-            f"{found.name_of(number)}, class {found.name(int(true[0]))}, {loss}\n"
+            f"{evaluation.name_of(number)}, class {evaluation.name(int(true[0]))}, {loss}\n"
             + "\n".join(rows)
         )
-    elif found.kind == TOKENS:
+    elif evaluation.kind == TOKENS:
         title, detail = f"{100 * columns['right'][number]:.0f} % right", loss
-        tip = f"{found.name_of(number)}: the token that follows each token, and below it the prediction\n"
-        join = "" if all(len(name) == 1 for name in found.classes) else " "
+        tip = f"{evaluation.name_of(number)}: the token that follows each token, and below it the prediction\n"
+        join = "" if all(len(name) == 1 for name in evaluation.classes) else " "
         tip += "\n".join(
-            join.join(found.name(int(token)) for token in row) for row in (true, called)
+            join.join(evaluation.name(int(token)) for token in row)
+            for row in (true, called)
         )
     elif not len(true):
-        title, detail, tip = loss, "", f"{found.name_of(number)}, {loss}"
+        title, detail, tip = loss, "", f"{evaluation.name_of(number)}, {loss}"
     else:
         title = f"{_numbers(true)} → {_numbers(called)}"
         detail, tip = (
             loss,
-            f"{found.name_of(number)}: true {true.tolist()}, predicted {called.tolist()}",
+            f"{evaluation.name_of(number)}: true {true.tolist()}, predicted {called.tolist()}",
         )
     data, fields = evaluator.data, evaluator.data.info.inputs
     inputs = (
         inputs[""] if isinstance(inputs, Fields) and not fields else inputs
     )  # beside targets that go into the net
     pictures = (
-        [inputs[one.name] for one in fields if is_picture(one.shape)]
+        [inputs[field.name] for field in fields if is_picture(field.shape)]
         if fields
         else [inputs]
     )
     pictured = (
-        found.kind != TOKENS and bool(pictures) and is_picture(tuple(pictures[0].shape))
+        evaluation.kind != TOKENS
+        and bool(pictures)
+        and is_picture(tuple(pictures[0].shape))
     )
     if fields:
-        known = Fields(
-            {name: data.unscaled(name, one) for name, one in inputs.parts.items()}
+        unscaled = Fields(
+            {name: data.unscaled(name, tensor) for name, tensor in inputs.parts.items()}
         )
-        text = fields_text(fields, known)
+        text = fields_text(fields, unscaled)
         tip += f"\n{text}"
     else:
-        text = "" if pictured else _text(evaluator, data.unscaled("", inputs), found)
-    seen = (
-        np.concatenate([picture(one) for one in _of_one_height(pictures)], axis=1)
+        text = (
+            "" if pictured else _text(evaluator, data.unscaled("", inputs), evaluation)
+        )
+    image = (
+        np.concatenate([picture(sample) for sample in _of_one_height(pictures)], axis=1)
         if pictured
         else None
     )
-    return Shown(number, seen, "" if pictured else text, title, detail, right, tip)
+    return Shown(number, image, "" if pictured else text, title, detail, right, tip)
 
 
 def _of_one_height(pictures: Sequence[Tensor]) -> list[Tensor]:
     """Return the pictures of the same height as the first."""
-    return [one for one in pictures if one.shape[-2] == pictures[0].shape[-2]]
+    return [sample for sample in pictures if sample.shape[-2] == pictures[0].shape[-2]]
 
 
 def _numbers(values: Any) -> str:
@@ -144,8 +151,8 @@ def _share(value: float, unit: bool) -> str:
     return f"{100 * value:.1f} %" if unit else in_units(value)
 
 
-def _text(evaluator: Evaluator, inputs: Tensor, found: Evaluation) -> str:
-    if found.kind == TOKENS and all(len(name) == 1 for name in found.classes):
+def _text(evaluator: Evaluator, inputs: Tensor, evaluation: Evaluation) -> str:
+    if evaluation.kind == TOKENS and all(len(name) == 1 for name in evaluation.classes):
         names = evaluator.data.info.classes
         return "".join(
             names[int(token)] for token in inputs.flatten().tolist()
@@ -185,7 +192,7 @@ class OutputMap(Struct, frozen=True):
 
 
 def output_maps(
-    evaluator: Evaluator, part: str, numbers: Sequence[int]
+    evaluator: Evaluator, subset: str, numbers: Sequence[int]
 ) -> list[OutputMap]:
     """Return targets and outputs of samples if both are pictures of one size; none otherwise. Raises DataError."""
     if (
@@ -194,11 +201,11 @@ def output_maps(
         or isinstance(evaluator.task.one, OwnTask)
     ):
         return []
-    inputs, labels = evaluator.read(part, numbers)
+    inputs, labels = evaluator.read(subset, numbers)
     with borrowed(), torch.no_grad():
-        given = inputs.to(evaluator.device)
+        device_inputs = inputs.to(evaluator.device)
         output, labels = evaluator.task.chief(
-            evaluator.stepper.output(evaluator.stepper.model, given),
+            evaluator.stepper.output(evaluator.stepper.model, device_inputs),
             labels.to(evaluator.device),
         )
     if evaluator.task.kind == TOKENS:
@@ -269,25 +276,28 @@ def survey(evaluator: Evaluator, weights: str) -> InputSurvey:
             weights,
             unit,
         )
-    known = {
-        one.name: one
-        for one in data.info.inputs
+    field_infos = {
+        field.name: field
+        for field in data.info.inputs
         or (FieldInfo("", data.info.input_shape, data.info.dtype),)
     }
-    places: Mapping[str, Sequence[int]] = spec_of(job.data).arguments.get("fields", {})
+    column_indices: Mapping[str, Sequence[int]] = spec_of(job.data).arguments.get(
+        "fields", {}
+    )
     parts = [
         _surveyed(
             inputs[name],
-            known[name],
+            field_infos[name],
             evaluator,
-            tuple(columns[place] for place in places.get(name, ()))
+            tuple(columns[index] for index in column_indices.get(name, ()))
             if name
             else columns,
             weights,
             unit,
         )
         for name in names
-        if name in known  # targets that go into the net are those of the first sample
+        if name
+        in field_infos  # targets that go into the net are those of the first sample
     ]
     return replace(parts[0], parts=tuple(parts)) if len(parts) > 1 else parts[0]
 
@@ -379,7 +389,10 @@ def try_input(
     """
     info, remarks = evaluator.data.info, list[str]()
     parts = (
-        {part.name: part for part in (survey.parts or (survey,))}
+        {
+            input_survey.name: input_survey
+            for input_survey in (survey.parts or (survey,))
+        }
         if survey is not None
         else {}
     )
@@ -389,21 +402,21 @@ def try_input(
         if isinstance(entered, PictureFile):
             values, remark = read_file(evaluator, entered, parts[name])
             remarks.append(remark)
-        given = torch.from_numpy(np.array(values)).to(getattr(torch, dtype))
-        return given.unsqueeze(0).to(evaluator.device)
+        tensor = torch.from_numpy(np.array(values)).to(getattr(torch, dtype))
+        return tensor.unsqueeze(0).to(evaluator.device)
 
     names = evaluator.stepper.fields
     if names:
-        known = {one.name: one.dtype for one in info.inputs}
-        given = (
+        dtypes = {field.name: field.dtype for field in info.inputs}
+        entries = (
             sample
             if isinstance(sample, Mapping)
-            else {next(n for n in names if n in ("", *known)): sample}
+            else {next(n for n in names if n in ("", *dtypes)): sample}
         )
         inputs: Any = Fields(
             {
-                name: batch(one, known.get(name, info.dtype), name)
-                for name, one in given.items()
+                name: batch(entry, dtypes.get(name, info.dtype), name)
+                for name, entry in entries.items()
             }
         )
         if targets := [name for name in names if name in target_fields(info)]:
@@ -430,16 +443,18 @@ def try_input(
         else task.in_units(output)
     )
     only = inputs.parts.get("") if isinstance(inputs, Fields) else inputs
-    seen = (
+    image = (
         picture(only[0].float().cpu())
         if only is not None and is_picture(info.input_shape)
         else None
     )
-    told = tuple(
-        (name, tuple(_map(one) for one in value[0][:MAPS].float().cpu()))
+    layer_maps = tuple(
+        (name, tuple(_map(channel) for channel in value[0][:MAPS].float().cpu()))
         for name, value in maps[:LAYERS]
     )
-    return Prediction(values.flatten().cpu().numpy(), seen, told, " ".join(remarks))
+    return Prediction(
+        values.flatten().cpu().numpy(), image, layer_maps, " ".join(remarks)
+    )
 
 
 def _hooked(model: Any, maps: list[tuple[str, Any]]) -> list[Any]:

@@ -104,15 +104,15 @@ class Evaluation(Struct, frozen=True, eq=False):
             self.confusion.sum(0),
         )
         rows = []
-        for name, hit, there, said in zip(
+        for name, hit, there, predicted in zip(
             self.classes, hits.tolist(), support.tolist(), called.tolist(), strict=True
         ):
             rows.append(
                 ClassRow(
                     name,
-                    _ratio(hit, said),
+                    _ratio(hit, predicted),
                     _ratio(hit, there),
-                    _ratio(2 * hit, said + there),
+                    _ratio(2 * hit, predicted + there),
                     there,
                 )
             )
@@ -124,17 +124,17 @@ class Evaluation(Struct, frozen=True, eq=False):
 
     def summary(self) -> dict[str, Any]:
         """Return the metrics as plain data, null for non-finite values."""
-        told: dict[str, Any] = {
+        summary: dict[str, Any] = {
             "samples": self.count,
             "part": self.part,
             "weights": self.weights,
         }
-        told |= {"loss": _plain(self.loss), "accuracy": self.accuracy}
-        told |= {name: _plain(value) for name, value in self.metrics}
+        summary |= {"loss": _plain(self.loss), "accuracy": self.accuracy}
+        summary |= {name: _plain(value) for name, value in self.metrics}
         if self.augment:
-            told |= {"augment": list(self.augment), "views": self.views}
+            summary |= {"augment": list(self.augment), "views": self.views}
         if self.confusion is not None:
-            told["classes"] = [
+            summary["classes"] = [
                 {
                     "name": row.name,
                     "precision": _plain(row.precision),
@@ -144,8 +144,8 @@ class Evaluation(Struct, frozen=True, eq=False):
                 }
                 for row in self.class_rows()
             ]
-            told["confusion"] = self.confusion.tolist()
-        return told
+            summary["confusion"] = self.confusion.tolist()
+        return summary
 
     def to_csv(self) -> str:
         """Return one row per sample in dataset order, at full precision."""
@@ -188,9 +188,9 @@ class Evaluation(Struct, frozen=True, eq=False):
             return out.getvalue()
         width = columns["true"].shape[1]
         heads = [
-            f"{word}{'' if width == 1 else f' {place}'}"
+            f"{word}{'' if width == 1 else f' {index}'}"
             for word in ("true", "called")
-            for place in range(width)
+            for index in range(width)
         ]
         writer.writerow((*head, *heads, "loss"))
         for number in range(self.count):
@@ -220,8 +220,8 @@ class Evaluation(Struct, frozen=True, eq=False):
         return out.getvalue()
 
 
-def _ratio(part: int, whole: int) -> float:
-    return part / whole if whole else math.nan
+def _ratio(numerator: int, denominator: int) -> float:
+    return numerator / denominator if denominator else math.nan
 
 
 def _plain(value: float) -> float | None:

@@ -103,10 +103,10 @@ def as_digit(ink: Image, side: tuple[int, int]) -> Image:
     mass. Pictures below 12 pixels are filled to the edge, as scikit-learn's digits are.
     """
     height, width = side
-    found = np.zeros(side, np.float32)
+    canvas = np.zeros(side, np.float32)
     rows, columns = np.nonzero(ink.max(1) > 0)[0], np.nonzero(ink.max(0) > 0)[0]
     if not len(rows):
-        return found
+        return canvas
     drawn = ink[rows[0] : rows[-1] + 1, columns[0] : columns[-1] + 1]
     small = min(side) < SMALL
     box = min(side) if small else max(round(min(side) * MNIST_BOX), 1)
@@ -126,8 +126,8 @@ def as_digit(ink: Image, side: tuple[int, int]) -> Image:
         along = float((fitted.sum(0) * (np.arange(size[1]) + 0.5)).sum()) / total
         top = min(max(math.floor(height / 2 - down + 0.5), 0), height - size[0])
         left = min(max(math.floor(width / 2 - along + 0.5), 0), width - size[1])
-    found[top : top + size[0], left : left + size[1]] = fitted
-    return found
+    canvas[top : top + size[0], left : left + size[1]] = fitted
+    return canvas
 
 
 def resized(values: Image, side: tuple[int, int]) -> Image:

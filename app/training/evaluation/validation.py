@@ -57,8 +57,8 @@ def evaluate(
         ):  # TorchScript that has trained cannot run in inference mode
             output = stepper.output(model, inputs)
             losses.append(stepper.measured(output, labels))
-            for name, part in stepper.parts.items():
-                parts.setdefault(name, []).append(part)
+            for name, loss in stepper.parts.items():
+                parts.setdefault(name, []).append(loss)
             sizes.append(len(inputs))
             if (right := stepper.task.correct(output, labels)) is not None:
                 correct.append(right)
@@ -70,10 +70,10 @@ def evaluate(
         return None, None, ()
     count = sum(sizes)
     accuracy = stepper.task.share(int(sum(correct)), count, int(sum(ignored)))
-    told = tuple(
+    output_losses = tuple(
         (f"loss_{name}", _sum(values, sizes) / count) for name, values in parts.items()
     )
-    return _sum(losses, sizes) / count, accuracy, told
+    return _sum(losses, sizes) / count, accuracy, output_losses
 
 
 def _sum(losses: list[Tensor], sizes: list[int]) -> float:

@@ -33,10 +33,14 @@ def of_run(live: LiveRun, layer: str, sample: int) -> LayerInside:
 
 
 def of_weights(
-    job: Job, state: Mapping[str, Tensor] | None, layer: str, sample: int, words: str
+    job: Job,
+    state: Mapping[str, Tensor] | None,
+    layer: str,
+    sample: int,
+    weights_label: str,
 ) -> LayerInside:
-    """Return the activations with the weights `state`, described by `words`; without, with the initial weights of the
-    seed.
+    """Return the activations with the weights `state`, described by `weights_label`; without, with the initial
+    weights of the seed.
 
     Runs on the CPU. Raises JobError or DataError if net and data do not match, and what the net raises.
     """
@@ -47,7 +51,7 @@ def of_weights(
         if state is not None:
             model.load_state_dict(state)
         fields = fields_of(job.source, job.training.inputs, data.info)
-        return _inside(model, data, "cpu", layer, sample, words, fields)
+        return _inside(model, data, "cpu", layer, sample, weights_label, fields)
 
 
 def _inside(
@@ -56,7 +60,7 @@ def _inside(
     device: str,
     layer: str,
     sample: int,
-    words: str,
+    weights_label: str,
     fields: tuple[str, ...],
 ) -> LayerInside:
     count = data.info.train_count
@@ -65,8 +69,8 @@ def _inside(
         inputs, labels = next(
             iter(data.train.batches([torch.tensor([sample], device=device)]))
         )
-    given = arguments(inputs, fields)
-    channels, inputs = activations(model, layer, *given), given[0]
+    net_inputs = arguments(inputs, fields)
+    channels, inputs = activations(model, layer, *net_inputs), net_inputs[0]
     shape = tuple(inputs.shape[1:])
     return LayerInside(
         layer,
@@ -78,7 +82,7 @@ def _inside(
         else None,
         channels,
         filters(model, layer, shape),
-        words,
+        weights_label,
     )
 
 

@@ -30,15 +30,15 @@ def lost_over(reach: LayerTable) -> tuple[LostGradient, ...]:
     """Return at most one finding of each kind. `reach` is the table of that name of a `LayerHistory`."""
     values = reach.columns.matrix()
     with np.errstate(invalid="ignore"):
-        asked = {
+        masks = {
             "non_finite": np.isinf(values),
             "vanishes": values < VANISHED,
             "explodes": (values > EXPLODED) & ~np.isinf(values),
         }
     return tuple(
-        found
-        for kind, cells in asked.items()
-        for found in _of_kind(kind, cells, values, reach)
+        finding
+        for kind, cells in masks.items()
+        for finding in _of_kind(kind, cells, values, reach)
     )
 
 

@@ -36,9 +36,9 @@ def verdict(
     if not norms.shape[1] or not len(layers):
         return None
     recent = norms[:, -RECENT:]
-    known = np.asarray(~np.isnan(recent).all(axis=1))
+    measured = np.asarray(~np.isnan(recent).all(axis=1))
     middle = np.full(len(layers), np.nan)
-    middle[known] = _medians(recent[known])
+    middle[measured] = _medians(recent[measured])
     for row in reversed(range(len(layers))):
         if middle[row] > EXPLODED:
             value = "infinite" if np.isinf(middle[row]) else significant(middle[row], 2)
@@ -55,8 +55,8 @@ def verdict(
             )
             return Verdict("exploding", layers[row], text)
     for row in reversed(range(len(layers))):
-        behind = middle[row + 1 :][known[row + 1 :]]
-        if not known[row]:
+        behind = middle[row + 1 :][measured[row + 1 :]]
+        if not measured[row]:
             continue
         if middle[row] == 0:
             return Verdict(

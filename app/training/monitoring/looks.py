@@ -87,9 +87,9 @@ class StepProfile(Struct, frozen=True):
 
     def share(self, row: OpTime) -> float:
         """Return the fraction of device time if there is one, else of CPU time."""
-        part, whole = (
+        spent, total = (
             (row.cpu, self.cpu)
             if self.on_device is None
             else (row.on_device or 0.0, self.on_device)
         )
-        return part / whole if whole else 0.0
+        return spent / total if total else 0.0

@@ -79,7 +79,8 @@ def _batch(job: Job, data: DataInfo, batch: int) -> tuple[Any, Any]:
     )
     if data.inputs:
         sizes = {
-            one.name: (one.shape, getattr(torch, one.dtype)) for one in data.inputs
+            field.name: (field.shape, getattr(torch, field.dtype))
+            for field in data.inputs
         }
         inputs = Fields(
             {

@@ -35,8 +35,8 @@ def not_finite(
     assert fed is not None, "the loss is read after the forward pass"
     inputs, state = fed
     if not all(map(_is_finite, _tensors(inputs))):
-        held = "the batch contains" if later is None else "the data contain"
-        return NotFinite(f"{head}: {held} non-finite values.")
+        subject = "the batch contains" if later is None else "the data contain"
+        return NotFinite(f"{head}: {subject} non-finite values.")
     spoilt = next(
         (
             name
@@ -51,13 +51,13 @@ def not_finite(
             f"{head}: the weights of {spoilt} became non-finite in the previous step.",
             node,
         )
-    found = first_not_finite(stepper, source, inputs, state)
+    origin = first_not_finite(stepper, source, inputs, state)
     amp = stepper.config.amp
     where = f" in {amp}" if amp else ""
-    if found is not None:
+    if origin is not None:
         ends = ", whose largest value is 65504" if amp == "float16" else ""
-        first = f"{found.operation} produced the first non-finite values{where}{ends}, {found.line}"
-        return NotFinite(f"{head}: {first}.", found.node)
+        first = f"{origin.operation} produced the first non-finite values{where}{ends}, {origin.line}"
+        return NotFinite(f"{head}: {first}.", origin.node)
     if later is not None:
         return NotFinite(
             f"{head}. It was read after the step, when its batch was gone; for {len(later)} other samples every "
@@ -100,14 +100,14 @@ def first_not_finite(
                 if _is_finite(tensor):
                     origins.pop(id(tensor), None)
                 else:
-                    own = NonFiniteOrigin(
+                    origin = NonFiniteOrigin(
                         bool(tensor.isnan().any()),
                         next(order),
                         str(func.overloadpacket),
                         *_line(source),
                     )
                     # nan is more significant than an infinity, which may be a mask; then the earlier one is.
-                    origins[id(tensor)] = min(before, default=own)
+                    origins[id(tensor)] = min(before, default=origin)
                 alive.append(tensor)
             return out
 

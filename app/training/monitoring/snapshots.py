@@ -32,16 +32,16 @@ def caught_batch(live: LiveRun) -> BatchPeek | None:
     """
     if live.caught is None:
         return None
-    inputs, labels = (part[:SAMPLES] for part in live.caught)
+    inputs, labels = (tensor[:SAMPLES] for tensor in live.caught)
     outputs = losses = None
     problem = ""
     with torch.no_grad():
         try:
-            given, labels = live.stepper.task.chief(
+            output, labels = live.stepper.task.chief(
                 live.stepper.output(live.model, inputs), labels
             )
-            outputs = live.stepper.task.scores(given).float().cpu().numpy()
-            losses = losses_of(live.stepper, given, labels)
+            outputs = live.stepper.task.scores(output).float().cpu().numpy()
+            losses = losses_of(live.stepper, output, labels)
         except (
             Exception
         ) as error:  # custom layers may raise anything; the batch is shown nevertheless
@@ -66,9 +66,11 @@ def losses_of(stepper: Stepper, output: Tensor, labels: Tensor) -> Any:
         return None
     loss, task = copy(stepper.chief_loss), stepper.task.one
     setattr(loss, "reduction", "none")  # noqa: B010  a Module's attributes have no types
-    each = loss(*task.loss_inputs(output, labels))
+    sample_losses = loss(*task.loss_inputs(output, labels))
     return (
-        each.float().reshape(len(each), -1).mean(1).cpu().numpy() if each.ndim else None
+        sample_losses.float().reshape(len(sample_losses), -1).mean(1).cpu().numpy()
+        if sample_losses.ndim
+        else None
     )
 
 
@@ -78,12 +80,12 @@ def activations(model: nn.Module, path: str, *sample: Tensor) -> Channels | None
 
     Channels of pictures are pictures; a vector is one of one line for each 64 of its numbers.
     """
-    found: list[Tensor] = []
+    outputs: list[Tensor] = []
 
     def take(_module: nn.Module, _inputs: Any, output: Any) -> None:
-        first = next((one for one in tensors(output) if one.ndim), None)
-        if first is not None and not found:
-            found.append(first.detach())
+        first = next((tensor for tensor in tensors(output) if tensor.ndim), None)
+        if first is not None and not outputs:
+            outputs.append(first.detach())
 
     handle = module_tree.on_call(module_tree.submodule(model, path), take)
     trained = model.training
@@ -94,7 +96,7 @@ def activations(model: nn.Module, path: str, *sample: Tensor) -> Channels | None
     finally:
         handle.remove()
         model.train(trained)
-    return described(path, found[0][0]) if found else None
+    return described(path, outputs[0][0]) if outputs else None
 
 
 def described(path: str, values: Tensor) -> Channels:
@@ -113,12 +115,12 @@ def tensors(output: Any) -> Iterator[Tensor]:
     elif isinstance(output, Mapping):
         parts = output.values()
     elif is_dataclass(output) and not isinstance(output, type):
-        parts = [getattr(output, one.name) for one in fields(output)]
-    for part in parts:
-        yield from tensors(part)
+        parts = [getattr(output, field.name) for field in fields(output)]
+    for child in parts:
+        yield from tensors(child)
 
 
-def of_values(values: Tensor, what: str) -> Channels:
+def of_values(values: Tensor, description: str) -> Channels:
     """Return a layer's output for one sample as images: (C, H, W), (H, W) or (N,)."""
     values = values.float().cpu()
     if values.ndim >= 3:
@@ -131,7 +133,7 @@ def of_values(values: Tensor, what: str) -> Channels:
         padded = flat.new_full((-(-len(flat) // width) * width,), float("nan"))
         padded[: len(flat)] = flat
         pictures = padded.reshape(1, -1, width)
-    return Channels(pictures[:CHANNELS].numpy(), len(pictures), what)
+    return Channels(pictures[:CHANNELS].numpy(), len(pictures), description)
 
 
 def filters(

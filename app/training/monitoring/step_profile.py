@@ -53,13 +53,13 @@ def _step_profile(
     # Kernels have separate rows, and also count for the operations that launched them.
     rows = [
         OpTime(
-            each.key,
-            each.count,
-            float(each.self_cpu_time_total),
-            float(each.self_device_time_total) if on_cuda else None,
+            average.key,
+            average.count,
+            float(average.self_cpu_time_total),
+            float(average.self_device_time_total) if on_cuda else None,
         )
-        for each in averages
-        if each.device_type.name == "CPU"
+        for average in averages
+        if average.device_type.name == "CPU"
     ]
     rows.sort(key=lambda row: (-(row.on_device or 0.0), -row.cpu, row.name))
     return StepProfile(

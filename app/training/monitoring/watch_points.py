@@ -77,13 +77,13 @@ def gradients_above(points: WatchPoints, norms: Mapping[str, float]) -> list[Wat
     bound = points.gradient_norm
     if bound is None:
         return []
-    words = "the gradient norm of {} is {}, above {}"
+    template = "the gradient norm of {} is {}, above {}"
     return [
         WatchHit(
             "gradient",
             layer,
             norm,
-            words.format(layer, significant(norm, 3), significant(bound)),
+            template.format(layer, significant(norm, 3), significant(bound)),
         )
         for layer, norm in norms.items()
         if norm > bound

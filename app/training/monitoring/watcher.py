@@ -196,7 +196,7 @@ class Watcher:
 
     def drain(self, epoch: int, step: int, seconds: float) -> Iterator[Event]:
         """Yield the measurements since the last call, synchronising the device if some are pending."""
-        found: list[tuple[int, WatchHit, str | None]] = []
+        hits: list[tuple[int, WatchHit, str | None]] = []
         points = self._control.watch
         if points is not self._points:
             self._points = points
@@ -206,48 +206,46 @@ class Watcher:
             for at, norms in self._fetched():
                 yield GradientNorms(at, self.sampler.layers, norms)
                 by_layer = dict(zip(self.sampler.layers, norms, strict=True))
-                found += [
-                    (at, each, _node_of(self._source, each.layer))
-                    for each in gradients_above(points, by_layer)
+                hits += [
+                    (at, new_hit, _node_of(self._source, new_hit.layer))
+                    for new_hit in gradients_above(points, by_layer)
                 ]
         if self._looked_at is not None:
             at, self._looked_at = self._looked_at, None
-            seen = self.look.fetch()
+            measurements = self.look.fetch()
             yield LayerFigures(
                 at,
                 self.sampler.layers,
-                seen.weights,
-                seen.ratios,
-                tuple(seen.dead),
-                tuple(seen.dead.values()),
+                measurements.weights,
+                measurements.ratios,
+                tuple(measurements.dead),
+                tuple(measurements.dead.values()),
             )
-            if seen.gains is not None:
-                gains = seen.gains
+            if measurements.gains is not None:
+                gains = measurements.gains
                 yield GainFigures(
                     at, gains.reached, gains.layers, gains.arriving, gains.leaving
                 )
-            for kind, histograms in seen.histograms.items():
+            for kind, histograms in measurements.histograms.items():
                 yield Histograms(at, kind, histograms)
             yield from self._notice(at)
-            found += [
-                (at, each, seen.nodes[each.layer])
-                for each in dead_above(points, seen.dead)
+            hits += [
+                (at, new_hit, measurements.nodes[new_hit.layer])
+                for new_hit in dead_above(points, measurements.dead)
             ]
         now = perf_counter()
         if now >= self._memory_meter.due:
-            yield from self._read_memory(step, seconds, found)
+            yield from self._read_memory(step, seconds, hits)
         if now >= self._delay_due:
             yield from self._notice_delay(step, now)
         self.flush_due = now + FLUSH_EVERY
         self._schedule()
-        for at, each, node in found:
-            if (each.what, each.layer) not in self._told:
-                self._told.add((each.what, each.layer))
+        for at, hit, node in hits:
+            if (hit.what, hit.layer) not in self._told:
+                self._told.add((hit.what, hit.layer))
                 self._control.pause()
-                message = f"Paused at step {at:,}: {each.message}."
-                yield Caught(
-                    epoch, at, each.what, each.layer, node, each.value, message
-                )
+                message = f"Paused at step {at:,}: {hit.message}."
+                yield Caught(epoch, at, hit.what, hit.layer, node, hit.value, message)
 
     def _notice_delay(self, step: int, now: float) -> Iterator[Event]:
         """Report that other programs slow the run down, once until that is over."""
@@ -264,14 +262,14 @@ class Watcher:
         """Return mistakes not reported yet."""
         with self._look_meter:
             new = [
-                each
-                for each in mistakes(self._live.model)
-                if (each.layer, each.name) not in self._noticed
+                candidate
+                for candidate in mistakes(self._live.model)
+                if (candidate.layer, candidate.name) not in self._noticed
             ]
-        for each in new:
-            self._noticed.add((each.layer, each.name))
+        for mistake in new:
+            self._noticed.add((mistake.layer, mistake.name))
             yield Noticed(
-                step, each.layer, _node_of(self._source, each.layer), each.text
+                step, mistake.layer, _node_of(self._source, mistake.layer), mistake.text
             )
 
     def _fetched(self) -> list[tuple[int, tuple[float, ...]]]:
@@ -284,7 +282,7 @@ class Watcher:
             ]
 
     def _read_memory(
-        self, step: int, seconds: float, found: list[tuple[int, WatchHit, str | None]]
+        self, step: int, seconds: float, hits: list[tuple[int, WatchHit, str | None]]
     ) -> Iterator[Event]:
         for meter in (self._norms_meter, self._look_meter, self._memory_meter):
             meter.settle()
@@ -296,9 +294,9 @@ class Watcher:
         )
         yield Looking(step, step - self.began[0], self.seconds, seconds - self.began[1])
         yield self.hashing(step, seconds)
-        found += [
-            (step, each, None)
-            for each in memory_above(self._control.watch, r.allocated or r.resident)
+        hits += [
+            (step, hit, None)
+            for hit in memory_above(self._control.watch, r.allocated or r.resident)
         ]
 
     def hashing(self, step: int, seconds: float) -> Hashing:

@@ -71,20 +71,20 @@ def parse_condition(text: str) -> Condition:
     >>> parse_condition("loss is not finite").holds(math.nan)
     True
     """
-    found = _TEXT.fullmatch(text)
+    match = _TEXT.fullmatch(text)
     how = "write it as norm(LAYER) > 10, with loss, norm, weight or dead, and with one of > >= < <= and a number, or "
     how += f"“{NOT_FINITE}”"
-    if found is None or found[1] not in FIGURES:
+    if match is None or match[1] not in FIGURES:
         raise ConditionError(f"“{text}” is not a condition; {how}")
     try:
-        bound = math.nan if found[5] else float(found[4])
+        bound = math.nan if match[5] else float(match[4])
     except ValueError:
         bound = math.nan
-    if math.isnan(bound) and not found[5]:
-        raise ConditionError(f"“{found[4]}” in “{text}” is not a number; {how}")
-    if found[1] == "loss" and found[2]:
+    if math.isnan(bound) and not match[5]:
+        raise ConditionError(f"“{match[4]}” in “{text}” is not a number; {how}")
+    if match[1] == "loss" and match[2]:
         raise ConditionError(f"“{text}”: the loss takes no layer; {how}")
-    return Condition(found[1], (found[2] or "").strip(), found[3] or NOT_FINITE, bound)
+    return Condition(match[1], (match[2] or "").strip(), match[3] or NOT_FINITE, bound)
 
 
 class Hit(Struct, frozen=True):

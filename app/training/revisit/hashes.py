@@ -81,7 +81,7 @@ class GradientHasher:
 
     def gradients(self) -> Tensor:
         """Return a hash for each layer, int64 (layers,): that of its parameters' gradients, in their order."""
-        found = [
+        parameter_hashes = [
             self.missing
             if parameter.grad is None
             else hash_of(parameter.grad).to(self.device)
@@ -89,14 +89,18 @@ class GradientHasher:
         ]
         hashes = self.missing.new_zeros(len(self.layers))
         return (
-            hashes.index_add_(0, self.places, torch.stack(found) * self.factors)
-            if found
+            hashes.index_add_(
+                0, self.places, torch.stack(parameter_hashes) * self.factors
+            )
+            if parameter_hashes
             else hashes
         )
 
     def generator(self) -> Tensor:
         """Return the hash of the states of torch's generators for the CPU and the device, a scalar int64."""
-        found = torch.dot(torch.get_rng_state().view(torch.int64), self.state_factors)
+        state_hash = torch.dot(
+            torch.get_rng_state().view(torch.int64), self.state_factors
+        )
         if self.device.type == "cuda":
-            found = found * 3 + hash_of(torch.cuda.get_rng_state(self.device))
-        return found
+            state_hash = state_hash * 3 + hash_of(torch.cuda.get_rng_state(self.device))
+        return state_hash

@@ -71,26 +71,34 @@ def find_operation(
     try:
         first = _traced(stepper, snapshot, source)
         for _ in range(TIMES):
-            if found := _difference(first, _traced(stepper, snapshot, source)):
-                return found
+            if operation := _difference(first, _traced(stepper, snapshot, source)):
+                return operation
         return _warned(stepper, snapshot)
     finally:
         snapshot.restore()
 
 
 def _difference(first: list[_Call], second: list[_Call]) -> Operation | None:
-    for one, other in zip(first, second, strict=False):
+    for first_call, other in zip(first, second, strict=False):
         reason = ""
-        if one.name != other.name:
-            reason = f"{one.name} is called in one run and {other.name} in the other: Python code decides by something "
+        if first_call.name != other.name:
+            reason = (
+                f"{first_call.name} is called in one run and {other.name} in the other: Python code "
+                "decides by something "
+            )
             reason += "else than torch's generators"
-        elif one.inputs != other.inputs or one.others != other.others:
+        elif first_call.inputs != other.inputs or first_call.others != other.others:
             reason = "its input differs, and no operation of torch made it: it comes from Python code, such as NumPy, "
             reason += "the time or os.urandom, or from memory that was never written"
-        elif one.outputs != other.outputs and one.name.split(".")[1] not in _UNWRITTEN:
+        elif (
+            first_call.outputs != other.outputs
+            and first_call.name.split(".")[1] not in _UNWRITTEN
+        ):
             reason = "it returns different values for equal inputs"
         if reason:
-            return Operation(one.name, one.place, reason, one.backward)
+            return Operation(
+                first_call.name, first_call.place, reason, first_call.backward
+            )
     if len(first) != len(second):
         last = max(first, second, key=len)[min(len(first), len(second))]
         return Operation(
@@ -104,10 +112,12 @@ def _difference(first: list[_Call], second: list[_Call]) -> Operation | None:
 
 def _run(stepper: Stepper, snapshot: Snapshot) -> None:
     """Run forward and backward as the step did."""
-    given, accumulate = snapshot.given, stepper.config.accumulate
+    step_inputs, accumulate = snapshot.given, stepper.config.accumulate
     snapshot.restore()
-    output = stepper.output(stepper.model, given.inputs)
-    loss = stepper.measured(output, given.labels, given.others, given.share)
+    output = stepper.output(stepper.model, step_inputs.inputs)
+    loss = stepper.measured(
+        output, step_inputs.labels, step_inputs.others, step_inputs.share
+    )
     (loss / accumulate * snapshot.scale).backward()
 
 
@@ -117,15 +127,15 @@ def _warned(stepper: Stepper, snapshot: Snapshot) -> Operation | None:
         torch.are_deterministic_algorithms_enabled(),
         torch.is_deterministic_algorithms_warn_only_enabled(),
     )
-    with warnings.catch_warnings(record=True) as found:
+    with warnings.catch_warnings(record=True) as caught:
         warnings.simplefilter("always")
         try:
             torch.use_deterministic_algorithms(True, warn_only=True)
             _run(stepper, snapshot)
         finally:
             torch.use_deterministic_algorithms(before, warn_only=warned)
-    for one in found:
-        text = str(one.message)
+    for warning in caught:
+        text = str(warning.message)
         if "deterministic" in text:
             name = text.partition(" does not have")[0].split(" ")[-1]
             return Operation(name, Place(), f"torch warns: {text.partition('. ')[0]}")
@@ -135,14 +145,14 @@ def _warned(stepper: Stepper, snapshot: Snapshot) -> Operation | None:
 def _traced(stepper: Stepper, snapshot: Snapshot, source: Source) -> list[_Call]:
     """Run a step and return its operations, forward and backward, with hashes of their inputs and outputs."""
     calls: list[_Call] = []
-    places = _Places(stepper, source)
+    locations = _Places(stepper, source)
 
     class HashingMode(TorchDispatchMode):
         def __torch_dispatch__(
             self, func: Any, types: Any, args: Any = (), kwargs: Any = None
         ) -> Any:
             kwargs = kwargs or {}
-            place, backward = places.here(sys._getframe(1))
+            location, backward = locations.here(sys._getframe(1))
             if _is_view(func):
                 return func(*args, **kwargs)
             read, written = _arguments(func, args, kwargs)
@@ -151,12 +161,17 @@ def _traced(stepper: Stepper, snapshot: Snapshot, source: Source) -> list[_Call]
             outputs, _ = _hashes((result, written))
             calls.append(
                 _Call(
-                    str(func.overloadpacket), inputs, others, outputs, place, backward
+                    str(func.overloadpacket),
+                    inputs,
+                    others,
+                    outputs,
+                    location,
+                    backward,
                 )
             )
             return result
 
-    with places, HashingMode():
+    with locations, HashingMode():
         _run(stepper, snapshot)
     return calls
 
@@ -164,24 +179,30 @@ def _traced(stepper: Stepper, snapshot: Snapshot, source: Source) -> list[_Call]
 def _is_view(func: Any) -> bool:
     """Return whether an operation only returns a view: its output shares the memory of an input."""
     return any(
-        one.alias_info is not None and not one.alias_info.is_write
-        for one in func._schema.returns
+        returned.alias_info is not None and not returned.alias_info.is_write
+        for returned in func._schema.returns
     )
 
 
 def _arguments(func: Any, args: Any, kwargs: Any) -> tuple[list[Any], list[Any]]:
     """Return the arguments that an operation reads, and those that it overwrites, whose old values do not matter."""
-    given = {
-        **dict(zip((one.name for one in func._schema.arguments), args, strict=False)),
+    named_arguments = {
+        **dict(
+            zip(
+                (argument.name for argument in func._schema.arguments),
+                args,
+                strict=False,
+            )
+        ),
         **kwargs,
     }
     writes = {
-        one.name
-        for one in func._schema.arguments
-        if one.alias_info is not None and one.alias_info.is_write
+        argument.name
+        for argument in func._schema.arguments
+        if argument.alias_info is not None and argument.alias_info.is_write
     }
-    return [v for name, v in given.items() if name not in writes], [
-        v for n, v in given.items() if n in writes
+    return [v for name, v in named_arguments.items() if name not in writes], [
+        v for n, v in named_arguments.items() if n in writes
     ]
 
 
@@ -225,22 +246,24 @@ class _Places:
             return self._made.get(node._sequence_nr(), Place()), True
         file, number = user_frames.location(frame, generated=True)
         layer = self._stack[-1] if self._stack else ""
-        own = file == self._source.filename
+        generated = file == self._source.filename
         text = (
             self._source.text.splitlines()[number - 1]
-            if own and number
+            if generated and number
             else linecache.getline(file, number)
         )
-        name = "the code" if own else layer_files.display_name(file)
+        name = "the code" if generated else layer_files.display_name(file)
         where = f"line {number} of {name}: {text.strip()}" if number else ""
-        place = Place(layer, self._source.node_at(number) if own else None, where)
-        self._made[torch._C._autograd._get_sequence_nr() - 1] = place
-        return place, False
+        location = Place(
+            layer, self._source.node_at(number) if generated else None, where
+        )
+        self._made[torch._C._autograd._get_sequence_nr() - 1] = location
+        return location, False
 
 
 def _hashes(values: Any) -> tuple[tuple[int, ...], str]:
     """Return the hash of each tensor in nested containers, and the text of everything else."""
-    found, others = [], []
+    tensor_hashes, others = [], []
     for leaf in tree_leaves(values):
         if not isinstance(leaf, torch.Tensor):
             others.append(
@@ -253,7 +276,7 @@ def _hashes(values: Any) -> tuple[tuple[int, ...], str]:
             or leaf.layout not in (torch.strided, torch.sparse_coo)
             or leaf.is_quantized
         ):
-            found.append(0)
+            tensor_hashes.append(0)
         else:
-            found.append(int(hash_of(leaf)))
-    return tuple(found), " ".join(others)
+            tensor_hashes.append(int(hash_of(leaf)))
+    return tuple(tensor_hashes), " ".join(others)

@@ -99,9 +99,9 @@ class RecomputeWatcher(Watcher):
     def _is_last(self) -> bool:
         return self.live.step + 1 == self._last
 
-    def _before_forward(self, given: StepInputs) -> None:
+    def _before_forward(self, step_inputs: StepInputs) -> None:
         self.snapshot = None  # its memory first
-        self.snapshot = Snapshot(self.live.stepper, given)
+        self.snapshot = Snapshot(self.live.stepper, step_inputs)
         self.snapshot_of = self.live.step + 1
 
     def _after_backward(self) -> None:
@@ -146,15 +146,17 @@ class RecomputeWatcher(Watcher):
         generator, hashes = int(self._row[0]), self._row[1].tolist()
         if row[:GENERATOR] != (self.live.epoch, self.live.batch):
             return Parting(step, "position")
-        names, known = self._hasher.layers, self._recorded.layers_of(step)
-        if names != known:
+        names, expected = self._hasher.layers, self._recorded.layers_of(step)
+        if names != expected:
             return Parting(
                 step,
                 "gradients",
-                tuple(one for one in names if one not in known) or names,
+                tuple(name for name in names if name not in expected) or names,
             )
         pairs = zip(names, hashes, row[FIRST:], strict=True)
-        if parted := tuple(name for name, one, other in pairs if one != other):
+        if parted := tuple(
+            name for name, computed, other in pairs if computed != other
+        ):
             return Parting(step, "gradients", parted)
         if generator != row[GENERATOR]:
             return Parting(step, "generator")
@@ -186,21 +188,21 @@ class RecomputeWatcher(Watcher):
         """Return the gradient norm of each layer at the last step; empty between two steps of the optimizer."""
         if self._layer_norms is None:
             return {}
-        found = self.sampler.by_layer(self._layer_norms.tolist())
+        norms = self.sampler.by_layer(self._layer_norms.tolist())
         self._layer_norms = None
-        return dict(zip(self.sampler.layers, found, strict=True))
+        return dict(zip(self.sampler.layers, norms, strict=True))
 
     def largest_weights(self) -> dict[str, float]:
         """Return the largest magnitude of each layer's weights."""
         with torch.no_grad():
             norms = torch._foreach_norm(
-                [one.detach() for one in self.sampler.parameters], math.inf
+                [parameter.detach() for parameter in self.sampler.parameters], math.inf
             )
-            found = torch.stack(
-                [one.to(norms[0].device, torch.float32) for one in norms]
+            magnitudes = torch.stack(
+                [norm.to(norms[0].device, torch.float32) for norm in norms]
             ).tolist()
         largest: dict[str, float] = {}
-        for layer, value in zip(self.sampler.owners, found, strict=True):
+        for layer, value in zip(self.sampler.owners, magnitudes, strict=True):
             largest[layer] = max(value, largest.get(layer, 0.0))
         return largest
 
@@ -275,22 +277,22 @@ def recompute_steps(
                 case StepDone():
                     tell(event.step - began, step - began)
                     watcher = watchers[0]
-                    known = recorded.losses.get(event.step)
+                    recorded_loss = recorded.losses.get(event.step)
                     if (
                         watcher.parting is None
-                        and known is not None
-                        and not _same(known, event.loss)
+                        and recorded_loss is not None
+                        and not _same(recorded_loss, event.loss)
                     ):
                         watcher.parting = Parting(event.step, "loss")
                     if watcher.done or watcher.parting is not None:
                         figures = watcher.figures(event.step, event.loss)
-                        found = at_end(watcher, figures)
+                        outcome = at_end(watcher, figures)
                         return Recomputed(
                             began,
                             watcher.verified,
                             figures,
                             watcher.parting,
-                            found,
+                            outcome,
                             changed,
                         )
                 case Skipped() if event.step == step == watchers[0].snapshot_of:

@@ -62,11 +62,14 @@ class HashRecording:
             return
         with self.meter:
             rows, self._rows = self._rows, []
-            places = torch.tensor([row[:3] for row in rows], dtype=torch.int64)
+            positions = torch.tensor([row[:3] for row in rows], dtype=torch.int64)
             states = torch.stack([row[3] for row in rows])[:, None]
             hashes = torch.stack([row[4] for row in rows]).cpu()
             data = (
-                torch.cat([places, states, hashes], 1).numpy().astype("<i8").tobytes()
+                torch.cat([positions, states, hashes], 1)
+                .numpy()
+                .astype("<i8")
+                .tobytes()
             )
         yield StepHashes(rows[-1][0], self._hasher.layers, data)
 

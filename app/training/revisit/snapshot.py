@@ -65,37 +65,37 @@ class Snapshot:
 
 def seconds_to_copy(stepper: Stepper) -> float:
     """Measure how long a snapshot takes: the second of two, since the first allocates."""
-    taken = 0.0
+    seconds = 0.0
     for _ in range(2):
         began = perf_counter()
         Snapshot(stepper, StepInputs(None, None))
-        taken = perf_counter() - began
-    return taken
+        seconds = perf_counter() - began
+    return seconds
 
 
 def gradients_of(model: nn.Module) -> list[Tensor | None]:
     """Return copies of the gradients of the parameters, in their order."""
     return [
-        None if one.grad is None else one.grad.detach().clone()
-        for one in model.parameters()
+        None if parameter.grad is None else parameter.grad.detach().clone()
+        for parameter in model.parameters()
     ]
 
 
 def same_bits(a: list[Any], b: list[Any]) -> bool:
     """Return whether two lists of tensors and None are equal bit for bit."""
-    for one, other in zip(a, b, strict=True):
-        if one is None or other is None:
-            if one is not other:
+    for left, other in zip(a, b, strict=True):
+        if left is None or other is None:
+            if left is not other:
                 return False
             continue
-        one, other = (
-            each.to_dense() if each.layout != torch.strided else each
-            for each in (one, other)
+        left, other = (
+            tensor.to_dense() if tensor.layout != torch.strided else tensor
+            for tensor in (left, other)
         )
         if (
-            one.shape != other.shape
-            or one.dtype != other.dtype
-            or not torch.equal(bits_of(one), bits_of(other))
+            left.shape != other.shape
+            or left.dtype != other.dtype
+            or not torch.equal(bits_of(left), bits_of(other))
         ):
             return False
     return True

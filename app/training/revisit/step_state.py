@@ -56,21 +56,23 @@ class StepState:
         self._peek = self._run(snapshot)
         names = [name for name, _ in stepper.model.named_parameters()]
         self._weights = {
-            name: one.detach() for name, one in stepper.model.named_parameters()
+            name: parameter.detach()
+            for name, parameter in stepper.model.named_parameters()
         }
         self._gradients = dict(zip(names, gradients, strict=True))
 
     def _run(self, snapshot: Snapshot) -> BatchPeek:
         """Run the forward pass of the step and keep the output of each module."""
-        given, stepper = self._given, self._stepper
+        step_inputs, stepper = self._given, self._stepper
         snapshot.restore()
         outputs = losses = None
         problem = ""
-        labels = first(given.labels)
+        labels = first(step_inputs.labels)
         try:
             with torch.no_grad(), self._keeping():
                 output, labels = stepper.task.chief(
-                    stepper.output(stepper.model, given.inputs), given.labels
+                    stepper.output(stepper.model, step_inputs.inputs),
+                    step_inputs.labels,
                 )
                 if isinstance(output, torch.Tensor):
                     outputs = (
@@ -79,7 +81,7 @@ class StepState:
                         .cpu()
                         .numpy()
                     )
-                if given.others is None:  # a mixed sample has two labels
+                if step_inputs.others is None:  # a mixed sample has two labels
                     losses = snapshots.losses_of(stepper, output, labels)
         except (
             Exception
@@ -88,7 +90,7 @@ class StepState:
         finally:
             snapshot.restore()
         shown = slice(snapshots.SAMPLES)
-        info, inputs = self._info, first(given.inputs)
+        info, inputs = self._info, first(step_inputs.inputs)
         return BatchPeek(
             len(inputs),
             snapshots.array(inputs[shown]),
@@ -110,10 +112,17 @@ class StepState:
 
         def keep(path: str, output: Any) -> None:
             nonlocal room
-            found = next((one for one in snapshots.tensors(output) if one.ndim), None)
-            if found is None or path in self._outputs:
+            tensor = next(
+                (
+                    candidate
+                    for candidate in snapshots.tensors(output)
+                    if candidate.ndim
+                ),
+                None,
+            )
+            if tensor is None or path in self._outputs:
                 return
-            few = found[: snapshots.SAMPLES]
+            few = tensor[: snapshots.SAMPLES]
             size = few.numel() * few.element_size()
             if size > room:
                 self._left_out = True
@@ -145,7 +154,7 @@ class StepState:
         Raises AttributeError for a module that the net has not.
         """
         module_tree.submodule(self._stepper.model, path)
-        known = self._outputs.get(path)
+        output = self._outputs.get(path)
         inputs = arguments(self._given.inputs, self._stepper.fields)[0]
         count = min(len(inputs), snapshots.SAMPLES)
         sample = min(max(sample, 0), count - 1)
@@ -157,27 +166,29 @@ class StepState:
             label_text(label, tuple(map(str, first_classes(self._info)))),
             snapshots.array(inputs[sample]) if inputs.is_floating_point() else None,
             None
-            if known is None or len(known) <= sample
-            else snapshots.described(path, known[sample]),
+            if output is None or len(output) <= sample
+            else snapshots.described(path, output[sample]),
             snapshots.filters(self._stepper.model, path, tuple(inputs.shape[1:])),
             "the step's weights, in train mode",
         )
         note = ""
-        if known is None and self._left_out:
+        if output is None and self._left_out:
             note = f"The activations of this step take more than {bytes_text(BUDGET)}; this layer's were not kept."
-        return StepLayer(self._step, inside, self._histograms(path, known), note)
+        return StepLayer(self._step, inside, self._histograms(path, output), note)
 
     def _histograms(self, path: str, outputs: Tensor | None) -> dict[str, Histogram]:
-        found = {"activations": histogram(path, outputs)} if outputs is not None else {}
+        histograms = (
+            {"activations": histogram(path, outputs)} if outputs is not None else {}
+        )
         weights, gradients = (
             _below(path, values) for values in (self._weights, self._gradients)
         )
         if weights:
-            found["weights"] = histogram(path, _joined(weights))
+            histograms["weights"] = histogram(path, _joined(weights))
         if gradients:
             scale = self._scale if math.isfinite(self._scale) and self._scale else 1.0
-            found["gradients"] = histogram(path, _joined(gradients) / scale)
-        return found
+            histograms["gradients"] = histogram(path, _joined(gradients) / scale)
+        return histograms
 
 
 def _below(path: str, values: dict[str, Any]) -> list[Tensor]:
@@ -189,5 +200,8 @@ def _below(path: str, values: dict[str, Any]) -> list[Tensor]:
 
 
 def _joined(values: list[Tensor]) -> Tensor:
-    dense = (one.to_dense() if one.layout != torch.strided else one for one in values)
-    return torch.cat([one.detach().float().cpu().flatten() for one in dense])
+    dense = (
+        tensor.to_dense() if tensor.layout != torch.strided else tensor
+        for tensor in values
+    )
+    return torch.cat([tensor.detach().float().cpu().flatten() for tensor in dense])

@@ -13,15 +13,17 @@ from app.training.setup.device import Device, Resolved
 
 def devices() -> tuple[Device, ...]:
     """Return the available devices, fastest first. Imports torch."""
-    found = []
+    available = []
     for index in range(torch.cuda.device_count() if torch.cuda.is_available() else 0):
         properties = torch.cuda.get_device_properties(index)
-        found.append(Device(f"cuda:{index}", properties.name, properties.total_memory))
+        available.append(
+            Device(f"cuda:{index}", properties.name, properties.total_memory)
+        )
     if torch.backends.mps.is_available():
-        found.append(
+        available.append(
             Device("mps", "Apple GPU (Metal)", torch.mps.recommended_max_memory())
         )
-    return (*found, Device("cpu", f"CPU, {torch.get_num_threads()} threads"))
+    return (*available, Device("cpu", f"CPU, {torch.get_num_threads()} threads"))
 
 
 def device_name(device: str) -> str:
@@ -48,7 +50,7 @@ def resolve(name: str, present: tuple[Device, ...] | None = None) -> Resolved:
     present = devices() if present is None else present
     if name == "auto":
         return Resolved(present[0].id)
-    wanted = re.sub(r"^cuda$", "cuda:0", name)
-    if any(device.id == wanted for device in present):
-        return Resolved(wanted)
+    device_id = re.sub(r"^cuda$", "cuda:0", name)
+    if any(device.id == device_id for device in present):
+        return Resolved(device_id)
     return Resolved("cpu", f"{name} is not available here, so the run uses the CPU.")

@@ -37,15 +37,15 @@ def initial_module(source: Source, start: StartWeights | None = None) -> nn.Modu
 
 def put_in(model: nn.Module, start: StartWeights) -> None:
     """Load start weights into a module; other tensors are unchanged. Raises StartError."""
-    given = tensors(start)
-    own = model.state_dict()
-    told = misfits(
-        {key: TensorInfo.from_tensor(value) for key, value in given.items()},
-        {key: TensorInfo.from_tensor(value) for key, value in own.items()},
+    start_tensors = tensors(start)
+    state_dict = model.state_dict()
+    problems = misfits(
+        {key: TensorInfo.from_tensor(value) for key, value in start_tensors.items()},
+        {key: TensorInfo.from_tensor(value) for key, value in state_dict.items()},
     )
-    if told:
-        raise StartError(f"{misfit_text(start, told)} {CURE}")
-    model.load_state_dict({**own, **given})
+    if problems:
+        raise StartError(f"{misfit_text(start, problems)} {CURE}")
+    model.load_state_dict({**state_dict, **start_tensors})
 
 
 def initial_weights(
@@ -58,13 +58,13 @@ def initial_weights(
 
 def tensors(start: StartWeights) -> dict[str, Tensor]:
     """Return the selected tensors by key, on the CPU. Raises StartError."""
-    held = header(start)
+    infos = header(start)
     if not is_unchanged(start):
         raise StartError(
             f"{start.path} was changed since its weights were loaded. {CURE}"
         )
     try:
-        found = load_file(start.path)
+        loaded = load_file(start.path)
     except Exception as error:  # the reader may raise anything
         raise StartError(f"{start.path} cannot be read: {error}. {CURE}") from error
-    return {key: found[key] for key in start.keys or held}
+    return {key: loaded[key] for key in start.keys or infos}

@@ -26,45 +26,45 @@ def first_schedule(name: str, optimizer: Choice, length: Span) -> tuple[Schedule
     rate = _rate(optimizer)
     run = f"the {moves:,} {unit} of the run"
     params: dict[str, Any] = {}
-    words = ""
+    note = ""
     if name == "StepLR":
         params = {"step_size": max(moves // 3, 1)}
-        words = f"step_size was set to 1/3 of {run}."
+        note = f"step_size was set to 1/3 of {run}."
     elif name == "MultiStepLR":
         params = {
             "milestones": tuple(sorted({max(moves // 2, 1), max(3 * moves // 4, 1)}))
         }
-        words = f"milestones were set to 1/2 and 3/4 of {run}."
+        note = f"milestones were set to 1/2 and 3/4 of {run}."
     elif name == "ExponentialLR":
         params = {"gamma": float(f"{0.01 ** (1 / moves):.4g}") if moves > 1 else 0.1}
-        words = f"gamma was set so that the rate falls to about 1/100 over {run}."
+        note = f"gamma was set so that the rate falls to about 1/100 over {run}."
     elif name == "CosineAnnealingLR":
-        params, words = {"T_max": moves}, f"T_max was set to {run}."
+        params, note = {"T_max": moves}, f"T_max was set to {run}."
     elif name == "CosineAnnealingWarmRestarts":
-        params, words = {"T_0": max(moves // 3, 1)}, f"T_0 was set to 1/3 of {run}."
+        params, note = {"T_0": max(moves // 3, 1)}, f"T_0 was set to 1/3 of {run}."
     elif name == "PolynomialLR":
-        params, words = {"total_iters": moves}, f"total_iters was set to {run}."
+        params, note = {"total_iters": moves}, f"total_iters was set to {run}."
     elif name == "OneCycleLR":
         params = {"max_lr": rate, "total_steps": moves}
-        words = f"max_lr was set to the optimizer's rate and total_steps to {run}."
+        note = f"max_lr was set to the optimizer's rate and total_steps to {run}."
     elif name == "CyclicLR":
         params = {
             "base_lr": float(f"{rate / 10:.4g}"),
             "max_lr": rate,
             "step_size_up": max(moves // 8, 1),
         }
-        words = f"max_lr was set to the optimizer's rate, base_lr to a tenth of it, step_size_up to an eighth of {run}."
+        note = f"max_lr was set to the optimizer's rate, base_lr to a tenth of it, step_size_up to an eighth of {run}."
     if name in ONCE_A_STEP and not {"momentum", "betas"} & {
         param.name for param in optimizer_params(optimizer.name)
     }:
         params["cycle_momentum"] = False
-    return Schedule(Choice(name, FrozenMap(params)), per), words
+    return Schedule(Choice(name, FrozenMap(params)), per), note
 
 
 def _rate(optimizer: Choice) -> float:
-    given = optimizer.params.get("lr")
-    if given is None:
-        given = next(
+    rate = optimizer.params.get("lr")
+    if rate is None:
+        rate = next(
             (
                 param.default
                 for param in optimizer_params(optimizer.name)
@@ -72,7 +72,7 @@ def _rate(optimizer: Choice) -> float:
             ),
             None,
         )
-    return float(given or 0.001)
+    return float(rate or 0.001)
 
 
 def preview(config: TrainingConfig, length: Span) -> RatePreview:
@@ -93,7 +93,7 @@ def preview(config: TrainingConfig, length: Span) -> RatePreview:
     optimizer = make_optimizer(config.optimizer, [parameter])
     moving = make_schedule(schedule, optimizer)
     rates = [float(optimizer.param_groups[0]["lr"])]
-    words = f"The first {MOST:,} of {moves:,} steps." if moves > MOST else ""
+    note = f"The first {MOST:,} of {moves:,} steps." if moves > MOST else ""
     with warnings.catch_warnings():
         warnings.simplefilter(
             "ignore"
@@ -108,4 +108,4 @@ def preview(config: TrainingConfig, length: Span) -> RatePreview:
                     f"PyTorch stops after {move:,} of {moves:,}: {error}",
                 )
             rates.append(float(optimizer.param_groups[0]["lr"]))
-    return RatePreview(tuple(rates), schedule.per, words)
+    return RatePreview(tuple(rates), schedule.per, note)

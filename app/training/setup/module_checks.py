@@ -30,7 +30,7 @@ def mistakes(model: nn.Module) -> tuple[Mistake, ...]:
         for name, p in (*model.named_parameters(), *model.named_buffers())
         if p.numel()
     }
-    found = []
+    problems = []
     for path, module in module_tree.named_modules(model):
         where = f"{path}." if path else ""
         for name, tensor in _plain_tensors(module):
@@ -39,14 +39,14 @@ def mistakes(model: nn.Module) -> tuple[Mistake, ...]:
                     f"{where}{name} is stored with its autograd graph, which keeps everything that it was computed "
                     f"from in memory. Store {name}.detach(), or the number {name}.item()."
                 )
-                found.append(Mistake(path, name, text))
+                problems.append(Mistake(path, name, text))
             elif tensor.numel() and _storage_of(tensor) in owners:
                 text = (
                     f"{where}{name} is not a copy of {owners[_storage_of(tensor)]} but shares its memory: it changes "
                     f"with every step. Store {name}.clone()."
                 )
-                found.append(Mistake(path, name, text))
-    return tuple(found)
+                problems.append(Mistake(path, name, text))
+    return tuple(problems)
 
 
 def _plain_tensors(module: nn.Module) -> Iterator[tuple[str, Tensor]]:
@@ -58,9 +58,9 @@ def _plain_tensors(module: nn.Module) -> Iterator[tuple[str, Tensor]]:
         values: tuple[Any, ...] = (
             tuple(value[-1:]) if isinstance(value, list | tuple) else (value,)
         )
-        for each in values:
-            if isinstance(each, torch.Tensor):
-                yield name, each
+        for candidate in values:
+            if isinstance(candidate, torch.Tensor):
+                yield name, candidate
 
 
 def _storage_of(tensor: Tensor) -> tuple[str, int]:

@@ -61,7 +61,10 @@ def set_up(
 
 def check_weights(model: nn.Module) -> None:
     """Raise JobError for a model with weights on the meta device, which have no values."""
-    empty = next((name for name, one in model.named_parameters() if one.is_meta), None)
+    empty = next(
+        (name for name, parameter in model.named_parameters() if parameter.is_meta),
+        None,
+    )
     if empty is not None:
         raise JobError(
             f"{empty} is on the meta device, where tensors have no values. Have the model's code make its weights on "

@@ -51,9 +51,9 @@ def span(config: TrainingConfig, samples: int | None, drop_last: bool = False) -
     updates = math.ceil(batches / config.accumulate)
     if config.max_steps is None or config.max_steps >= config.epochs * batches:
         return Span(config.epochs, config.epochs * updates)
-    whole, rest = divmod(config.max_steps, batches)
+    epochs, rest = divmod(config.max_steps, batches)
     return Span(
-        whole + (rest > 0), whole * updates + math.ceil(rest / config.accumulate)
+        epochs + (rest > 0), epochs * updates + math.ceil(rest / config.accumulate)
     )
 
 
@@ -65,16 +65,20 @@ def fitted(schedule: Schedule, length: Span) -> Schedule | None:
         name is None or moves is None or schedule.warmup >= moves
     ):  # no part of the run is left for it
         return None
-    wanted = moves - schedule.warmup
+    target_moves = moves - schedule.warmup
     params = schedule.choice.params
     if schedule.choice.name == "OneCycleLR" and params.get("total_steps") is None:
-        given = params.get("epochs"), params.get("steps_per_epoch")
-        has = given[0] * given[1] if all(type(one) is int for one in given) else None
+        factors = params.get("epochs"), params.get("steps_per_epoch")
+        has = (
+            factors[0] * factors[1]
+            if all(type(factor) is int for factor in factors)
+            else None
+        )
     else:
         has = params.get(name, 5 if name == "total_iters" else None)
-    if has == wanted:
+    if has == target_moves:
         return None
-    params = params.set(name, wanted)
+    params = params.set(name, target_moves)
     if schedule.choice.name == "OneCycleLR":
         params = params.without("epochs").without("steps_per_epoch")
     return replace(schedule, choice=replace(schedule.choice, params=FrozenMap(params)))

@@ -24,12 +24,12 @@ def refusal(loss: Choice, losses: Sequence[OutputLoss]) -> str:
         not losses and takes_weights(loss)
     ):
         return ""
-    given = (
+    problem = (
         f"none of the losses does ({', '.join(row.loss.name for row in losses)})"
         if losses
         else (f"the loss is {loss.name}")
     )
-    return f"Class weights need {' or '.join(WEIGHED)} without a weight parameter; {given}."
+    return f"Class weights need {' or '.join(WEIGHED)} without a weight parameter; {problem}."
 
 
 def summary_text(losses: Sequence[OutputLoss]) -> str:

@@ -74,7 +74,7 @@ def header(start: StartWeights) -> dict[str, TensorInfo]:
     """Return the selected tensors' metadata by key, read from the file header, without torch. Raises StartError."""
     try:
         stat = Path(start.path).stat()
-        held = _header(start.path, stat.st_mtime_ns, stat.st_size)
+        infos = _header(start.path, stat.st_mtime_ns, stat.st_size)
     except FileNotFoundError as error:
         raise StartError(
             f"The file with the start weights does not exist: {start.path}. {CURE}"
@@ -87,10 +87,10 @@ def header(start: StartWeights) -> dict[str, TensorInfo]:
         raise StartError(
             f"{start.path} is not a complete safetensors file: {error}. {CURE}"
         ) from error
-    gone = [key for key in start.keys if key not in held]
+    gone = [key for key in start.keys if key not in infos]
     if gone:
         raise StartError(f"{start.path} has no {', '.join(gone[:4])}. {CURE}")
-    return {key: held[key] for key in start.keys or held}
+    return {key: infos[key] for key in start.keys or infos}
 
 
 class _Hashed(Protocol):
@@ -141,22 +141,22 @@ def read_header(path: Path, size: int | None = None) -> dict[str, TensorInfo]:
         raw = json.loads(file.read(length))
     if not isinstance(raw, dict):
         raise ValueError("its header is not a JSON object")
-    found, end = {}, 0
-    for key, one in raw.items():
+    infos, end = {}, 0
+    for key, entry in raw.items():
         if key != "__metadata__":
-            found[key] = _info(key, one)
-            end = max(end, one["data_offsets"][1])
+            infos[key] = _info(key, entry)
+            end = max(end, entry["data_offsets"][1])
     if end != size - 8 - length:
         raise ValueError(f"it should have {end + 8 + length:,} bytes and has {size:,}")
-    return found
+    return infos
 
 
-def _info(key: str, one: Any) -> TensorInfo:
+def _info(key: str, entry: Any) -> TensorInfo:
     try:
         shape, (begin, end), name = (
-            tuple(one["shape"]),
-            one["data_offsets"],
-            one["dtype"],
+            tuple(entry["shape"]),
+            entry["data_offsets"],
+            entry["dtype"],
         )
         dtype, width = DTYPES.get(name, (str(name).lower(), 0))
         good = all(type(n) is int and n >= 0 for n in (*shape, begin, end))
@@ -168,21 +168,21 @@ def _info(key: str, one: Any) -> TensorInfo:
 
 
 def misfits(
-    given: Mapping[str, TensorInfo], own: Mapping[str, TensorInfo]
+    weights: Mapping[str, TensorInfo], network: Mapping[str, TensorInfo]
 ) -> dict[str, str]:
     """Return the tensors that the network cannot load, with the reason; dtypes of the same kind are converted.
 
     >>> misfits({"a": TensorInfo((2,), "float32", 8)}, {"a": TensorInfo((3,), "float32", 12)})
     {'a': '2 float32 there, 3 float32 here'}
     """
-    found = {}
-    for key, theirs in given.items():
-        ours = own.get(key)
+    problems = {}
+    for key, theirs in weights.items():
+        ours = network.get(key)
         if ours is None:
-            found[key] = "the network has no tensor of that name"
+            problems[key] = "the network has no tensor of that name"
         elif ours.shape != theirs.shape or not convertible(theirs.dtype, ours.dtype):
-            found[key] = f"{theirs} there, {ours} here"
-    return found
+            problems[key] = f"{theirs} there, {ours} here"
+    return problems
 
 
 def convertible(theirs: str, ours: str) -> bool:
@@ -197,9 +197,12 @@ def convertible(theirs: str, ours: str) -> bool:
     )
 
 
-def misfit_text(start: StartWeights, told: Mapping[str, str]) -> str:
+def misfit_text(start: StartWeights, problems: Mapping[str, str]) -> str:
     """Describe the keys that do not fit."""
-    first = "; ".join(f"{key} ({why})" for key, why in list(told.items())[:4])
-    more = f" and {len(told) - 4} more" if len(told) > 4 else ""
-    name, does = start.name or Path(start.path).name, "does" if len(told) == 1 else "do"
-    return f"{len(told)} of the start weights of {name} {does} not fit the network: {first}{more}."
+    first = "; ".join(f"{key} ({why})" for key, why in list(problems.items())[:4])
+    more = f" and {len(problems) - 4} more" if len(problems) > 4 else ""
+    name, does = (
+        start.name or Path(start.path).name,
+        "does" if len(problems) == 1 else "do",
+    )
+    return f"{len(problems)} of the start weights of {name} {does} not fit the network: {first}{more}."

@@ -46,7 +46,9 @@ class Operation:
             )
         _check(stepper, data, job, surgery)
         self._stepper, self._job, self._device = stepper, job, device
-        learned = [(one, one.requires_grad) for one in stepper.model.parameters()]
+        learned = [
+            (weight, weight.requires_grad) for weight in stepper.model.parameters()
+        ]
         try:
             with borrowed(Generators()):
                 moves = surgery.layers, surgery.starts, surgery.segments
@@ -60,12 +62,12 @@ class Operation:
         except SurgeryError:
             raise
         except (Exception, SystemExit) as error:  # code of the user too
-            told = failure(
+            problem = failure(
                 error, job.source, job.training.batch_size, 0, step, kept=False
             )
             raise SurgeryError(
-                f"The edited net was tried on a batch of the run, and it failed. {told.message} The run "
-                f"is as it was. {told.cure}".strip()
+                f"The edited net was tried on a batch of the run, and it failed. {problem.message} The run "
+                f"is as it was. {problem.cure}".strip()
             ) from error
         finally:
             for parameter, learns in learned:
@@ -109,15 +111,15 @@ class Operation:
         return difference
 
     def _difference(self, inputs: Tensor) -> float | None:
-        found = []
+        outputs = []
         with torch.no_grad():
             for model in (self._stepper.model, self._edited.module):
                 model.eval()
                 output = self._stepper.task.answer(
                     model(*self._stepper.arguments(inputs))
                 )
-                found.append(output.double())
-        before, after = found
+                outputs.append(output.double())
+        before, after = outputs
         if before.shape != after.shape:
             return None
         largest = before.abs().max().item()
@@ -129,10 +131,10 @@ class Operation:
         own_before = {
             group.path: dict(group.options) for group in stepper.config.groups
         }
-        own = {group.path: dict(group.options) for group in config.groups}
+        group_options = {group.path: dict(group.options) for group in config.groups}
         before = groups_of(stepper.model, own_before, config.no_decay)
         edited.set_learning()
-        after = groups_of(edited.module, own, config.no_decay)
+        after = groups_of(edited.module, group_options, config.no_decay)
         regroup(stepper.optimizer, stepper.schedule, before, after, edited.changed)
         if self._average is not None:
             stepper.average.module = self._average.module
@@ -142,7 +144,7 @@ class Operation:
             torch.compile(edited.module) if config.compile else edited.module
         )
         stepper.rates = LearningRates(
-            edited.module, stepper.optimizer, stepper.schedule, own
+            edited.module, stepper.optimizer, stepper.schedule, group_options
         )
 
 
@@ -165,8 +167,8 @@ def _check(stepper: Stepper, data: Dataset, job: Job, surgery: Surgery) -> None:
         raise SurgeryError(
             "The edited net has other inputs. Keep the inputs of the net during a run."
         )
-    known = getattr(stepper.task, "forms", None)
-    if job.training.losses and tuple(forms(job.source)) != tuple(known or ()):
+    current_forms = getattr(stepper.task, "forms", None)
+    if job.training.losses and tuple(forms(job.source)) != tuple(current_forms or ()):
         raise SurgeryError(
             "The edited net has other outputs, and each has its loss. Keep the outputs during a run."
         )

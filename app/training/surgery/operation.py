@@ -36,18 +36,19 @@ class Edited:
         seed: int,
         *moves: Sequence[tuple[Any, ...]],
     ) -> None:
-        kept = generators()
+        states = generators()
         try:
             torch.default_generator.manual_seed(seed)
             np.random.seed(seed % 2**32)
             random.seed(seed)
             self.module = make()
             self._learns = {
-                name: one.requires_grad for name, one in self.module.named_parameters()
+                name: parameter.requires_grad
+                for name, parameter in self.module.named_parameters()
             }
             self.fates, self.changed = transfer(before, self.module, *moves)
         finally:
-            restore_generators(kept)
+            restore_generators(states)
 
     def set_learning(self) -> None:
         """Set requires_grad as in the edited net; parameters that stay are shared with the previous net."""
@@ -58,11 +59,12 @@ class Edited:
 
 
 def groups_of(
-    model: nn.Module, own: Mapping[str, Mapping[str, Any]], no_decay: bool
+    model: nn.Module, group_options: Mapping[str, Mapping[str, Any]], no_decay: bool
 ) -> dict[tuple[str, bool], dict[str, Any]]:
-    """Return the parameter groups of a net as its optimizer is constructed with them: one of all without `own`."""
-    if own or no_decay:
-        return parameter_groups(model, own, no_decay)
+    """Return the parameter groups of a net as its optimizer is constructed with them: one of "
+    "all without `group_options`."""
+    if group_options or no_decay:
+        return parameter_groups(model, group_options, no_decay)
     return {("", False): {"params": list(model.parameters())}}
 
 
@@ -78,31 +80,35 @@ def regroup(
     `before` and `after` are the groups of the net before and of the edited one, see `groups_of`. A new group has the
     rate of the first one, in proportion.
     """
-    known = dict(zip(before, optimizer.param_groups, strict=True))
-    first, groups, places, factors = optimizer.param_groups[0], [], [], []
-    for key, wanted in after.items():
-        group, factor = known.get(key), 1.0
+    old_groups = dict(zip(before, optimizer.param_groups, strict=True))
+    first, groups, positions, factors = optimizer.param_groups[0], [], [], []
+    for key, new_group in after.items():
+        group, factor = old_groups.get(key), 1.0
         if group is None:
             group = {
                 **first,
                 **optimizer.defaults,
-                **{name: one for name, one in wanted.items() if name != "params"},
+                **{
+                    name: option
+                    for name, option in new_group.items()
+                    if name != "params"
+                },
             }
-            begun, own = first.get("initial_lr", first.get("lr")), group.get("lr")
-            factor = own / begun if begun and own is not None else 1.0
+            begun, rate = first.get("initial_lr", first.get("lr")), group.get("lr")
+            factor = rate / begun if begun and rate is not None else 1.0
             for name in ("lr", "initial_lr", "max_lr", "min_lr"):
                 if first.get(name) is not None:
                     group[name] = first[name] * factor
             for name in ("momentum", "betas"):
                 if "base_momentum" in first and name in first:
                     group[name] = first[name]
-        group["params"] = list(wanted["params"])
+        group["params"] = list(new_group["params"])
         groups.append(group)
-        places.append(list(known).index(key) if key in known else 0)
+        positions.append(list(old_groups).index(key) if key in old_groups else 0)
         factors.append(factor)
     count = len(optimizer.param_groups)
     optimizer.param_groups[:] = groups
-    for one in (schedule, *getattr(schedule, "_schedulers", ())):
+    for scheduler in (schedule, *getattr(schedule, "_schedulers", ())):
         for name in (
             "base_lrs",
             "max_lrs",
@@ -112,35 +118,39 @@ def regroup(
             "base_momentums",
             "max_momentums",
         ):
-            values = getattr(one, name, None)
+            values = getattr(scheduler, name, None)
             if (
                 isinstance(values, list)
                 and len(values) == count
                 and list(before) != list(after)
             ):
                 scales = name.endswith("lrs") or name == "_last_lr"
-                kept = [
-                    values[place] * factor if scales and factor != 1 else values[place]
-                    for place, factor in zip(places, factors, strict=True)
+                scaled = [
+                    values[position] * factor
+                    if scales and factor != 1
+                    else values[position]
+                    for position, factor in zip(positions, factors, strict=True)
                 ]
-                setattr(one, name, kept)
+                setattr(scheduler, name, scaled)
     for old, new, like in changed:
         if old in optimizer.state:
             state = optimizer.state[old]
             tensors = {
-                name: one
-                for name, one in state.items()
-                if isinstance(one, Tensor) and one.ndim
+                name: moment
+                for name, moment in state.items()
+                if isinstance(moment, Tensor) and moment.ndim
             }
-            if all(one.shape == old.shape for one in tensors.values()):
+            if all(moment.shape == old.shape for moment in tensors.values()):
                 optimizer.state[new] = {
-                    name: like(one)
+                    name: like(moment)
                     if name in tensors
-                    else one.clone()
-                    if isinstance(one, Tensor)
-                    else one
-                    for name, one in state.items()
+                    else moment.clone()
+                    if isinstance(moment, Tensor)
+                    else moment
+                    for name, moment in state.items()
                 }
     stays = {parameter for group in groups for parameter in group["params"]}
-    for parameter in [one for one in optimizer.state if one not in stays]:
+    for parameter in [
+        candidate for candidate in optimizer.state if candidate not in stays
+    ]:
         del optimizer.state[parameter]

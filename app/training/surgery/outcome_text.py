@@ -14,15 +14,15 @@ def outcome_text(outcome: Outcome) -> tuple[str, ...]:
     >>> outcome_text(Outcome((Fate("fc1", "fc1", "widened", "(64,) → (80,)."), Fate("", "fc3", "identity")), 3.1e-7))
     ('The output differs by 3.1e-07 of its largest value.', 'fc1 widened: (64,) → (80,).', 'fc3 identity')
     """
-    said = [_fate(one) for one in outcome.fates if one.what not in _UNSAID]
-    more = (f"and {len(said) - SAID} layers more",) if len(said) > SAID else ()
+    lines = [_fate(fate) for fate in outcome.fates if fate.what not in _UNSAID]
+    more = (f"and {len(lines) - SAID} layers more",) if len(lines) > SAID else ()
     if outcome.difference is None:
         output = outcome.note or "The output has another shape."
     elif outcome.difference == 0:
         output = "The output is the same."
     else:
         output = f"The output differs by {outcome.difference:.2g} of its largest value."
-    return output, *said[:SAID], *more
+    return output, *lines[:SAID], *more
 
 
 def _fate(fate: Fate) -> str:

@@ -42,21 +42,21 @@ def transfer(
     placed: dict[
         int, Tensor
     ] = {}  # what takes the place of a tensor of `after`, by identity
-    taken: set[int] = set()
+    reused: set[int] = set()
     for old_path, new_path in layers:
-        what, reason, pairs = layer_plan(
+        outcome, reason, pairs = layer_plan(
             before, after, old_path, new_path, parts.get(new_path)
         )
         for old, fresh, ways, cleared in pairs:
             if id(fresh) in placed:  # tied to one that has its values
                 continue
-            if ways is None and id(old) not in taken:
+            if ways is None and id(old) not in reused:
                 placed[id(fresh)] = old
-                taken.add(id(old))
+                reused.add(id(old))
                 continue
             if ways is None:
                 ways = tuple(((0, 0, size),) for size in old.shape)
-                what, reason = (
+                outcome, reason = (
                     "copied",
                     "No longer tied: a copy of the weights that were shared.",
                 )
@@ -66,11 +66,11 @@ def transfer(
             placed[id(fresh)] = fresh
             if isinstance(old, nn.Parameter) and isinstance(fresh, nn.Parameter):
                 changed.append((old, fresh, resizing(fresh.shape, ways)))
-        if pairs or what != "kept":
-            rows.append((old_path, new_path, what, reason))
+        if pairs or outcome != "kept":
+            rows.append((old_path, new_path, outcome, reason))
     for path, owner, name in others(after, [new for _, new in layers], begun):
-        held = [owner._parameters.get(name)] if name else list(owner.parameters())
-        if any(id(one) in placed for one in held):
+        parameters = [owner._parameters.get(name)] if name else list(owner.parameters())
+        if any(id(parameter) in placed for parameter in parameters):
             rows.append(("", path, "tied", "Shares the weights of another layer."))
         else:
             rows.append(
@@ -111,9 +111,9 @@ def others(
             yield path, module, ""
             continue
         for name, tensor in (*module._parameters.items(), *module._buffers.items()):
-            own = f"{path}.{name}".lstrip(".")
-            if tensor is not None and own not in done:
-                yield own, module, name
+            full_name = f"{path}.{name}".lstrip(".")
+            if tensor is not None and full_name not in done:
+                yield full_name, module, name
 
 
 def tensors_at(net: nn.Module, path: str) -> list[tuple[str, nn.Module, str, Tensor]]:
@@ -121,8 +121,8 @@ def tensors_at(net: nn.Module, path: str) -> list[tuple[str, nn.Module, str, Ten
     above, _, last = path.rpartition(".")
     owner = net.get_submodule(above)
     if last not in owner._modules:
-        found = owner._parameters.get(last, owner._buffers.get(last))
-        return [] if found is None else [("", owner, last, found)]
+        free_tensor = owner._parameters.get(last, owner._buffers.get(last))
+        return [] if free_tensor is None else [("", owner, last, free_tensor)]
     return [
         (f"{inner}.{name}".lstrip("."), module, name, tensor)
         for inner, module in net.get_submodule(path).named_modules(
@@ -158,7 +158,7 @@ def layer_plan(
         tuple[Tensor, Tensor, tuple[tuple[tuple[int, int, int], ...], ...] | None, Any]
     ] = []
     sizes, notes, frozen = [], [], []
-    for name, owner, own, fresh in news:
+    for name, owner, attribute, fresh in news:
         if name not in olds:
             continue
         holder, old = olds[name]
@@ -169,7 +169,7 @@ def layer_plan(
         if old.shape == fresh.shape:
             pairs.append((old, fresh, None, ()))
             continue
-        ways, cleared, note = axes(holder, owner, own, old, fresh, parts)
+        ways, cleared, note = axes(holder, owner, attribute, old, fresh, parts)
         if ways is None:
             return "initialised", note, []
         pairs.append((old, fresh, ways, cleared))
@@ -177,38 +177,41 @@ def layer_plan(
         notes += [note] if note and note not in notes else []
     if news and olds and not pairs:
         return "initialised", "The names of its tensors changed.", []
-    for name, _, own, fresh in news:
-        if name not in olds and "bias" in own and isinstance(fresh, nn.Parameter):
+    for name, _, attribute, fresh in news:
+        if name not in olds and "bias" in attribute and isinstance(fresh, nn.Parameter):
             with torch.no_grad():
                 fresh.zero_()
             notes.append(f"The new {name} starts at zero.")
-    what, reason = "kept", settings_changed(before, after, old_path, new_path)
+    outcome, reason = "kept", settings_changed(before, after, old_path, new_path)
     if sizes:
         grows = any(
             now > was
-            for one, other in sizes
-            for was, now in zip(one, other, strict=True)
+            for old_shape, other in sizes
+            for was, now in zip(old_shape, other, strict=True)
         )
         shrinks = any(
             now < was
-            for one, other in sizes
-            for was, now in zip(one, other, strict=True)
+            for old_shape, other in sizes
+            for was, now in zip(old_shape, other, strict=True)
         )
-        what = "resized" if grows and shrinks else "widened" if grows else "narrowed"
+        outcome = "resized" if grows and shrinks else "widened" if grows else "narrowed"
         notes += (
             ["The first units are kept, the others are discarded."] if shrinks else []
         )
         reason = " ".join((f"{sizes[0][0]} → {sizes[0][1]}.", *notes))
     elif frozen and all(now and not was for was, now in frozen):
-        what, reason = "frozen", reason or "Frozen from here on; its weights are kept."
+        outcome, reason = (
+            "frozen",
+            reason or "Frozen from here on; its weights are kept.",
+        )
     elif frozen and all(was and not now for was, now in frozen):
-        what, reason = (
+        outcome, reason = (
             "unfrozen",
             reason or "Trainable from here on, with its current weights.",
         )
     elif reason or notes:
-        what, reason = "changed", " ".join((*([reason] if reason else []), *notes))
-    return what, reason, pairs
+        outcome, reason = "changed", " ".join((*([reason] if reason else []), *notes))
+    return outcome, reason, pairs
 
 
 def settings_changed(
@@ -225,8 +228,8 @@ def settings_changed(
         )
     old, new = (text.split(", ") for text in texts)
     gone, come = (
-        [one for one in old if one not in new],
-        [one for one in new if one not in old],
+        [setting for setting in old if setting not in new],
+        [setting for setting in new if setting not in old],
     )
     return (
         f"{', '.join(gone) or 'default'} → {', '.join(come) or 'default'}."
@@ -272,10 +275,10 @@ def axes(
         elif name == "weight":
             inputs = (0,) if owner.transposed else (1,)
         if kernel < old.ndim and old.shape[2:] != fresh.shape[2:]:
-            told = same_position(holder, owner)
+            centred = same_position(holder, owner)
             note = (
                 "The old kernel is centred in the new one."
-                if told
+                if centred
                 else (
                     "The old kernel is centred in the new one, whose padding or stride does not match it: the "
                     "function changes."
@@ -328,14 +331,14 @@ def axes(
             less = min(was, now)
             ways.append((((was - less) // 2, (now - less) // 2, less),))
         elif axis in inputs and parts is not None and was != now:
-            found = scaled(parts, was, now)
-            if found is None:
+            scaled_ways = scaled(parts, was, now)
+            if scaled_ways is None:
                 return (
                     None,
                     (),
                     "Its input comes from other layers, or has another size, now.",
                 )
-            ways.append(found)
+            ways.append(scaled_ways)
         elif axis == 0 and blocks > 1:
             ways.append(
                 tuple(
@@ -397,10 +400,10 @@ def scaled(
     olds, news = sum(old for old, _ in parts), sum(new for _, new in parts)
     if not olds or not news or was % olds or now % news or was // olds != now // news:
         return None
-    each, ways, old_start, new_start = was // olds, [], 0, 0
+    unit, ways, old_start, new_start = was // olds, [], 0, 0
     for old, new in parts:
         if old and new:
-            ways.append((old_start * each, new_start * each, min(old, new) * each))
+            ways.append((old_start * unit, new_start * unit, min(old, new) * unit))
         old_start, new_start = old_start + old, new_start + new
     return tuple(ways) or None
 
@@ -469,8 +472,8 @@ def begin(owner: nn.Module, name: str, how: str, reason: str) -> tuple[str, str]
                 else ("initialised", "It cannot start at zero.")
             )
         if how == "identity":
-            told = as_identity(owner)
-            return ("identity", reason) if not told else ("initialised", told)
+            problem = as_identity(owner)
+            return ("identity", reason) if not problem else ("initialised", problem)
     return "initialised", reason
 
 
@@ -537,15 +540,15 @@ def conv_as_identity(conv: Any) -> str:
         return "A transposed convolution with groups cannot be the identity."
     middle = tuple(size // 2 for size in sizes)
     if conv.groups == 1:
-        own = conv.weight[:, :narrow] if conv.transposed else conv.weight[:narrow]
-        own.zero_()
+        kernel = conv.weight[:, :narrow] if conv.transposed else conv.weight[:narrow]
+        kernel.zero_()
         for channel in range(narrow):
-            own[(channel, channel, *middle)] = 1.0
+            kernel[(channel, channel, *middle)] = 1.0
     else:
-        each = narrow // conv.groups
+        channels_per_group = narrow // conv.groups
         conv.weight.zero_()
         for channel in range(narrow):
-            conv.weight[(channel, channel % each, *middle)] = 1.0
+            conv.weight[(channel, channel % channels_per_group, *middle)] = 1.0
     if conv.bias is not None:
         conv.bias[:narrow].zero_()
     return ""

@@ -113,25 +113,25 @@ def synthetic_batch(job: Job, info: DataInfo, device: str) -> tuple[Any, Any]:
     fields = fields_of(job.source, job.training.inputs, info)
     targets = [name for name in fields if name in target_fields(info)]
     if fields:
-        known = {
-            one.name: one
-            for one in info.inputs or (FieldInfo("", info.input_shape, info.dtype),)
+        infos = {
+            field.name: field
+            for field in info.inputs or (FieldInfo("", info.input_shape, info.dtype),)
         }
         pairs = [
-            (given, known[name])
-            for given, name in zip(job.source.inputs, fields, strict=True)
-            if name in known
+            (input_spec, infos[name])
+            for input_spec, name in zip(job.source.inputs, fields, strict=True)
+            if name in infos
         ]
         inputs: Any = Fields(
             {
-                one.name: _drawn(given, size, one.shape, one.dtype, 2)
-                for given, one in pairs
+                field.name: _drawn(input_spec, size, field.shape, field.dtype, 2)
+                for input_spec, field in pairs
             }
         )
     else:
-        (given,) = job.source.inputs
+        (spec,) = job.source.inputs
         inputs = _drawn(
-            given, size, info.input_shape, info.dtype, max(len(info.classes), 2)
+            spec, size, info.input_shape, info.dtype, max(len(info.classes), 2)
         )
 
     def label(target: TargetInfo) -> Tensor:
@@ -164,15 +164,15 @@ def _boxes(drawn: Tensor, shape: tuple[int, ...]) -> Tensor:
 
 
 def _drawn(
-    given: InputSpec, size: int, shape: tuple[int, ...], dtype: str, values: int
+    spec: InputSpec, size: int, shape: tuple[int, ...], dtype: str, values: int
 ) -> Tensor:
     """Return random samples in the range of an input; whole numbers without one are below `values`."""
     kind = getattr(torch, dtype)
     if kind.is_floating_point:
-        low, high = given.low or 0.0, 1.0 if given.high is None else given.high
+        low, high = spec.low or 0.0, 1.0 if spec.high is None else spec.high
         return torch.rand((size, *shape), dtype=kind) * (high - low) + low
-    high = int(given.high) if given.high is not None else values
-    return torch.randint(int(given.low or 0), high, (size, *shape)).to(kind)
+    high = int(spec.high) if spec.high is not None else values
+    return torch.randint(int(spec.low or 0), high, (size, *shape)).to(kind)
 
 
 def _validate(stepper: Stepper, inputs: Tensor, labels: Tensor) -> None:

@@ -101,11 +101,11 @@ def rate_test(
 
 def _chunks(count: int, size: int, seed: int, device: str) -> Iterator[Tensor]:
     """Yield the sample indices of each batch, epoch after epoch."""
-    own = torch.Generator().manual_seed(seed)
+    generator = torch.Generator().manual_seed(seed)
     while True:
-        order = torch.randperm(count, generator=own).to(device)
-        whole = [chunk for chunk in order.split(size) if len(chunk) == size]
-        yield from whole or [order]
+        order = torch.randperm(count, generator=generator).to(device)
+        full_chunks = [chunk for chunk in order.split(size) if len(chunk) == size]
+        yield from full_chunks or [order]
 
 
 def steepest(rates: list[float], smoothed: list[float]) -> float | None:

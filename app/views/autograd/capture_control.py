@@ -118,10 +118,10 @@ class AutogradControl(QObject):
         room.exportRequested.connect(self.choose_file)
 
     def add_format(
-        self, ending: str, words: str, write: Callable[[Path], None]
+        self, ending: str, title: str, write: Callable[[Path], None]
     ) -> None:
         """Offer another form of file for the net's own graph."""
-        self._formats[ending] = (words, write)
+        self._formats[ending] = (title, write)
 
     def set_options(self, options: CaptureOptions) -> None:
         """Capture with other options from now on."""
@@ -148,16 +148,16 @@ class AutogradControl(QObject):
     @property
     def engine(self) -> Engine | None:
         """The engine of an opened model or of a script while that is shown; None for the shared one."""
-        own = self._own
-        return own.engine if own is not None else None
+        service = self._own
+        return service.engine if service is not None else None
 
     @property
     def _own(self) -> OwnEngineService | None:
-        own = {
+        services = {
             MODEL: self.opened.service if self.opened is not None else None,
             SCRIPT: self.script.service,
         }
-        return own.get(self.subject)
+        return services.get(self.subject)
 
     @property
     def name(self) -> str:
@@ -313,12 +313,12 @@ class AutogradControl(QObject):
         self._room.show_idle()
 
     def _ask(self, request: CaptureRequest, weights: WeightsChoice) -> None:
-        asked = replace(request, weights=weights)
+        request_with_weights = replace(request, weights=weights)
         self._engine.ask(
             CAPTURE,
-            asked,
+            request_with_weights,
             on_answer=self._on_answer,
-            on_error=partial(self._failed, asked),
+            on_error=partial(self._failed, request_with_weights),
         )
 
     def _on_answer(self, captured: Captured) -> None:
@@ -340,8 +340,8 @@ class AutogradControl(QObject):
         self._show(captured.tape, captured.batch, captured.weights)
 
     def _model_captured(self, captured: CapturedModel) -> None:
-        words = f"{captured.batch.model.source}, weights from its constructor"
-        show = partial(self._show, captured.tape, captured.batch, words)
+        description = f"{captured.batch.model.source}, weights from its constructor"
+        show = partial(self._show, captured.tape, captured.batch, description)
         self.measured.emit(captured)
         if len(captured.tape.nodes) <= FEW:
             show()
@@ -352,13 +352,13 @@ class AutogradControl(QObject):
 
     # -- steps of runs and scripts
 
-    def show_step(self, tape: Tape, held: HeldStep) -> None:
+    def show_step(self, tape: Tape, step_handle: HeldStep) -> None:
         """Show a step of a run as it was recomputed, in place of the drawn net's newest graph."""
         self.turn_to(NET)
         self.go_on()
         self._drop_capture()
-        words = f"step {held.step:,} of {held.script}"
-        show = partial(self._show, tape, held, words)
+        description = f"step {step_handle.step:,} of {step_handle.script}"
+        show = partial(self._show, tape, step_handle, description)
         if len(tape.nodes) <= FEW:
             show()
         else:
@@ -384,37 +384,39 @@ class AutogradControl(QObject):
         if self.subject == SCRIPT:
             self.left.emit()
 
-    def _step_captured(self, step: CapturedStep, held: HeldStep) -> None:
-        self._step = held
+    def _step_captured(self, step: CapturedStep, step_handle: HeldStep) -> None:
+        self._step = step_handle
         self.turn_to(SCRIPT)
         if len(step.tape.nodes) <= FEW:
-            self._show_step(step, held)
+            self._show_step(step, step_handle)
         else:
             self._background.ask(
                 CAPTURE,
                 prepare,
                 step.tape,
-                on_answer=lambda _tape: self._show_step(step, held),
+                on_answer=lambda _tape: self._show_step(step, step_handle),
             )
 
-    def _show_step(self, step: CapturedStep, held: HeldStep) -> None:
-        self._show(step.tape, held, f"step {held.step:,} of {held.script}")
+    def _show_step(self, step: CapturedStep, step_handle: HeldStep) -> None:
+        self._show(
+            step.tape, step_handle, f"step {step_handle.step:,} of {step_handle.script}"
+        )
         loss = (
             f", loss {formatting.figure(step.tape.loss)}"
             if step.tape.loss is not None
             else ""
         )
-        title = f"{held.script} is paused before backward of step {held.step:,}{loss}"
+        title = f"{step_handle.script} is paused before backward of step {step_handle.step:,}{loss}"
         reason = " ".join(f"{note[0].upper()}{note[1:]}." for note in step.notes)
         self._room.show_standing(
             "warning", title, f"{reason} {STANDS}".strip(), GO_ON, NEXT
         )
 
     def _script_gone(self) -> None:
-        held = self._step
-        assert held is not None
+        step_handle = self._step
+        assert step_handle is not None
         self._newest_of.pop(SCRIPT, None)
-        title = f"{held.script} has continued after step {held.step:,}"
+        title = f"{step_handle.script} has continued after step {step_handle.step:,}"
         self._room.show_standing("info", title, LEFT, NEXT)
         self._room.standing.setVisible(self.subject == SCRIPT)
         if self.subject == SCRIPT:
@@ -431,9 +433,9 @@ class AutogradControl(QObject):
             if progress.step != self._step.step:
                 self._room.standing.hide()
 
-    def _step_refused(self, words: str) -> None:
+    def _step_refused(self, reason: str) -> None:
         self._room.standing.hide()
-        self._room.show_error("No step was captured", words)
+        self._room.show_error("No step was captured", reason)
 
     def _standing_chosen(self, text: str) -> None:
         if text == GO_ON:

@@ -108,14 +108,14 @@ class CaptureMenu(QMenu):
         if self.outputs > 1:
             which = self._submenu("Outputs")
             which.setEnabled(not now.loss)
-            for place in range(self.outputs):
-                on = not now.outputs or place in now.outputs
+            for index in range(self.outputs):
+                on = not now.outputs or index in now.outputs
                 self._check(
                     which,
-                    f"output.{place}",
-                    f"output {place + 1}",
+                    f"output.{index}",
+                    f"output {index + 1}",
                     on,
-                    partial(self._output, place),
+                    partial(self._output, index),
                 )
         self.addSeparator()
         self._check(
@@ -227,12 +227,12 @@ class CaptureMenu(QMenu):
         if sure:
             self.set_batch(size)
 
-    def _output(self, place: int, on: bool) -> None:
+    def _output(self, index: int, on: bool) -> None:
         chosen = set(self.options.outputs or range(self.outputs))
-        chosen = chosen | {place} if on else chosen - {place}
-        whole = len(chosen) == self.outputs or not chosen
-        self._set(outputs=() if whole else tuple(sorted(chosen)))
+        chosen = chosen | {index} if on else chosen - {index}
+        complete = len(chosen) == self.outputs or not chosen
+        self._set(outputs=() if complete else tuple(sorted(chosen)))
 
     def _checkpoint(self, path: str, on: bool) -> None:
-        others = tuple(one for one in self.options.checkpoint if one != path)
+        others = tuple(other for other in self.options.checkpoint if other != path)
         self._set(checkpoint=(*others, path) if on else others)

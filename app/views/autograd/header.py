@@ -126,7 +126,7 @@ class AutogradHeader(QWidget):
         metrics = self.summary.fontMetrics()
         layout = present(self.layout())
         widgets = [
-            present(layout.itemAt(place)).widget() for place in range(layout.count())
+            present(layout.itemAt(index)).widget() for index in range(layout.count())
         ]
         others = [
             widget
@@ -136,35 +136,39 @@ class AutogradHeader(QWidget):
         hidden: set[QWidget] = self._withheld | (
             set() if self._played else {self.norms}
         )
-        wanted = metrics.horizontalAdvance(self._text) + 8
+        summary_width = metrics.horizontalAdvance(self._text) + 8
 
         def needed() -> int:
             shown = [
                 widget.sizeHint().width() for widget in others if widget not in hidden
             ]
-            return sum(shown) + layout.spacing() * (len(shown) + 1) + 22 + wanted
+            return sum(shown) + layout.spacing() * (len(shown) + 1) + 22 + summary_width
 
         legends = [widget for widget in self._spare[:LEGENDS] if widget not in hidden]
         spared = sum(widget.sizeHint().width() + layout.spacing() for widget in legends)
-        whole = needed() - spared <= self.width()
-        if not whole:
-            wanted = 0 if self.two_lines else min(wanted, CUT)
+        fits = needed() - spared <= self.width()
+        if not fits:
+            summary_width = 0 if self.two_lines else min(summary_width, CUT)
         for widget in self._spare:
             if needed() <= self.width():
                 break
             hidden.add(widget)
-        if needed() - wanted > self.width():
+        if needed() - summary_width > self.width():
             hidden.update(self._added)
-        kept = (self.norms, *self._withheld)
+        excluded = (self.norms, *self._withheld)
         for widget in reversed(
-            [one for one in self._spare if one in hidden and one not in kept]
+            [
+                spare
+                for spare in self._spare
+                if spare in hidden and spare not in excluded
+            ]
         ):
             hidden.discard(widget)  # a narrow one may fit where a wide one did not
             if needed() > self.width():
                 hidden.add(widget)
         for widget in (*self._spare, *self._added):
             widget.setVisible(widget not in hidden)
-        below = not whole and self.two_lines and bool(self._text)
+        below = not fits and self.two_lines and bool(self._text)
         self.summary.setText("" if below else self._text)
         self.below.setText(self._text)
         self.below.setVisible(below)
@@ -198,10 +202,10 @@ class AutogradHeader(QWidget):
         self.setAccessibleName(self._text)
         self._fit()
 
-    def set_busy(self, busy: bool, words: str = "") -> None:
+    def set_busy(self, busy: bool, status: str = "") -> None:
         """Turn the button that captures into one that cancels, while that lasts."""
         self.capture.setText("Cancel" if busy else "Capture again")
-        self.capture.setToolTip(f"{words} Esc cancels" if busy else DEVICE)
+        self.capture.setToolTip(f"{status} Esc cancels" if busy else DEVICE)
         self.capture.updateGeometry()
         self._fit()
 

@@ -22,13 +22,13 @@ def place_of(tape: Tape, item: TapeNode | LayerGroup) -> CallPlace:
     return CallPlace(path, first.call if first.layer == path else 0)
 
 
-def select_calls(page: AutogradPage, places: Iterable[CallPlace]) -> None:
+def select_calls(page: AutogradPage, call_locations: Iterable[CallPlace]) -> None:
     """Outline the backward nodes of these calls: the nodes that are drawn, else the groups of their modules, or what
     those lie in."""
-    tape, wanted = page.tape, tuple(places)
+    tape, calls = page.tape, tuple(call_locations)
     if tape is None:
         return
-    paths = {one.path for one in wanted}
+    paths = {location.path for location in calls}
     page.select_nodes(frozenset(map(module_link, paths)))
     while (
         paths
@@ -37,11 +37,15 @@ def select_calls(page: AutogradPage, places: Iterable[CallPlace]) -> None:
     ):
         paths = {path.rpartition(".")[0] for path in paths}
         page.select_nodes(frozenset(map(module_link, paths)))
-    lines = {(one.path, one.file, one.line) for one in wanted if one.line}
+    lines = {
+        (location.path, location.file, location.line)
+        for location in calls
+        if location.line
+    }
     drawn = (
         str(node.id)
         for node in tape.nodes
         if (node.layer, node.file, node.line) in lines and not node.is_leaf
     )
-    if key := next((one for one in drawn if one in page.scene.boxes), ""):
+    if key := next((box_key for box_key in drawn if box_key in page.scene.boxes), ""):
         page.choose_quietly(key)

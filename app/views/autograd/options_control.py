@@ -96,20 +96,20 @@ class OptionsControl(QObject):
         """Return the number of samples of the newest capture, else of the next one."""
         tape, project = self._room.tape, self._workspace.document.project
         inputs = [node for node in project.graph.nodes.values() if node.op == "input"]
-        place = inputs[0].params.get("batch", 0) if inputs else 0
+        batch_dimension = inputs[0].params.get("batch", 0) if inputs else 0
         if self.menu.options.batch:
             return self.menu.options.batch
         if (
             tape is not None
             and tape.input_shapes
-            and type(place) is int
-            and place < len(tape.input_shapes[0])
+            and type(batch_dimension) is int
+            and batch_dimension < len(tape.input_shapes[0])
         ):
-            return tape.input_shapes[0][place]
+            return tape.input_shapes[0][batch_dimension]
         return project.training.batch_size
 
     def _show_size(self) -> None:
-        wanted, shown = (
+        training_size, shown = (
             self._workspace.document.project.training.batch_size,
             self._shown_size(),
         )
@@ -119,8 +119,8 @@ class OptionsControl(QObject):
             if self.menu.options.batch
             else "as in a training step"
         )
-        if not self.menu.options.batch and shown != wanted:
-            chosen = f"fewer than the {wanted:,} of a training step: more are not available or need over 1 GiB"
+        if not self.menu.options.batch and shown != training_size:
+            chosen = f"fewer than the {training_size:,} of a training step: more are not available or need over 1 GiB"
         self.batch.field.set_hint(
             f"Samples of a capture, findings and gradient checks: {chosen}"
         )

@@ -60,10 +60,10 @@ class ScriptStep(QObject):
             self.refused.emit("No script is watched.")
             return
         self._turn += 1
-        asked = control.ask("capture")  # before the script continues
+        future = control.ask("capture")  # before the script continues
         self._disconnect()
         self._enter(WAITING)
-        asked.add_done_callback(partial(self._tell, self._turn))
+        future.add_done_callback(partial(self._tell, self._turn))
 
     def _tell(self, turn: int, answer: Future[dict[str, Any]]) -> None:
         """Pass an answer from the thread of the run to the window's."""
@@ -79,30 +79,35 @@ class ScriptStep(QObject):
             self._enter(NONE)
             self.refused.emit(str(answer))
             return
-        held = HeldStep(
+        step_handle = HeldStep(
             Handle(HELD_HANDLE, 1), str(answer["script"]), int(answer["step"])
         )
         connect, connected = (
             partial(ScriptEngine, self._control().folder),
-            partial(self._connected, turn, held),
+            partial(self._connected, turn, step_handle),
         )
         self._background.ask(
             f"{START} {turn}", connect, on_answer=connected, on_error=self._failed
         )
 
-    def _connected(self, turn: int, held: HeldStep, engine: ScriptEngine) -> None:
+    def _connected(
+        self, turn: int, step_handle: HeldStep, engine: ScriptEngine
+    ) -> None:
         if turn != self._turn:
             end_engine(engine)
             return
         self.service = OwnEngineService(self, engine)
         self.service.ended.connect(self._ended)
         self.service.ask(
-            STEP, held, on_answer=partial(self._described, held), on_error=self._failed
+            STEP,
+            step_handle,
+            on_answer=partial(self._described, step_handle),
+            on_error=self._failed,
         )
 
-    def _described(self, held: HeldStep, step: CapturedStep) -> None:
+    def _described(self, step_handle: HeldStep, step: CapturedStep) -> None:
         self._enter(HELD)
-        self.captured.emit(step, held)
+        self.captured.emit(step, step_handle)
 
     def _failed(self, failure: WorkerFailure) -> None:
         self.release()
@@ -125,10 +130,10 @@ class ScriptStep(QObject):
             self._go()
 
     def _go(self) -> None:
-        held = self.state == HELD
+        paused = self.state == HELD
         self._disconnect()
         self._enter(NONE)
-        if held:
+        if paused:
             self.gone.emit()
 
     def _disconnect(self) -> None:

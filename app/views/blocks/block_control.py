@@ -80,7 +80,7 @@ class BlockControl(QObject):
 
     def enable(self) -> None:
         """Disable commands that need an instance if none is selected; other refusals are shown on use."""
-        workspace, one, node = (
+        workspace, instance_selected, node = (
             self._workspace,
             self.instance() is not None,
             self.selected(),
@@ -92,21 +92,21 @@ class BlockControl(QObject):
                 for n in workspace.selection.ids
                 if n in nodes
             ),
-            **dict.fromkeys(("expand", "in", "unique", "params"), one),
+            **dict.fromkeys(("expand", "in", "unique", "params"), instance_selected),
             "out": inside,
             "repeat": node is not None and node.op not in ("input", "output"),
             "expose": inside and node is not None and bool(self.exposable(node)),
-            **dict.fromkeys(("rename", "save"), one or inside),
+            **dict.fromkeys(("rename", "save"), instance_selected or inside),
         }
         for key, on in wants.items():
             workspace.commands.set_enabled(f"block.{key}", on)
 
     def offered(self) -> list[QAction]:
         """Return the commands for the context menu of the selected node."""
-        one = self.instance() is not None
+        instance_selected = self.instance() is not None
         keys = (
             ("make", "in", "params", "expand", "unique", "repeat", "save")
-            if one
+            if instance_selected
             else ("make", "repeat", "expose")
         )
         actions = [self._workspace.commands[f"block.{key}"] for key in keys]
@@ -118,9 +118,9 @@ class BlockControl(QObject):
         """Ask for a name and make a block of the selection."""
         workspace, nodes = self._workspace, self._workspace.selection.ids
         catalog, project, sheet = workspace.catalog.now, self.project, self.sheet
-        wanted = make_block.suggested_name(project, sheet, catalog, nodes)
+        suggestion = make_block.suggested_name(project, sheet, catalog, nodes)
         try:
-            make_block.make_block(project, sheet, catalog, nodes, wanted)
+            make_block.make_block(project, sheet, catalog, nodes, suggestion)
         except BlockError as error:
             workspace.drawing.say(str(error))
             return
@@ -129,11 +129,11 @@ class BlockControl(QObject):
             new: list[str] = []
 
             def make() -> Project:
-                made, instance = make_block.make_block(
+                edited, instance = make_block.make_block(
                     self.project, sheet, catalog, nodes, name
                 )
                 new.append(instance)
-                return made
+                return edited
 
             refusal = self.apply(f"Make block {name}", make)
             if not refusal:
@@ -141,7 +141,7 @@ class BlockControl(QObject):
             return refusal
 
         hint = f"{counted(len(nodes), 'node')}. This is also the name of its class in the code. Enter makes the block."
-        self._workspace.drawing.ask("Make a block", wanted, hint, answer)
+        self._workspace.drawing.ask("Make a block", suggestion, hint, answer)
 
     def expand(self) -> None:
         """Replace the selected instance by its contents."""
@@ -282,7 +282,10 @@ class BlockControl(QObject):
 
     def ask_expose(self, node: str, param: str) -> None:
         """Ask for the name of a parameter on the instances."""
-        block, what = self.sheet, self._workspace.sheet.project.graph.nodes[node].name
+        block, node_name = (
+            self.sheet,
+            self._workspace.sheet.project.graph.nodes[node].name,
+        )
 
         def answer(name: str) -> str:
             def make() -> Project:
@@ -290,9 +293,9 @@ class BlockControl(QObject):
                     self.project, block, self._workspace.catalog.now, node, param, name
                 )
 
-            return self.apply(f"Expose {param} of {what}", make)
+            return self.apply(f"Expose {param} of {node_name}", make)
 
-        hint = f"Instances of {block} set {param} of {what} under this name."
+        hint = f"Instances of {block} set {param} of {node_name} under this name."
         self._workspace.drawing.ask("Name of the parameter", param, hint, answer)
 
     # --- The blocks of the project

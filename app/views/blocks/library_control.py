@@ -37,11 +37,11 @@ class LibraryControl(QObject):
 
     def read(self) -> None:
         """Offer the current contents of the folder."""
-        found = library.read(self.folder)
-        self._workspace.catalog.set_library(found)
+        content = library.read(self.folder)
+        self._workspace.catalog.set_library(content)
         if self.folder.is_dir() and str(self.folder) not in self._watcher.directories():
             self._watcher.addPath(str(self.folder))
-        for path, reason in found.unread:
+        for path, reason in content.unread:
             if path not in self._said:
                 self._said.add(path)
                 self._workspace.notifier.say(
@@ -57,8 +57,8 @@ class LibraryControl(QObject):
         warned: set[str] = set()
 
         def answer(new: str) -> str:
-            known = workspace.catalog.library
-            if library.KEY + new in known and new not in warned:
+            stored = workspace.catalog.library
+            if library.KEY + new in stored and new not in warned:
                 warned.add(new)
                 return f"The library already has a block {new}. Press Enter again to replace it."
             return self.write(name, new)

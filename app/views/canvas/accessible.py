@@ -121,7 +121,7 @@ class CanvasAccess(GraphAccess):
             "shares its weights": face.shared,
             "block": face.block,
         }
-        words = [
+        details = [
             face.detail,
             f"repeated {face.badge.removeprefix('×')} times" if face.badge else "",
             *(word for word, on in states.items() if on),
@@ -145,7 +145,7 @@ class CanvasAccess(GraphAccess):
         )
         return PartFacts(
             name,
-            ". ".join(filter(None, words)),
+            ". ".join(filter(None, details)),
             Role.ListItem,
             item.body,
             actions,
@@ -186,7 +186,7 @@ class CanvasAccess(GraphAccess):
                 for edge in graph.into(key.node)
                 if (edge.port, edge.index) == (pin.port, pin.index)
             ]
-        words = [
+        details = [
             pin.kind,
             self._value(key.node, key.number) if key.output else "",
             f"connected to {', '.join(ends)}" if ends else "not connected",
@@ -202,14 +202,14 @@ class CanvasAccess(GraphAccess):
         )
         name = f"{called} of {item.face.name}"
         return PartFacts(
-            name, ", ".join(filter(None, words)), Role.Button, area, (PRESS, ADD)
+            name, ", ".join(filter(None, details)), Role.Button, area, (PRESS, ADD)
         )
 
     def _wire(self, wire: Edge) -> PartFacts:
         scene, nodes = self._scene, self._scene.graph.nodes
         item = scene.wires[wire]
         kinds = {"error": "The shapes do not match", "assumed": "The shape is assumed"}
-        words = [
+        details = [
             self._value(wire.source, wire.output),
             kinds.get(item.state, ""),
             f"into port {wire.port}",
@@ -218,7 +218,7 @@ class CanvasAccess(GraphAccess):
         area = item.route.path.boundingRect().adjusted(-2, -2, 2, 2)
         actions = (PRESS, INSERT, *OF_WIRE)
         return PartFacts(
-            name, ", ".join(filter(None, words)), Role.ListItem, area, actions
+            name, ", ".join(filter(None, details)), Role.ListItem, area, actions
         )
 
     def key_at(self, point: QPoint) -> Hashable | None:
@@ -255,7 +255,7 @@ class CanvasAccess(GraphAccess):
         if wires:
             self._scene.select_wires(wires)
             self._canvas.commands.marked.emit()
-        areas = [known.area for key in keys if (known := self.facts(key)) is not None]
+        areas = [facts.area for key in keys if (facts := self.facts(key)) is not None]
         if len(areas) == 1:
             self._canvas.reveal_area(areas[0])
 
@@ -292,8 +292,10 @@ class CanvasAccess(GraphAccess):
             self._canvas.connector.connect_port(key.node, pin, key.output)
 
     def shortcut(self, action: str) -> list[str]:
-        known = SHORTCUTS.get(action)
+        action_key = SHORTCUTS.get(action)
         keys = (
-            self._canvas.actions_by_key[known].shortcuts() if known is not None else []
+            self._canvas.actions_by_key[action_key].shortcuts()
+            if action_key is not None
+            else []
         )
         return [key.toString() for key in keys]

@@ -167,21 +167,21 @@ def doings(canvas: Canvas) -> dict[str, Callable[[], object]]:
 def enable(canvas: Canvas) -> None:
     """Disable actions that need a selection if there is none."""
     nodes, notes = canvas.selection.ids, canvas.scene.notes.selected
-    one = canvas.selection.single is not None
+    single = canvas.selection.single is not None
     wires = bool(canvas.scene.selected_wires)
     comments = canvas.scene.notes.comments
     wants = {
         **dict.fromkeys(("cut", "copy", "duplicate"), bool(nodes or notes)),
         **dict.fromkeys(("delete_reconnect", "mute", "freeze"), bool(nodes)),
-        **dict.fromkeys(("rename", "edit"), one or (len(notes) == 1 and not nodes)),
+        **dict.fromkeys(("rename", "edit"), single or (len(notes) == 1 and not nodes)),
         "unfold": bool(canvas.folding.instances()),
         **dict.fromkeys(("unfold_level", "fold_all"), canvas.folding.any_here),
         "connect": 1 <= len(nodes) <= 2,
-        **dict.fromkeys(("replace", "disconnect"), one),
+        **dict.fromkeys(("replace", "disconnect"), single),
         "fit_frame": any(
             comments[note].kind == FRAME for note in notes if note in comments
         ),
-        **dict.fromkeys(("bend", "straighten"), one or wires),
+        **dict.fromkeys(("bend", "straighten"), single or wires),
         **{row.key: bool(notes) for row in ROWS if row.key.startswith("grow_")},
         **{row.key: len(nodes) >= 2 for row in ROWS if row.key.startswith("align_")},
         **{

@@ -84,10 +84,10 @@ class Breadcrumb(QWidget):
             (crumbs, note), self._shown = self._shown, None
             self.set_crumbs(crumbs, note)
 
-    def _put(self, part: QWidget) -> None:
+    def _put(self, widget: QWidget) -> None:
         """Append a part to the row, and show it at once, since hidden parts have no size."""
-        self._row.addWidget(part)
-        part.show()
+        self._row.addWidget(widget)
+        widget.show()
 
     def _choose(self, number: int) -> None:
         for i, button in enumerate(self.buttons):
@@ -97,21 +97,21 @@ class Breadcrumb(QWidget):
     def fit(self, room: int) -> bool:
         """Shrink to the room: hide the note first, then the parts between the network and the last. Return whether
         every part is shown."""
-        for part in (*self.buttons, *self._strokes):
-            part.show()
+        for widget in (*self.buttons, *self._strokes):
+            widget.show()
         self.note.setVisible(bool(self.note.text()))
         between = zip(self.buttons[1:-1], self._strokes, strict=False)
         for parts in ((self.note,), *between):
             if self._width() > room:
-                for part in parts:
-                    part.hide()
-        whole = self._width() <= room and not any(
+                for widget in parts:
+                    widget.hide()
+        complete = self._width() <= room and not any(
             button.isHidden() for button in self.buttons
         )
         self.setFixedSize(
             min(self._width(), max(room, 80)), theme.grown(22, "button") + 4
         )
-        return whole
+        return complete
 
     def _width(self) -> int:
         self._row.invalidate()

@@ -89,30 +89,29 @@ class Callouts:
         if not QRectF(canvas.rect()).intersects(body):
             callout.hide()
             return
-        covered, place, above = inf, callout.geometry(), False
+        covered, geometry, above = inf, callout.geometry(), False
         for other, side in callout.places_at(body):
             if (covers := self._covered(other)) < covered:
-                covered, place, above = covers, other, side
+                covered, geometry, above = covers, other, side
             if not covered:
                 break
-        callout.point_at(body.center().x(), place, above)
+        callout.point_at(body.center().x(), geometry, above)
         welcome = callout.problem != self._hidden and not canvas.view.busy
         callout.setVisible(welcome and (self._asked or not covered))
         if callout.isVisible():
             callout.stackUnder(canvas.search)
 
-    def _covered(self, place: QRect) -> int:
+    def _covered(self, rect: QRect) -> int:
         """Rate how much a place covers: nodes; a control, or the canvas's edge, counts more."""
         canvas = self._canvas
         controls = (canvas.minimap, canvas.zoom_control, canvas.breadcrumb)
         worse = sum(
-            one.isVisible() and one.geometry().intersects(place) for one in controls
+            control.isVisible() and control.geometry().intersects(rect)
+            for control in controls
         )
-        worse += place.top() < 0 or place.bottom() > canvas.height()
-        corner = canvas.view.mapFrom(canvas, place.topLeft())
-        area = QRectF(
-            canvas.view.mapToScene(QRect(corner, place.size())).boundingRect()
-        )
+        worse += rect.top() < 0 or rect.bottom() > canvas.height()
+        corner = canvas.view.mapFrom(canvas, rect.topLeft())
+        area = QRectF(canvas.view.mapToScene(QRect(corner, rect.size())).boundingRect())
         return 1000 * worse + sum(
             node != self._told for node in canvas.scene.places.index.inside(area)
         )

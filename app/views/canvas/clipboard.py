@@ -26,16 +26,20 @@ class NotNodes(ValueError):
 
 def to_text(piece: Fragment, blocks: Blocks = FrozenMap()) -> str:
     """Serialise nodes with comments, frames, bends, and the blocks that they are instances of."""
-    taken: Blocks = FrozenMap()
+    contained: Blocks = FrozenMap()
     for name in used(piece.graph):
-        taken = taken.update(with_contents(blocks, name)) if name in blocks else taken
+        contained = (
+            contained.update(with_contents(blocks, name))
+            if name in blocks
+            else contained
+        )
     project = Project(
         NAME,
         piece.graph,
         piece.positions,
         piece.comments,
         piece.bends,
-        taken,
+        contained,
         unfolded=piece.unfolded,
     )
     return file.dumps(project).decode()

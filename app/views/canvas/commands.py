@@ -274,8 +274,8 @@ class Commands(QObject):
         )
         area = item.body
         area.setRect(point.x() - 8, point.y() - 8, size.width + 16, size.height + 16)
-        while found := self._scene.index.inside(area):
-            lowest = max(self._scene.nodes[other].body.bottom() for other in found)
+        while blocking := self._scene.index.inside(area):
+            lowest = max(self._scene.nodes[other].body.bottom() for other in blocking)
             point = snapped(QPointF(point.x(), lowest + LANE_GAP), size.anchor)
             area.moveTop(point.y() - 8)
         return point.x(), point.y()
@@ -319,12 +319,12 @@ class Commands(QObject):
         if self._scene.bends.selected is not None:
             self.notes.unbend(*self._scene.bends.selected)
         elif nodes or wires or notes:
-            what = (
+            subject = (
                 self.many(nodes, notes)
                 if nodes or notes
                 else f"{len(wires)} {plural(len(wires), 'wire')}"
             )
-            text = f"Delete {what}"
+            text = f"Delete {subject}"
             self.apply(
                 text,
                 lambda: comments.remove(
@@ -350,13 +350,15 @@ class Commands(QObject):
 
     def many(self, nodes: Iterable[str], notes: Iterable[str] = ()) -> str:
         """Describe nodes and notes: the name of one, else the number of each."""
-        known, noted = list(nodes), list(notes)
-        if len(known) == 1 and not noted:
-            return self.name(known[0])
-        words = (
-            [f"{len(known)} {plural(len(known), 'node')}"] if known or not noted else []
+        node_ids, noted = list(nodes), list(notes)
+        if len(node_ids) == 1 and not noted:
+            return self.name(node_ids[0])
+        counts = (
+            [f"{len(node_ids)} {plural(len(node_ids), 'node')}"]
+            if node_ids or not noted
+            else []
         )
-        return " and ".join([*words, *self.notes.counts_text(noted)])
+        return " and ".join([*counts, *self.notes.counts_text(noted)])
 
     # --- Clipboard
 
@@ -437,10 +439,12 @@ class Commands(QObject):
                 _grid(middle.y() - area.center().y()),
             )
         if bodies and corner is None:
-            held = bounds(bodies).adjusted(-8, -8, 8, 8)
-            while found := self._scene.index.inside(held.translated(dx, dy)):
-                lowest = max(self._scene.nodes[node].body.bottom() for node in found)
-                dy = _grid(lowest + LANE_GAP - held.top())
+            bounding_rect = bounds(bodies).adjusted(-8, -8, 8, 8)
+            while blocking := self._scene.index.inside(
+                bounding_rect.translated(dx, dy)
+            ):
+                lowest = max(self._scene.nodes[node].body.bottom() for node in blocking)
+                dy = _grid(lowest + LANE_GAP - bounding_rect.top())
         return dx, dy
 
     def _paste(
@@ -455,11 +459,11 @@ class Commands(QObject):
         project, new = edits.paste(before, piece, dx, dy)
         notes = project.comments.keys() - before.comments.keys()
         names = [node.name for node in piece.graph.nodes.values()]
-        words = (
+        labels = (
             [names[0] if len(names) == 1 else f"{len(names)} nodes"] if names else []
         )
         kinds = self.notes.counts_text(piece.comments, piece.comments)
-        text = f"{verb} {' and '.join([*words, *kinds])}"
+        text = f"{verb} {' and '.join([*labels, *kinds])}"
         if blocks and blocks.entries:
             self._document.apply(text, project, offers=blocks)
         else:

@@ -20,14 +20,14 @@ def differing(before: Mapping[K, Any], after: Mapping[K, Any]) -> set[K]:
     if before is after:
         return set()
     old = before.get
-    found = {
+    changed = {
         key
         for key, value in after.items()
         if (was := old(key, _ABSENT)) is not value and was != value
     }
-    if len(before) != len(after) or found:
-        found.update(before.keys() - after.keys())
-    return found
+    if len(before) != len(after) or changed:
+        changed.update(before.keys() - after.keys())
+    return changed
 
 
 def moved(before: tuple[T, ...], after: tuple[T, ...]) -> tuple[set[T], set[T]]:

@@ -98,38 +98,38 @@ class Folding:
     def one_level(self) -> None:
         """Unfold the visible folded blocks, in the selected instances or everywhere."""
         nodes = self.instances() or None
-        wanted = unfolding.one_level(self._document.project, self._front, nodes)
-        if not wanted:
+        unfolded = unfolding.one_level(self._document.project, self._front, nodes)
+        if not unfolded:
             self._canvas.say(
                 "Everything is unfolded"
                 if self.any_here
                 else "No block on this sheet can be unfolded"
             )
             return
-        self._apply("Unfold one level", wanted, nodes)
+        self._apply("Unfold one level", unfolded, nodes)
 
     def fold_all(self) -> None:
         """Fold everything that is unfolded, on the sheet and within it."""
         shown = unfolding.shown_within(self._document.project, self._front)
-        wanted: dict[str, frozenset[str]] = {
+        unfolded: dict[str, frozenset[str]] = {
             sheet: frozenset() for sheet, nodes in shown.items() if nodes
         }
-        if not wanted:
+        if not unfolded:
             self._canvas.say("Nothing is unfolded here")
             return
-        self._apply("Fold all", wanted, None)
+        self._apply("Fold all", unfolded, None)
 
     def _apply(
         self,
         text: str,
-        wanted: Mapping[str, Collection[str]],
+        unfolded: Mapping[str, Collection[str]],
         nodes: Collection[str] | None,
     ) -> None:
         """Apply one undo step; then show the unfolded blocks, or everything if all were."""
         canvas = self._canvas
         with canvas.glide.from_here():
             project = unfolding.with_unfolded(
-                self._project, wanted, self._sizes, self._room
+                self._project, unfolded, self._sizes, self._room
             )
             self._document.apply(text, project)
             announce(canvas.view, text)

@@ -130,7 +130,7 @@ class KeyboardActions:
         nodes, notes = canvas.selection.ids & scene.nodes.keys(), scene.notes.selected
         if nodes:
             node = min(
-                nodes, key=lambda one: (scene.nodes[one].y(), scene.nodes[one].x())
+                nodes, key=lambda key: (scene.nodes[key].y(), scene.nodes[key].x())
             )
             hit, point = Hit(node=node), scene.nodes[node].body.bottomLeft()
         elif notes:
@@ -181,16 +181,16 @@ class KeyboardActions:
         ):
             canvas.commands.nudge(*direction)
             return
-        places = {node: item.body for node, item in canvas.scene.nodes.items()}
+        bodies = {node: item.body for node, item in canvas.scene.nodes.items()}
         single = canvas.selection.single
-        if single in places:
+        if single in bodies:
             target = keyboard_navigation.step(
-                canvas.scene.graph, places, single, direction
+                canvas.scene.graph, bodies, single, direction
             )
         else:
             target = min(
-                places,
-                key=lambda node: (places[node].top() // 40, places[node].left()),
+                bodies,
+                key=lambda node: (bodies[node].top() // 40, bodies[node].left()),
                 default=None,
             )
         if target is not None:

@@ -308,26 +308,28 @@ class Callout(QWidget):
             self.width(),
             self.height(),
         )
-        found = []
+        placements = []
         for above in (False, True):
             # At the upper edge it may be closer than usual.
             over = max(node.top() - self.OFF - height, min(node.top() - height, 0))
             top = over if above else node.bottom() + self.OFF
             for before_tip in (min(width / 2, 120), width / 2, width - 28, 28):
                 left = min(max(node.center().x() - before_tip, 8), max(room - width, 8))
-                found.append((QRect(round(left), round(top), width, height), above))
-        return found
+                placements.append(
+                    (QRect(round(left), round(top), width, height), above)
+                )
+        return placements
 
-    def point_at(self, spot: float, place: QRect, above: bool) -> None:
+    def point_at(self, spot: float, rect: QRect, above: bool) -> None:
         """Move to a position, with the tip at an x of the parent, at the lower side if it is above."""
-        tip = min(max(spot - place.left(), 20), place.width() - 20)
-        if (tip, above, place.topLeft()) == (self._tip, self._above, self.pos()):
+        tip = min(max(spot - rect.left(), 20), rect.width() - 20)
+        if (tip, above, rect.topLeft()) == (self._tip, self._above, self.pos()):
             return
         self._tip = tip
         if above != self._above:
             self._above = above
             self._make_room_for_tip()
-        self.move(place.topLeft())
+        self.move(rect.topLeft())
         self.update()
 
     def _make_room_for_tip(self) -> None:
@@ -442,15 +444,15 @@ def arrange_overlays(canvas: Canvas) -> None:
     )
     shown = not scales.heat.isHidden() or scales.has_widths
     # The breadcrumb takes precedence over the legend of ports.
-    whole = canvas.breadcrumb.fit(width - 3 * EDGE - legend.width())
-    if shown or not whole:
+    fits = canvas.breadcrumb.fit(width - 3 * EDGE - legend.width())
+    if shown or not fits:
         canvas.breadcrumb.fit(width - 2 * EDGE)
     canvas.breadcrumb.move(EDGE, 9)
     # In a narrow window the ramp is the one that cannot be guessed.
     room = width - canvas.breadcrumb.width() - 3 * EDGE
     scales.fit(room)
     scales.setVisible(shown)
-    legend.setVisible(whole and not shown)
+    legend.setVisible(fits and not shown)
     legend.move(width - EDGE - legend.width() + 8, 10)
     scales.move(width - EDGE - scales.width(), 13)
     minimap.follow()
@@ -465,9 +467,13 @@ def arrange_overlays(canvas: Canvas) -> None:
 def overlays_below(canvas: Canvas) -> list[QRectF]:
     """Return the areas of the overlays that are shown at the foot of the canvas, in pixels of its view."""
     shown = [
-        one for one in (canvas.zoom_control, canvas.minimap) if one.isVisibleTo(canvas)
+        overlay
+        for overlay in (canvas.zoom_control, canvas.minimap)
+        if overlay.isVisibleTo(canvas)
     ]
-    return [QRectF(one.geometry().translated(-canvas.view.pos())) for one in shown]
+    return [
+        QRectF(overlay.geometry().translated(-canvas.view.pos())) for overlay in shown
+    ]
 
 
 def pads_beside_overlays(
@@ -485,13 +491,13 @@ def pads_beside_overlays(
         )
         tries += [(left, top, right, size.height()), (left, top, size.width(), bottom)]
 
-    def rank(one: tuple[Pads, float]) -> tuple[bool, float]:
-        zoom, point, spot = view.framing(area, most, *one)
+    def rank(option: tuple[Pads, float]) -> tuple[bool, float]:
+        zoom, point, spot = view.framing(area, most, *option)
         areas = [
-            QRectF(point + (one.topLeft() - spot) / zoom, one.size() / zoom)
-            for one in below
+            QRectF(point + (overlay.topLeft() - spot) / zoom, overlay.size() / zoom)
+            for overlay in below
         ]
-        return any(index.inside(one) for one in areas), -zoom
+        return any(index.inside(rect) for rect in areas), -zoom
 
     best = min(((pads, LEGIBLE) for pads in tries), key=rank)
     if rank(

@@ -304,14 +304,14 @@ class CanvasView(PanZoomView):
         hit = scene.hit(self.mapToScene(position), self.zoom)
         if hit.node is not None and hit.pin is not None:
             side = "output" if hit.is_output else "input"
-            known = (
+            carried = (
                 scene.analysis.values.get((hit.node, hit.pin.index))
                 if scene.analysis and hit.is_output
                 else None
             )
             name = f"{side} {hit.pin.port}" if hit.pin.port != side else side
             return f"{name} ({hit.pin.kind})" + (
-                f"\n{known}" if known is not None else ""
+                f"\n{carried}" if carried is not None else ""
             )
         if hit.wire is not None:
             wire = hit.wire

@@ -24,8 +24,8 @@ if TYPE_CHECKING:
 Look = tuple[float, QPointF]  # how near, and at what
 
 
-def _way(kept: Iterable[tuple[str, int]]) -> Way:
-    return tuple((str(node), int(number)) for node, number in kept)
+def _way(stored: Iterable[tuple[str, int]]) -> Way:
+    return tuple((str(node), int(number)) for node, number in stored)
 
 
 class WayOverCanvas(QObject):
@@ -71,15 +71,15 @@ class WayOverCanvas(QObject):
 
     def _restore(self) -> bool:
         """Show the project as it was left; False if that is not known."""
-        kept, self._kept = self._kept, {}
+        stored, self._kept = self._kept, {}
         try:
             looks = {
                 _way(way): (float(zoom), QPointF(x, y))
-                for way, zoom, x, y in kept.get("looks", ())
+                for way, zoom, x, y in stored.get("looks", ())
             }
             way, selected = (
-                _way(kept.get("way", ())),
-                frozenset(map(str, kept.get("selected", ()))),
+                _way(stored.get("way", ())),
+                frozenset(map(str, stored.get("selected", ()))),
             )
         except (TypeError, ValueError):
             return False
@@ -99,13 +99,13 @@ class WayOverCanvas(QObject):
 
     def _crumb_chosen(self, number: int) -> None:
         """Show a part of the path; at its end, the next repetition."""
-        place = self._workspace.place
-        if number < len(place.path):
-            place.go_to(place.path[:number])
-        elif place.path:
-            *before, (node, turn) = place.path
+        navigation = self._workspace.place
+        if number < len(navigation.path):
+            navigation.go_to(navigation.path[:number])
+        elif navigation.path:
+            *before, (node, turn) = navigation.path
             repeat = self._sheets()[-2].graph.owner(node).repeat
-            place.go_to((*before, (node, (turn + 1) % repeat)))
+            navigation.go_to((*before, (node, (turn + 1) % repeat)))
 
     def _moved(self, before: Way, after: Way) -> None:
         """Show another sheet: fitted at first, later as it was left."""
@@ -137,13 +137,13 @@ class WayOverCanvas(QObject):
 
     def _show_way(self) -> None:
         """Show the path in the breadcrumb."""
-        place, project = self._workspace.place, self._workspace.document.project
-        place.step_out()
+        navigation, project = self._workspace.place, self._workspace.document.project
+        navigation.step_out()
         sheets, crumbs = self._sheets(), [OUTERMOST]
-        for i, (node, turn) in enumerate(place.path):
+        for i, (node, turn) in enumerate(navigation.path):
             value = sheets[i].graph.nodes[node]
             repeat = sheets[i].graph.owner(node).repeat
-            last = i == len(place.path) - 1
+            last = i == len(navigation.path) - 1
             tip = (
                 f"Go to {value.name}"
                 if not last
@@ -158,7 +158,7 @@ class WayOverCanvas(QObject):
                 )
             )
         note = ""
-        if place.path:
+        if navigation.path:
             name = sheets[-1].name
             others = len(blocks.instances(project, name))
             note = f"class {name}" + (

@@ -67,7 +67,7 @@ class CodeEdit(QPlainTextEdit):
             return
         before, after = self.lexed, lexed(text, self.lexed)
         head, tail = equal_ends(before.lines, after.lines)
-        whole = (
+        restyled = (
             before.spans[len(before.spans) - tail :]
             != after.spans[len(after.spans) - tail :]
         )
@@ -78,7 +78,7 @@ class CodeEdit(QPlainTextEdit):
         self._text, self.lexed = text, after
         self._colors.set_lexed(after)
         self._quiet = True
-        if whole or head + tail == 0:
+        if restyled or head + tail == 0:
             self.setPlainText(text)
         else:
             self._put_lines(
@@ -117,9 +117,9 @@ class CodeEdit(QPlainTextEdit):
         self._selected, self._hovered = frozenset(selected), frozenset(hovered)
         self._mark()
 
-    def mark_found(self, found: list[QTextCursor]) -> None:
+    def mark_found(self, matches: list[QTextCursor]) -> None:
         """Mark the places that a search found."""
-        self._found = found
+        self._found = matches
         self._mark()
 
     def reveal(self, lines: Iterable[int]) -> None:
@@ -207,7 +207,7 @@ class CodeEdit(QPlainTextEdit):
 
     def lines_in(self, rect: QRect) -> list[tuple[int, QRectF]]:
         """Return the lines (1-based) that intersect `rect`, each with its rectangle, for the gutter."""
-        found = []
+        lines = []
         block: QTextBlock = self.firstVisibleBlock()
         while block.isValid():
             box = self.blockBoundingGeometry(block).translated(self.contentOffset())
@@ -221,9 +221,9 @@ class CodeEdit(QPlainTextEdit):
                     box.width(),
                     block.layout().boundingRect().height(),
                 )
-                found.append((block.blockNumber() + 1, text))
+                lines.append((block.blockNumber() + 1, text))
             block = block.next()
-        return found
+        return lines
 
     def is_selected_line(self, line: int) -> bool:
         return line in self._selected
@@ -262,7 +262,7 @@ class _Gutter(QWidget):
             painter.drawText(row.adjusted(0, 0, -12 - MARGIN, 0), flags, str(line))
 
     def mousePressEvent(self, event: QMouseEvent) -> None:
-        place = self._edit.cursorForPosition(QPoint(1, event.position().toPoint().y()))
+        cursor = self._edit.cursorForPosition(QPoint(1, event.position().toPoint().y()))
         self._edit.setFocus(Qt.FocusReason.MouseFocusReason)
-        self._edit.setTextCursor(place)
-        self._edit.line_chosen.emit(place.blockNumber() + 1)
+        self._edit.setTextCursor(cursor)
+        self._edit.line_chosen.emit(cursor.blockNumber() + 1)

@@ -44,8 +44,8 @@ class CodeFindBar(FindBar):
         self._at = -1
         super().__init__("Find in the code", parent)
 
-    def open_bar(self, words: str = "") -> None:
-        super().open_bar(words or self._edit.textCursor().selectedText())
+    def open_bar(self, query: str = "") -> None:
+        super().open_bar(query or self._edit.textCursor().selectedText())
 
     def end_search(self) -> None:
         self._edit.mark_found([])
@@ -54,12 +54,12 @@ class CodeFindBar(FindBar):
     def search(self) -> None:
         """Find all matches, also again after the text changed."""
         self._found, self._at = [], -1
-        words = self.field.text()
-        if words and not self.isHidden():
-            place = self._edit.document().find(words)
-            while not place.isNull():
-                self._found.append(place)
-                place = self._edit.document().find(words, place)
+        text = self.field.text()
+        if text and not self.isHidden():
+            match = self._edit.document().find(text)
+            while not match.isNull():
+                self._found.append(match)
+                match = self._edit.document().find(text, match)
         self._edit.mark_found(self._found)
         if self._found:
             self.go_to_match(1)
@@ -161,8 +161,8 @@ class CodeView(QWidget):
         self.title.setText(
             f"{source.module_name}.py" if source is not None else "model.py"
         )
-        for part in (self.title, self.copy_button, self.find_button):
-            part.setVisible(source is not None)
+        for widget in (self.title, self.copy_button, self.find_button):
+            widget.setVisible(source is not None)
         if source is None:
             self.find_bar.hide()
             self.note.setText("")

@@ -36,22 +36,22 @@ class CodeHint(QLabel):
         edit.horizontalScrollBar().valueChanged.connect(self._move_to_line)
         self.hide()
 
-    def show_hint(self, words: str, line: int) -> None:
+    def show_hint(self, message: str, line: int) -> None:
         """Show a message under a line (1-based)."""
-        self._show(words, line, bad=False)
+        self._show(message, line, bad=False)
 
-    def refuse(self, words: str, line: int) -> None:
+    def refuse(self, message: str, line: int) -> None:
         """Show why the typed text is refused."""
-        self._show(words, line, bad=True)
+        self._show(message, line, bad=True)
 
     def is_for(self, line: int) -> bool:
         return self._line == line
 
-    def _show(self, words: str, line: int, bad: bool) -> None:
+    def _show(self, message: str, line: int, bad: bool) -> None:
         self._line, self._bad = line, bad
-        self.setText(words)
-        self.setAccessibleName(words)
-        self._edit.setAccessibleDescription(words)
+        self.setText(message)
+        self.setAccessibleName(message)
+        self._edit.setAccessibleDescription(message)
         self._paint()
         self._move_to_line()
         self.show()

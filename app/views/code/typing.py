@@ -90,14 +90,14 @@ class CodeTyping(QObject):
             or why_not(statement, self._source.text if self._source else "", line)
         ):
             return None
-        part = value_at(statement, line, _bytes_before(text, column))
-        if part is None or part.lineno != line or part.end_lineno != line:
+        node = value_at(statement, line, _bytes_before(text, column))
+        if node is None or node.lineno != line or node.end_lineno != line:
             return None
-        start = part.col_offset
-        if isinstance(part, ast.Attribute):  # compare the attribute's name alone
-            start = (part.end_col_offset or 0) - len(part.attr.encode())
+        start = node.col_offset
+        if isinstance(node, ast.Attribute):  # compare the attribute's name alone
+            start = (node.end_col_offset or 0) - len(node.attr.encode())
         return _letters_before(text, start), _letters_before(
-            text, part.end_col_offset or 0
+            text, node.end_col_offset or 0
         )
 
     # --- While editing
@@ -211,11 +211,11 @@ def _bytes_before(text: str, column: int) -> int:
     )
 
 
-def _letters_before(text: str, place: int) -> int:
+def _letters_before(text: str, offset: int) -> int:
     """Convert bytes of UTF-8 (`ast`) to a column in UTF-16 units (Qt)."""
     return (
         len(
-            text.encode("utf-8", "surrogatepass")[:place]
+            text.encode("utf-8", "surrogatepass")[:offset]
             .decode("utf-8", "ignore")
             .encode("utf-16-le")
         )

@@ -87,26 +87,26 @@ class TypingEdit(CodeEdit):
 
     def take_back(self) -> None:
         """Restore the text from before the user typed."""
-        text, place = self._text, self.textCursor()
-        line, column = place.blockNumber(), place.positionInBlock()
+        text, cursor = self._text, self.textCursor()
+        line, column = cursor.blockNumber(), cursor.positionInBlock()
         self.keep_typed()
         self.show_text(text)
         self._put_caret(line, column)
 
     def show_text(self, text: str) -> None:
         """Show a text; the cursor keeps its line and column."""
-        place = self.textCursor()
+        cursor = self.textCursor()
         line, column, at_end = (
-            place.blockNumber(),
-            place.positionInBlock(),
-            place.atEnd(),
+            cursor.blockNumber(),
+            cursor.positionInBlock(),
+            cursor.atEnd(),
         )
         lines = self.document().blockCount()
         super().show_text(text)
         self._seen = self.toPlainText()
         if (
             not self.isReadOnly()
-            and not place.hasSelection()
+            and not cursor.hasSelection()
             and self.document().blockCount() == lines
             and not at_end
         ):
@@ -237,16 +237,16 @@ class TypingEdit(CodeEdit):
     def _may_type(self) -> bool:
         cursor = self.textCursor()
         ends = [
-            self.document().findBlock(place).blockNumber() + 1
-            for place in (cursor.selectionStart(), cursor.selectionEnd())
+            self.document().findBlock(position).blockNumber() + 1
+            for position in (cursor.selectionStart(), cursor.selectionEnd())
         ]
         return self._typing is not None and self._typing.may_type(*ends)
 
     def insertFromMimeData(self, source: QMimeData) -> None:
         """Paste as a single line, where editing is allowed."""
-        words = " ".join(source.text().split())
-        if words and self._may_type():
-            self.textCursor().insertText(words)
+        text = " ".join(source.text().split())
+        if text and self._may_type():
+            self.textCursor().insertText(text)
 
     def inputMethodEvent(self, event: QInputMethodEvent) -> None:
         if not (event.commitString() or event.preeditString()) or self._may_type():
@@ -282,8 +282,10 @@ class TypingEdit(CodeEdit):
         return True
 
     def mouseDoubleClickEvent(self, event: QMouseEvent) -> None:
-        place = self.cursorForPosition(event.position().toPoint())
-        if not self._select_value_at(place.blockNumber() + 1, place.positionInBlock()):
+        cursor = self.cursorForPosition(event.position().toPoint())
+        if not self._select_value_at(
+            cursor.blockNumber() + 1, cursor.positionInBlock()
+        ):
             super().mouseDoubleClickEvent(event)
 
     def contextMenuEvent(self, event: QContextMenuEvent) -> None:

@@ -65,24 +65,24 @@ class CostControl(QObject):
         self._workspace.status.set_compute("")
         self._paint()
 
-    def _is_current(self, asked: tuple[Graph, Catalog] | None) -> bool:
+    def _is_current(self, question: tuple[Graph, Catalog] | None) -> bool:
         """Return whether a question is about the open graph."""
         workspace = self._workspace
         return (
-            asked is not None
-            and asked[0] is workspace.document.project.graph
-            and asked[1] is workspace.catalog.now
+            question is not None
+            and question[0] is workspace.document.project.graph
+            and question[1] is workspace.catalog.now
         )
 
     def _ask(self) -> None:
         if self._workspace.live.paused:
             self._rest.start()
             return
-        asked = (self._workspace.document.project.graph, self._workspace.catalog.now)
+        question = (self._workspace.document.project.graph, self._workspace.catalog.now)
         self._workspace.engine.ask(
             "cost",
-            Cost(*asked),
-            on_answer=partial(self._on_answer, asked),
+            Cost(*question),
+            on_answer=partial(self._on_answer, question),
             on_error=self._failed,
         )
 
@@ -102,18 +102,18 @@ class CostControl(QObject):
             )
         self._paint()
 
-    def _on_answer(self, asked: tuple[Graph, Catalog], cost: NetworkCost) -> None:
+    def _on_answer(self, question: tuple[Graph, Catalog], cost: NetworkCost) -> None:
         workspace = self._workspace
-        if not self._is_current(asked):
+        if not self._is_current(question):
             return
-        self.cost, self._of, self._retries = cost, asked, 0
+        self.cost, self._of, self._retries = cost, question, 0
         self._table.set_cost(cost)
         workspace.overlays.know_cost(None if workspace.place.path else cost)
         if cost.flops is None:
             workspace.status.set_compute("")
         else:
-            words = f"Estimated with PyTorch's own formulas; {note(cost)[0].lower()}{note(cost)[1:]}"
-            workspace.status.set_compute(f"{flop_text(cost.flops)} per sample", words)
+            tip = f"Estimated with PyTorch's own formulas; {note(cost)[0].lower()}{note(cost)[1:]}"
+            workspace.status.set_compute(f"{flop_text(cost.flops)} per sample", tip)
         self._paint()
 
     # --- The canvas
@@ -130,14 +130,17 @@ class CostControl(QObject):
             overlays.draw_costs({}, {})
             return
         by_parameters = self._table.controls.value() == "parameters"
-        whole = cost.parameters if by_parameters else cost.multiply_adds
+        total = cost.parameters if by_parameters else cost.multiply_adds
         parts = {
-            node: (one.parameters if by_parameters else one.multiply_adds) or 0
-            for node, one in cost.nodes.items()
-            if one.live
+            node: (node_cost.parameters if by_parameters else node_cost.multiply_adds)
+            or 0
+            for node, node_cost in cost.nodes.items()
+            if node_cost.live
         }
-        shares = {node: part / whole for node, part in parts.items() if part and whole}
-        what = "params" if by_parameters else "FLOP"
-        words = {node: f"{share(parts[node], whole or 0)} {what}" for node in shares}
+        shares = {
+            node: amount / total for node, amount in parts.items() if amount and total
+        }
+        unit = "params" if by_parameters else "FLOP"
+        labels = {node: f"{share(parts[node], total or 0)} {unit}" for node in shares}
         caption = "Share of parameters" if by_parameters else "Multiply-adds, estimated"
-        overlays.draw_costs(shares, words, caption)
+        overlays.draw_costs(shares, labels, caption)

@@ -105,94 +105,100 @@ class CostRow(Struct, frozen=True):
 
 def rows_of(cost: NetworkCost, catalog: Catalog) -> list[CostRow]:
     """Return a row per node, in execution order."""
-    return [_row(node, one, cost, catalog) for node, one in cost.nodes.items()]
+    return [
+        _row(node, node_cost, cost, catalog) for node, node_cost in cost.nodes.items()
+    ]
 
 
-def _row(node_id: str, one: NodeCost, cost: NetworkCost, catalog: Catalog) -> CostRow:
+def _row(
+    node_id: str, node_cost: NodeCost, cost: NetworkCost, catalog: Catalog
+) -> CostRow:
     node = cost.graph.nodes[node_id]
     spec = catalog.spec_of(cost.graph, node)
     parameters, compute = (
-        one.parameters if one.live else None,
-        one.multiply_adds if one.live else None,
+        node_cost.parameters if node_cost.live else None,
+        node_cost.multiply_adds if node_cost.live else None,
     )
-    known = one.state not in ("unknown", "muted")
+    certain = node_cost.state not in ("unknown", "muted")
     texts = (
         node.name,
         spec.label,
-        _number(one.parameters, one.state),
+        _number(node_cost.parameters, node_cost.state),
         share(parameters, cost.parameters) if parameters else "",
         NOTHING
-        if one.state == ""
-        else one.state
-        if one.multiply_adds is None
-        else grouped_digits(one.multiply_adds),
+        if node_cost.state == ""
+        else node_cost.state
+        if node_cost.multiply_adds is None
+        else grouped_digits(node_cost.multiply_adds),
         share(compute, cost.multiply_adds or 0) if compute is not None else "",
-        one.output or (NOTHING if known else one.state),
-        bytes_text(one.activation)
-        if one.activation is not None
+        node_cost.output or (NOTHING if certain else node_cost.state),
+        bytes_text(node_cost.activation)
+        if node_cost.activation is not None
         else NOTHING
-        if known
-        else one.state,
-        str(one.receptive) if one.receptive else NOTHING,
+        if certain
+        else node_cost.state,
+        str(node_cost.receptive) if node_cost.receptive else NOTHING,
     )
     keys = (
         node.name,
         spec.label,
-        one.parameters,
+        node_cost.parameters,
         parameters,
-        one.multiply_adds,
+        node_cost.multiply_adds,
         compute,
-        one.output or None,
-        one.activation,
-        prod(one.receptive.size) if one.receptive else None,
+        node_cost.output or None,
+        node_cost.activation,
+        prod(node_cost.receptive.size) if node_cost.receptive else None,
     )
     quiet = {column for column in NUMBERS | {OUTPUT, FIELD} if keys[column] is None}
-    quiet |= {BYTES} if one.shares else set()
-    return CostRow(node_id, spec.category, texts, keys, _tips(one), frozenset(quiet))
+    quiet |= {BYTES} if node_cost.shares else set()
+    return CostRow(
+        node_id, spec.category, texts, keys, _tips(node_cost), frozenset(quiet)
+    )
 
 
 def _number(value: int | None, state: str) -> str:
     return grouped_digits(value) if value is not None else state or NOTHING
 
 
-def _tips(one: NodeCost) -> tuple[str, ...]:
+def _tips(node_cost: NodeCost) -> tuple[str, ...]:
     tips = [""] * len(COLUMNS)
-    if not one.live:
-        words = (
+    if not node_cost.live:
+        reason = (
             "Muted: the network bypasses it."
-            if one.state == "muted"
+            if node_cost.state == "muted"
             else "No output depends on it."
         )
-        tips[NODE] = f"{words} The totals leave it out."
-    if one.parameters and one.frozen:
+        tips[NODE] = f"{reason} The totals leave it out."
+    if node_cost.parameters and node_cost.frozen:
         tips[PARAMETERS] = "Frozen: they are not trained."
-    tips[COMPUTE] = gaps_text(one)
-    if one.shares:
+    tips[COMPUTE] = gaps_text(node_cost)
+    if node_cost.shares:
         tips[BYTES] = (
             "A view of its input's memory, so it is not counted again in the total."
         )
     return tuple(tips)
 
 
-def gaps_text(one: NodeCost) -> str:
+def gaps_text(node_cost: NodeCost) -> str:
     """Describe the part of a node's work that is not counted; "" if there is none."""
-    words = []
-    if not one.call.tried:
-        words.append("Counting its operations failed.")
-    elif one.state == "not counted" and not one.call.gaps:
-        words.append("No arithmetic: it only copies or views values.")
-    elif one.call.gaps:
+    sentences = []
+    if not node_cost.call.tried:
+        sentences.append("Counting its operations failed.")
+    elif node_cost.state == "not counted" and not node_cost.call.gaps:
+        sentences.append("No arithmetic: it only copies or views values.")
+    elif node_cost.call.gaps:
         also = (
             "No FLOP formula in PyTorch for"
-            if one.flops is None
+            if node_cost.flops is None
             else "Not counted, without a FLOP formula:"
         )
-        words.append(f"{also} {', '.join(one.call.gaps)}.")
-    if not one.call.in_step:
-        words.append(
+        sentences.append(f"{also} {', '.join(node_cost.call.gaps)}.")
+    if not node_cost.call.in_step:
+        sentences.append(
             "Its cost grows faster than the batch size: it mixes the samples of a batch."
         )
-    return " ".join(words)
+    return " ".join(sentences)
 
 
 def total_texts(cost: NetworkCost) -> tuple[str, ...]:
@@ -200,7 +206,7 @@ def total_texts(cost: NetworkCost) -> tuple[str, ...]:
     compute = cost.multiply_adds
     return (
         "Total",
-        counted(sum(one.live for one in cost.nodes.values()), "node"),
+        counted(sum(node_cost.live for node_cost in cost.nodes.values()), "node"),
         grouped_digits(cost.parameters),
         "",
         "not counted" if compute is None else grouped_digits(compute),
@@ -213,32 +219,32 @@ def total_texts(cost: NetworkCost) -> tuple[str, ...]:
 
 def note(cost: NetworkCost) -> str:
     """Explain what the totals include and omit."""
-    words = [
+    sentences = [
         "For one sample; a batch of N takes N times as many multiply-adds and activation bytes."
     ]
     if cost.frozen:
-        words.append(f"{parameters_text(cost.parameters, cost.frozen)}.")
+        sentences.append(f"{parameters_text(cost.parameters, cost.frozen)}.")
     if cost.not_counted:
         many = cost.not_counted != 1
-        words.append(
+        sentences.append(
             f"{counted(cost.not_counted, 'node')} {'compute' if many else 'computes'} operations "
             "that PyTorch has no formula for."
         )
     if cost.unknown:
-        words.append(
+        sentences.append(
             f"Left out: {counted(cost.unknown, 'node')} whose shapes are unknown."
         )
-    return " ".join(words)
+    return " ".join(sentences)
 
 
 def sorted_rows(
     rows: Sequence[CostRow], column: int, descending: bool
 ) -> list[CostRow]:
     """Sort the rows by a column; those without a value come last in both directions."""
-    known = [row for row in rows if row.keys[column] is not None]
+    valued = [row for row in rows if row.keys[column] is not None]
     rest = [row for row in rows if row.keys[column] is None]
     return (
-        sorted(known, key=lambda row: _sort_key(row.keys[column]), reverse=descending)
+        sorted(valued, key=lambda row: _sort_key(row.keys[column]), reverse=descending)
         + rest
     )
 
@@ -269,7 +275,9 @@ def as_csv(rows: Iterable[CostRow], cost: NetworkCost) -> str:
     return out.getvalue()
 
 
-def _percent(part: float | str | None, whole: int | None) -> str:
+def _percent(amount: float | str | None, total: int | None) -> str:
     return (
-        f"{100 * part / whole:.4g}" if isinstance(part, int | float) and whole else ""
+        f"{100 * amount / total:.4g}"
+        if isinstance(amount, int | float) and total
+        else ""
     )

@@ -80,9 +80,9 @@ class CostModel(ColumnsModel):
         before = [self.rows[index.row()].node for index in self.persistentIndexList()]
         old = self.persistentIndexList()
         self.rows = self._ordered()
-        place = {row.node: i for i, row in enumerate(self.rows)}
+        rows_by_node = {row.node: i for i, row in enumerate(self.rows)}
         new = [
-            self.index(place[node], index.column())
+            self.index(rows_by_node[node], index.column())
             for node, index in zip(before, old, strict=True)
         ]
         self.changePersistentIndexList(old, new)
@@ -99,16 +99,16 @@ class CostModel(ColumnsModel):
         orientation: Qt.Orientation,
         role: int = Qt.ItemDataRole.DisplayRole,
     ) -> Any:
-        found = super().headerData(section, orientation, role)
+        header = super().headerData(section, orientation, role)
         if (
-            found is not None
+            header is not None
             and role == Qt.ItemDataRole.DisplayRole
             and section == self._column in NUMBERS
         ):
             return (
-                f"{found}\u2003"  # room for the sort arrow, which would cover the text
+                f"{header}\u2003"  # room for the sort arrow, which would cover the text
             )
-        return found
+        return header
 
     def data(self, index: Index, role: int = Qt.ItemDataRole.DisplayRole) -> Any:
         if not index.isValid():
@@ -290,14 +290,16 @@ class CostTable(QWidget):
         header, total = self.table.horizontalHeader(), self.total.fontMetrics()
         least, wished = [], []
         for column in range(len(COLUMNS)):
-            words = total.horizontalAdvance(self.totals.rows[0][column]) * 1.1
+            total_width = total.horizontalAdvance(self.totals.rows[0][column]) * 1.1
             here, head = (
                 self.table.sizeHintForColumn(column),
                 header.sectionSizeHint(column),
             )
             sorts = _ARROW if column == header.sortIndicatorSection() else 0
-            least.append(max(here, head + sorts, words + 8, self._widened[column]))
-            wished.append(max(least[-1], here + 10, head + _ARROW, words + 16))
+            least.append(
+                max(here, head + sorts, total_width + 8, self._widened[column])
+            )
+            wished.append(max(least[-1], here + 10, head + _ARROW, total_width + 16))
         room = self.table.viewport().width() - sum(least)
         share = min(max(room / (sum(wished) - sum(least) or 1), 0), 1)
         self._fitting = True

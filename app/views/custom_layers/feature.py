@@ -72,8 +72,8 @@ class CustomLayersFeature(Feature):
 
     def _settled(self, _files: object) -> None:
         """Hide the banner once its file is trusted or gone."""
-        one = self.workspace.layers.file_of(self.workspace.layers.asked_about)
-        if self._title and (one is None or one.trusted):
+        layer_file = self.workspace.layers.file_of(self.workspace.layers.asked_about)
+        if self._title and (layer_file is None or layer_file.trusted):
             self.workspace.notifier.withdraw(self._title)
             self._title = ""
 

@@ -56,7 +56,7 @@ class FileRow(KeyboardFocus, QAbstractButton):
         """Return a short text of the file's state."""
         if self.file.problem:
             return "cannot be read" if self.file.file is None else "cannot be used"
-        count = sum(not one.reason for one in self.file.classes)
+        count = sum(not layer_class.reason for layer_class in self.file.classes)
         return (
             f"{count} {plural(count, 'layer')}"
             if self.file.trusted
@@ -81,14 +81,14 @@ class FileRow(KeyboardFocus, QAbstractButton):
             else ("code", "text2")
         )
         icons.draw(painter, icon, tone, area.left() + 9, area.center().y() - 7, 14)
-        words = TextLine(self.state(), "caption")
-        words.draw_in(
+        state_text = TextLine(self.state(), "caption")
+        state_text.draw_in(
             painter,
-            area.right() - words.width - 6,
+            area.right() - state_text.width - 6,
             area,
             colors.color("error" if bad else "text3"),
         )
-        room = area.width() - 31 - words.width - 16
+        room = area.width() - 31 - state_text.width - 16
         name = elided(self.file.name, "label", room)
         name.draw_in(
             painter, area.left() + 31, area, colors.text3 if locked else colors.text2
@@ -153,10 +153,12 @@ class OwnFiles(QWidget):
             self._column.removeWidget(row)
             row.hide()
             row.deleteLater()
-        for one in files:
-            row = FileRow(one, self._rows)
+        for layer_file in files:
+            row = FileRow(layer_file, self._rows)
             row.clicked.connect(
-                lambda _checked=False, module=one.module: self.look_wanted.emit(module)
+                lambda _checked=False, module=layer_file.module: self.look_wanted.emit(
+                    module
+                )
             )
             row.menu_wanted.connect(
                 lambda spot, row=row: self.open_menu(row.file, spot)
@@ -172,11 +174,12 @@ class OwnFiles(QWidget):
 
     def rows(self) -> list[FileRow]:
         """Return the rows from top to bottom."""
-        places = (self._column.itemAt(i) for i in range(self._column.count()))
+        layout_items = (self._column.itemAt(i) for i in range(self._column.count()))
         return [
             row
-            for place in places
-            if place is not None and isinstance(row := place.widget(), FileRow)
+            for layout_item in layout_items
+            if layout_item is not None
+            and isinstance(row := layout_item.widget(), FileRow)
         ]
 
     def menu(self, file: CustomFile) -> QMenu:

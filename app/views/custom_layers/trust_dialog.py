@@ -109,7 +109,7 @@ class TrustDialog(Dialog):
     ) -> None:
         assert file.file is not None
         self.file, self.before = file, before
-        edited = [one.name for one in self.reviewed() if one.edited]
+        edited = [review.name for review in self.reviewed() if review.edited]
         title = (
             f"{listed(edited)} {'was' if len(edited) == 1 else 'were'} edited"
             if edited
@@ -123,8 +123,8 @@ class TrustDialog(Dialog):
         self.setMinimumSize(560, 420)
         self.resize(820, 680)
         self.body.addWidget(self._file_label())
-        words = self.trusted_words if file.trusted else self.warning
-        self.body.addWidget(label(words, "body", wrap=True))
+        notice = self.trusted_words if file.trusted else self.warning
+        self.body.addWidget(label(notice, "body", wrap=True))
         for icon, color, text in self._facts():
             self.body.addWidget(_fact(icon, color, text))
         self.body.addSpacing(4)
@@ -139,22 +139,26 @@ class TrustDialog(Dialog):
 
     def _file_label(self) -> QWidget:
         assert self.file.file is not None
-        place = label(
+        path_label = label(
             f"{self.file.path}\nSHA-256 {self.file.file.sha256}",
             "formula",
             "text2",
             wrap=True,
         )
-        place.setTextInteractionFlags(
+        path_label.setTextInteractionFlags(
             Qt.TextInteractionFlag.TextSelectableByMouse
             | Qt.TextInteractionFlag.TextSelectableByKeyboard
         )
-        place.setAccessibleName("Path and hash of the file")
-        return place
+        path_label.setAccessibleName("Path and hash of the file")
+        return path_label
 
     def contents(self) -> str:
         """List the usable contents of the file; "" if there are none."""
-        usable = [one.name for one in self.file.classes if not one.reason]
+        usable = [
+            layer_class.name
+            for layer_class in self.file.classes
+            if not layer_class.reason
+        ]
         return f"Layers: {listed(usable)}" if usable else ""
 
     def missing(self) -> str:
@@ -165,22 +169,28 @@ class TrustDialog(Dialog):
         """Return the facts about the text, each with an icon."""
         assert self.file.file is not None
         text, facts = self.file.file.text, []
-        if held := self.contents():
-            facts.append(("layers", "text2", held))
-        for one in [one for one in self.file.classes if one.reason][:_SHOWN]:
+        if contents := self.contents():
+            facts.append(("layers", "text2", contents))
+        for layer_class in [
+            candidate for candidate in self.file.classes if candidate.reason
+        ][:_SHOWN]:
             facts.append(
-                ("warning", "warn", f"{one.name} cannot be used: {one.reason}.")
+                (
+                    "warning",
+                    "warn",
+                    f"{layer_class.name} cannot be used: {layer_class.reason}.",
+                )
             )
         if self.file.problem:
             facts.append(("error", "error", self.file.problem))
         elif not self._usable():
             facts.append(("error", "error", self.missing()))
-        if found := imports(text):
-            facts.append(("link", "text2", f"It imports {listed(list(found))}"))
+        if imported := imports(text):
+            facts.append(("link", "text2", f"It imports {listed(list(imported))}"))
         facts += [
             ("error", "error", fact)
-            for one in self.reviewed()
-            if (fact := _hidden_fact(one))
+            for review in self.reviewed()
+            if (fact := _hidden_fact(review))
         ]
         return facts
 
@@ -193,7 +203,7 @@ class TrustDialog(Dialog):
         self.pages = QStackedWidget()
         self.pages.addWidget(self.code)
         texts = self.reviewed()
-        if any(one.edited for one in texts):
+        if any(review.edited for review in texts):
             self.changes = DiffEdit(())
             self.pages.addWidget(self.changes)
             self.choice = Segmented(
@@ -206,7 +216,7 @@ class TrustDialog(Dialog):
         else:
             self.names = QListWidget()
             self.names.setAccessibleName("Files that run")
-            self.names.addItems([one.label for one in texts])
+            self.names.addItems([review.label for review in texts])
             self.names.setTextElideMode(
                 Qt.TextElideMode.ElideMiddle
             )  # the end says whether it was edited
@@ -214,27 +224,29 @@ class TrustDialog(Dialog):
                 Qt.ScrollBarPolicy.ScrollBarAlwaysOff
             )
             self.names.setFixedWidth(_NAMES)
-            for row, one in enumerate(texts):
-                self.names.item(row).setToolTip(one.label)
+            for row, reviewed_text in enumerate(texts):
+                self.names.item(row).setToolTip(reviewed_text.label)
             self.names.currentRowChanged.connect(self._show_text)
             self.body.addLayout(hbox(self.names, (self.pages, 1)), 1)
         self._show_text(
-            next((number for number, one in enumerate(texts) if one.edited), 0)
+            next((number for number, review in enumerate(texts) if review.edited), 0)
         )
 
     def _show_text(self, number: int) -> None:
         """Show one of the texts, and what changed in it."""
-        one = self.reviewed()[number]
+        reviewed_text = self.reviewed()[number]
         if hasattr(self, "names"):
             self.names.setCurrentRow(number)
-        self.code.setAccessibleName(f"Text of {one.name}")
-        self.code.show_text(one.text.rstrip("\n"))
+        self.code.setAccessibleName(f"Text of {reviewed_text.name}")
+        self.code.show_text(reviewed_text.text.rstrip("\n"))
         if self.changes is not None:
             self.changes.set_lines(
-                difference(one.before or "", one.text) if one.edited else ()
+                difference(reviewed_text.before or "", reviewed_text.text)
+                if reviewed_text.edited
+                else ()
             )
-            self.choice.setVisible(one.edited)
-            self._show("changes" if one.edited else "text")
+            self.choice.setVisible(reviewed_text.edited)
+            self._show("changes" if reviewed_text.edited else "text")
 
     def _show(self, key: str) -> None:
         self.pages.setCurrentWidget(
@@ -266,13 +278,13 @@ class TrustDialog(Dialog):
         self.accept()
 
 
-def _hidden_fact(one: ReviewedText) -> str:
-    hidden = hidden_letters(one.text)
+def _hidden_fact(reviewed_text: ReviewedText) -> str:
+    hidden = hidden_letters(reviewed_text.text)
     if not hidden:
         return ""
     lines = ", ".join(str(number) for number, _ in hidden[:_SHOWN])
-    words = f"Invisible characters ({hidden[0][1].capitalize()}) in line {lines} of {one.name}: "
-    return words + "the code may not do what it appears to do."
+    message = f"Invisible characters ({hidden[0][1].capitalize()}) in line {lines} of {reviewed_text.name}: "
+    return message + "the code may not do what it appears to do."
 
 
 def _fact(icon: str, color: str, text: str) -> QWidget:
@@ -288,7 +300,7 @@ def _fact(icon: str, color: str, text: str) -> QWidget:
     return holder
 
 
-def listed(words: list[str]) -> str:
+def listed(names: list[str]) -> str:
     """Return the first few, and the number of the others."""
-    shown = ", ".join(words[:_SHOWN])
-    return shown + (f" and {len(words) - _SHOWN} more" if len(words) > _SHOWN else "")
+    shown = ", ".join(names[:_SHOWN])
+    return shown + (f" and {len(names) - _SHOWN} more" if len(names) > _SHOWN else "")

@@ -60,9 +60,9 @@ class ModelTrustDialog(TrustDialog):
 
     def contents(self) -> str:
         assert self.file.file is not None
-        found = f"It contains {listed(list(names_in(self.file.file.text)))}"
-        others = [one.name for one in self.reviewed()[1:]]
-        return f"{found}; with it run {listed(others)}" if others else found
+        sentence = f"It contains {listed(list(names_in(self.file.file.text)))}"
+        others = [review.name for review in self.reviewed()[1:]]
+        return f"{sentence}; with it run {listed(others)}" if others else sentence
 
     def _trust(self) -> None:
         self.trusted.emit(self.files)

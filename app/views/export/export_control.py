@@ -147,7 +147,7 @@ class ExportControl(QObject):
 
     def _proved(self, proofs: Proofs, folder: Path) -> None:
         self.proved.emit(proofs)
-        names = [one.path.name for one in proofs.written] + (
+        names = [written.path.name for written in proofs.written] + (
             [proofs.path.name] if proofs.path else []
         )
         if names:

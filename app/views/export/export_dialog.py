@@ -163,10 +163,10 @@ class ExportDialog(Dialog):
         check.setAccessibleDescription(self._told[key])
         check.toggled.connect(self._validate)
         self.boxes[key] = check
-        words = label(self._told[key], "label", "text3", wrap=True)
-        words.setContentsMargins(21, 0, 0, 2)
-        column = vbox(check, words, spacing=1)
-        self.words[key] = words
+        caption = label(self._told[key], "label", "text3", wrap=True)
+        caption.setContentsMargins(21, 0, 0, 2)
+        column = vbox(check, caption, spacing=1)
+        self.words[key] = caption
         self.body.addLayout(column)
 
     def _disable(self, key: str, why: str) -> None:
@@ -209,9 +209,9 @@ class ExportDialog(Dialog):
         self.export_button.setEnabled(not problem)
 
     def _browse(self) -> None:
-        found = QFileDialog.getExistingDirectory(self, "Export to", self.folder.text())
-        if found:
-            self.folder.setText(found)
+        folder = QFileDialog.getExistingDirectory(self, "Export to", self.folder.text())
+        if folder:
+            self.folder.setText(folder)
 
     def _choose(self) -> None:
         self.chosen.emit(self.choice())

@@ -47,10 +47,10 @@ def application() -> QApplication:
         return existing
     os.environ["QT_QPA_PLATFORM"] = "offscreen"
     qInstallMessageHandler(_filter_qt_message)
-    made = QApplication(["tapedeck"])
+    qt_application = QApplication(["tapedeck"])
     speak_english()
-    theme.apply(made, "light")
-    return made
+    theme.apply(qt_application, "light")
+    return qt_application
 
 
 def _filter_qt_message(
@@ -126,23 +126,25 @@ def run_pictures(
     job: Job,
     history: History,
     folder: Path,
-    part: Callable[[str, Callable[[], object]], None],
+    write_file: Callable[[str, Callable[[], object]], None],
     analyse: Callable[[], Analysis] | None,
     capture: Callable[[], Tape],
 ) -> None:
-    """Draw the network, the curves and the autograd graph of a run into a folder; `part(name, draw)` calls each.
+    """Draw the network, the curves and the autograd graph of a run into a folder; `write_file(name, draw)` calls each.
 
     `analyse` and `capture` compute the input of the first, which an opened model does not have, and the last.
     """
     application()
     with _collected_here():
         if analyse is not None:
-            part(
+            write_file(
                 "network.png",
                 lambda: _network(project, analyse(), folder / "network.png"),
             )
-        part("curves.png", lambda: _curves(history, job, folder / "curves.png"))
-        part("autograd.svg", lambda: _autograd(capture(), folder / "autograd.svg"))
+        write_file("curves.png", lambda: _curves(history, job, folder / "curves.png"))
+        write_file(
+            "autograd.svg", lambda: _autograd(capture(), folder / "autograd.svg")
+        )
 
 
 def _autograd(tape: Tape, path: Path) -> None:

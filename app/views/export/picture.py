@@ -73,14 +73,14 @@ def _by_dot(drawing: Drawing, form: str, project: bytes = b"") -> bytes:
         raise ExportError(
             "Graphviz draws .svg, .pdf and .png. Choose another arrangement for .tex."
         )
-    made = graphviz_export.render(graphviz_export.to_dot(drawing), form)
+    rendered = graphviz_export.render(graphviz_export.to_dot(drawing), form)
     if not project or form not in CARRIERS:
-        return made
+        return rendered
     if form == "png":
-        return picture_file.into_png(made, project)
+        return picture_file.into_png(rendered, project)
     # Without the document type: it is not needed, and refused where the project is read.
     text, end, rest = re.sub(
-        r"<!DOCTYPE[^>]*>\s*", "", made.decode(), count=1
+        r"<!DOCTYPE[^>]*>\s*", "", rendered.decode(), count=1
     ).rpartition("</svg>")
     return f"{text}{picture_file.as_element(project)}{end}{rest}".encode()
 

@@ -44,11 +44,14 @@ class Preview(QWidget):
         ratio = self.devicePixelRatioF()
         room = (self.size() - QSize(16, 16)) * ratio
         if self._scaled is None or self._room != room:
-            kept, smooth = (
+            aspect_mode, smooth = (
                 Qt.AspectRatioMode.KeepAspectRatio,
                 Qt.TransformationMode.SmoothTransformation,
             )
-            self._room, self._scaled = room, self.image.scaled(room, kept, smooth)
+            self._room, self._scaled = (
+                room,
+                self.image.scaled(room, aspect_mode, smooth),
+            )
             self._scaled.setDevicePixelRatio(ratio)
         size = self._scaled.deviceIndependentSize()
         painter.drawImage(
@@ -84,10 +87,10 @@ class PictureDialog(Dialog):
         for paper in PAPERS.values():
             self.size_field.addItem(paper.words, paper.purpose)
         self.size_field.setCurrentIndex(self.size_field.findData(choice.purpose))
-        for key, words in ((*CANVAS, *ROWS) if drawing.places else ROWS) + (
+        for key, text in ((*CANVAS, *ROWS) if drawing.places else ROWS) + (
             DOT if has_dot() else ()
         ):
-            self.arranged_field.addItem(words, key)
+            self.arranged_field.addItem(text, key)
         self.arranged_field.setCurrentIndex(
             max(self.arranged_field.findData(choice.arranged or ""), 0)
         )
@@ -131,9 +134,9 @@ class PictureDialog(Dialog):
         return self.project_box.isChecked()
 
     def _refresh(self) -> None:
-        asked = preview, self._drawing, self.choice, 2 * ROOM.width()
+        arguments = preview, self._drawing, self.choice, 2 * ROOM.width()
         self._background.ask(
-            "picture preview", *asked, on_answer=self._show, on_error=self._failed
+            "picture preview", *arguments, on_answer=self._show, on_error=self._failed
         )
 
     def _close_preview(self) -> None:

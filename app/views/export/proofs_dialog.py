@@ -59,8 +59,8 @@ class ProofsDialog(ProgressDialog):
         self.finished.connect(lambda: engine.release(wanted.handle))
         self.ask(engine, Prove(wanted.handle))
 
-    def show_progress(self, words: str) -> None:
-        self.state.setText(words)
+    def show_progress(self, message: str) -> None:
+        self.state.setText(message)
 
     def finished_with(self, answer: Proofs | WorkerFailure, cancelled: bool) -> None:
         self.bar.hide()
@@ -90,10 +90,10 @@ class ProofsDialog(ProgressDialog):
         self.heading.setText(
             "The export matches this network" if proofs.passed else "Some checks failed"
         )
-        for one in proofs.written:
-            self._line(one.passed, one.message)
-        for words in proofs.refused:
-            self._line(False, words)
+        for written in proofs.written:
+            self._line(written.passed, written.message)
+        for refusal in proofs.refused:
+            self._line(False, refusal)
         certificate = proofs.certificate
         self.state.setVisible(certificate is not None)
         if certificate is None:
@@ -106,15 +106,15 @@ class ProofsDialog(ProgressDialog):
             if proofs.path
             else ""
         )
-        unproven = any(one.odd for one in certificate.checks) and all(
-            one.passed or one.odd for one in certificate.checks
+        unproven = any(check.odd for check in certificate.checks) and all(
+            check.passed or check.odd for check in certificate.checks
         )
         self.state.setText(
             (MEANS if certificate.passed else UNPROVEN if unproven else DIFFERS) + where
         )
         set_property(self.state, "tone", "text3" if certificate.passed else "error")
 
-    def _line(self, passed: bool, words: str) -> None:
+    def _line(self, passed: bool, message: str) -> None:
         row = QGridLayout()
         row.setHorizontalSpacing(8)
         row.setColumnStretch(1, 1)
@@ -122,7 +122,7 @@ class ProofsDialog(ProgressDialog):
         glyph.setAccessibleName("Passed" if passed else "Failed")
         row.addWidget(glyph, 0, 0, Qt.AlignmentFlag.AlignTop)
         row.addWidget(
-            label(words, "body", "text" if passed else "error", wrap=True), 0, 1
+            label(message, "body", "text" if passed else "error", wrap=True), 0, 1
         )
         self.results.addLayout(row)
 
@@ -137,10 +137,10 @@ class ProofsDialog(ProgressDialog):
         for row, check in enumerate(proofs.certificate.checks, 1):
             tone = "text2" if check.passed else "error"
             count = str(check.count) if check.count else ""
-            what = f"{check.what}, source model" if check.source else check.what
-            for column, words in enumerate((what, check.mode, check.dtype, count)):
+            subject = f"{check.what}, source model" if check.source else check.what
+            for column, text in enumerate((subject, check.mode, check.dtype, count)):
                 grid.addWidget(
-                    label(words, "label", tone), row, column, Qt.AlignmentFlag.AlignTop
+                    label(text, "label", tone), row, column, Qt.AlignmentFlag.AlignTop
                 )
             grid.addWidget(
                 label(check.figure, "label", tone, wrap=len(check.figure) > WIDE),

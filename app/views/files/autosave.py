@@ -93,9 +93,9 @@ class Autosave(QObject):
         self.save()
         return self._writer.flush
 
-    def adopt(self, found: ClaimedJournal) -> None:
+    def adopt(self, claimed: ClaimedJournal) -> None:
         """Continue the journal of a crashed window after its project was restored here."""
-        self._writer.adopt(found)
+        self._writer.adopt(claimed)
         self._timer.start(FIRST)
 
     def note_open(self, lock: Path | None) -> None:
@@ -154,8 +154,8 @@ class Autosave(QObject):
         if not self._document.dirty and not self._journaled:
             return
         if written.problem:
-            words = f"{WHY}\n\n{self._writer.journal.folder} cannot be written: {written.problem}."
-            self._status.set_autosave("Autosave is off: save often", "warn", words)
+            reason = f"{WHY}\n\n{self._writer.journal.folder} cannot be written: {written.problem}."
+            self._status.set_autosave("Autosave is off: save often", "warn", reason)
         else:
             self._status.set_autosave(
                 f"Autosaved {file_lock.clock(written.saved)}", note=WHY

@@ -35,12 +35,14 @@ class OnDisk(Struct, frozen=True):
     same: bool = False
 
 
-def read_on_disk(path: Path, opened: Project, known: str | None = None) -> OnDisk:
-    """Read the current file, unless its digest is still `known`. For a worker thread."""
+def read_on_disk(
+    path: Path, opened: Project, previous_digest: str | None = None
+) -> OnDisk:
+    """Read the current file, unless its digest is still `previous_digest`. For a worker thread."""
     digest: str | None = None
     try:
         digest = file.digest(path)
-        if digest in ("", known):
+        if digest in ("", previous_digest):
             return OnDisk(digest)
         project, digest = file.read_with_digest(path)
     except ProjectFileError as error:
@@ -109,13 +111,13 @@ class ChangedFileDialog(Dialog):
         if isinstance(answer, WorkerFailure):
             self.words.setText(f"The file cannot be read: {answer.message}.")
             return
-        self.on_disk, found = answer
+        self.on_disk, difference_lines = answer
         self.reload_button.setEnabled(self.on_disk.project is not None)
         self.overwrite_button.setEnabled(True)
-        self.changes.set_lines(found)
-        self.changes.setVisible(bool(found))
-        self.legend.setVisible(bool(found))
-        self.words.setText(_summary(self.on_disk, bool(found)))
+        self.changes.set_lines(difference_lines)
+        self.changes.setVisible(bool(difference_lines))
+        self.legend.setVisible(bool(difference_lines))
+        self.words.setText(_summary(self.on_disk, bool(difference_lines)))
 
     def _choose(self, choice: VersionChoice) -> None:
         self.choice = choice
@@ -139,6 +141,10 @@ def _compared(path: Path, opened: Project) -> tuple[OnDisk, tuple[str, ...]]:
     now = read_on_disk(path, opened)
     if now.project is None:
         return now, ()
-    found = lines(differences(opened, now.project))
-    more = (f"  and {len(found) - MOST:,} more",) if len(found) > MOST else ()
-    return now, (*found[:MOST], *more)
+    difference_lines = lines(differences(opened, now.project))
+    more = (
+        (f"  and {len(difference_lines) - MOST:,} more",)
+        if len(difference_lines) > MOST
+        else ()
+    )
+    return now, (*difference_lines[:MOST], *more)

@@ -111,19 +111,21 @@ class _SavingControl(QObject):
 
     def _on_events(self, events: list[Event]) -> None:
         for event in events:
-            if isinstance(event, Saved) and (words := self._report.message_for(event)):
-                self._report_save(event, words)
+            if isinstance(event, Saved) and (
+                message := self._report.message_for(event)
+            ):
+                self._report_save(event, message)
 
-    def _report_save(self, event: Saved, words: str) -> None:
+    def _report_save(self, event: Saved, message: str) -> None:
         if event.problem:
-            self._workspace.notifier.warn(_FAILING if event.step else _NOT_ALL, words)
+            self._workspace.notifier.warn(_FAILING if event.step else _NOT_ALL, message)
         else:
             self._workspace.notifier.withdraw(_FAILING)
             self._workspace.notifier.say(
                 "Checkpoints are being saved again",
-                words.partition(": ")[2].capitalize(),
+                message.partition(": ")[2].capitalize(),
             )
 
     def _ended(self, _ending: object) -> None:
-        if words := self._report.at_end():
-            self._workspace.notifier.warn(_NOT_ALL, words)
+        if message := self._report.at_end():
+            self._workspace.notifier.warn(_NOT_ALL, message)

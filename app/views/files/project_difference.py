@@ -35,25 +35,25 @@ def differences(before: Project, after: Project) -> tuple[ProjectDifference, ...
     return tuple(_differences(before, after))
 
 
-def summary(found: tuple[ProjectDifference, ...]) -> str:
+def summary(changes: tuple[ProjectDifference, ...]) -> str:
     """Count the changes by kind: `2 nodes added, 1 setting changed`; "" for none."""
-    counts = Counter((one.noun, one.mark) for one in found)
+    counts = Counter((change.noun, change.mark) for change in changes)
     return ", ".join(
         f"{counted(count, noun)} {VERBS[mark]}"
         for (noun, mark), count in counts.items()
     )
 
 
-def lines(found: tuple[ProjectDifference, ...]) -> tuple[str, ...]:
+def lines(changes: tuple[ProjectDifference, ...]) -> tuple[str, ...]:
     """Format the changes as lines, below a heading line that begins with @ for each part."""
-    told: list[str] = []
-    part = ""
-    for one in found:
-        if one.part != part:
-            part = one.part
-            told.append(f"@ {part}")
-        told.append(f"{one.mark} {one.text}")
-    return tuple(told)
+    rows: list[str] = []
+    section = ""
+    for change in changes:
+        if change.part != section:
+            section = change.part
+            rows.append(f"@ {section}")
+        rows.append(f"{change.mark} {change.text}")
+    return tuple(rows)
 
 
 def _differences(before: Project, after: Project) -> Iterator[ProjectDifference]:
@@ -78,8 +78,8 @@ def _differences(before: Project, after: Project) -> Iterator[ProjectDifference]
             )
     if before.origin != after.origin:
         models = [
-            one.model if one is not None else "no model"
-            for one in (before.origin, after.origin)
+            origin.model if origin is not None else "no model"
+            for origin in (before.origin, after.origin)
         ]
         how = (
             f"{models[0]} → {models[1]}"
@@ -89,8 +89,8 @@ def _differences(before: Project, after: Project) -> Iterator[ProjectDifference]
         yield ProjectDifference(CHANGED, "Project", "origin", f"imported from {how}")
     if before.opened != after.opened:
         old, new = (
-            str(one.source) if one is not None else "a drawing"
-            for one in (before.opened, after.opened)
+            str(model.source) if model is not None else "a drawing"
+            for model in (before.opened, after.opened)
         )
         how = (
             f"{old} → {new}"
@@ -114,31 +114,31 @@ def _layer_files(
             )
 
 
-def _block(part: str, before: Block, after: Block) -> Iterator[ProjectDifference]:
-    yield from _sheet(part, before, after)
+def _block(section: str, before: Block, after: Block) -> Iterator[ProjectDifference]:
+    yield from _sheet(section, before, after)
     if before.params != after.params:
-        yield ProjectDifference(CHANGED, part, "block", "its parameters")
+        yield ProjectDifference(CHANGED, section, "block", "its parameters")
     if before.note != after.note:
         yield ProjectDifference(
-            CHANGED, part, "block", _change("its note", before.note, after.note)
+            CHANGED, section, "block", _change("its note", before.note, after.note)
         )
 
 
-def _sheet(part: str, before: Sheet, after: Sheet) -> Iterator[ProjectDifference]:
-    yield from _nodes(part, before.graph, after.graph)
+def _sheet(section: str, before: Sheet, after: Sheet) -> Iterator[ProjectDifference]:
+    yield from _nodes(section, before.graph, after.graph)
     gone, came = moved(before.graph.edges, after.graph.edges)
     for mark, wires, graph in (
         (REMOVED, gone - came, before.graph),
         (ADDED, came - gone, after.graph),
     ):
         for wire in sorted(wires):
-            yield ProjectDifference(mark, part, "wire", f"wire {_wire(wire, graph)}")
+            yield ProjectDifference(mark, section, "wire", f"wire {_wire(wire, graph)}")
     for key in _only(
         differing(before.comments, after.comments), before.comments, after.comments
     ):
         old, new = before.comments.get(key), after.comments.get(key)
-        one = new or old
-        assert one is not None
+        comment = new or old
+        assert comment is not None
         mark = ADDED if old is None else REMOVED if new is None else CHANGED
         was = (
             f"{_value_text(old.text)} → "
@@ -146,21 +146,24 @@ def _sheet(part: str, before: Sheet, after: Sheet) -> Iterator[ProjectDifference
             else ""
         )
         yield ProjectDifference(
-            mark, part, one.kind, f"{one.kind} {was}{_value_text(one.text)}"
+            mark,
+            section,
+            comment.kind,
+            f"{comment.kind} {was}{_value_text(comment.text)}",
         )
     both = before.graph.nodes.keys() & after.graph.nodes.keys()
-    places = differing(before.positions, after.positions) & both
-    if places:
+    moved_nodes = differing(before.positions, after.positions) & both
+    if moved_nodes:
         yield ProjectDifference(
-            CHANGED, part, "layout", f"{counted(len(places), 'node')} moved"
+            CHANGED, section, "layout", f"{counted(len(moved_nodes), 'node')} moved"
         )
     if before.bends != after.bends and not gone and not came:
-        yield ProjectDifference(CHANGED, part, "layout", "bends of wires")
+        yield ProjectDifference(CHANGED, section, "layout", "bends of wires")
     if before.unfolded != after.unfolded:
-        yield ProjectDifference(CHANGED, part, "layout", "which blocks are unfolded")
+        yield ProjectDifference(CHANGED, section, "layout", "which blocks are unfolded")
 
 
-def _nodes(part: str, before: Graph, after: Graph) -> Iterator[ProjectDifference]:
+def _nodes(section: str, before: Graph, after: Graph) -> Iterator[ProjectDifference]:
     keys = differing(before.nodes, after.nodes)
     for key in _only(keys, before.nodes, after.nodes):
         old, new = before.nodes.get(key), after.nodes.get(key)
@@ -169,13 +172,13 @@ def _nodes(part: str, before: Graph, after: Graph) -> Iterator[ProjectDifference
             assert node is not None
             yield ProjectDifference(
                 ADDED if old is None else REMOVED,
-                part,
+                section,
                 "node",
                 f"{node.name} ({node.op})",
             )
         else:
             changes = ", ".join(f"{name} {text}" for name, text in _values(old, new))
-            yield ProjectDifference(CHANGED, part, "node", f"{new.name}: {changes}")
+            yield ProjectDifference(CHANGED, section, "node", f"{new.name}: {changes}")
 
 
 def _values(before: Any, after: Any, path: str = "") -> Iterator[tuple[str, str]]:

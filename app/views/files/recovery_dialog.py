@@ -116,15 +116,15 @@ class RecoveryDialog(Dialog):
     def _ask_pictures(self) -> None:
         """Request previews, except of a net whose painting crashed the program before."""
         for card in self.cards:
-            found, entry = card.offer.found, card.offer.found.entry
+            claimed, entry = card.offer.found, card.offer.found.entry
             if entry is None or card.offer.ops is None:
                 continue
-            if card.picture is None and not found.begin_painting():
+            if card.picture is None and not claimed.begin_painting():
                 card.words = NO_PICTURE
             elif not card.words:
                 self.thumbnails.request(
                     ThumbnailRequest(
-                        (found.path, entry.saved), entry.project, card.offer.ops
+                        (claimed.path, entry.saved), entry.project, card.offer.ops
                     )
                 )
 
@@ -174,25 +174,25 @@ class RecoveryCard(QFrame):
         self.discard_button = Button("Discard", "flat")
         self.discard_button.setAccessibleName(f"Discard {offer.title}")
         self.discard_button.clicked.connect(self._discard)
-        words = vbox(label(offer.title, "node", wrap=True), spacing=3)
-        place = (
+        column = vbox(label(offer.title, "node", wrap=True), spacing=3)
+        folder = (
             str(entry.file.parent)
             if entry is not None and entry.file is not None
             else ""
         )
         lines = (
-            (place, "text3"),
+            (folder, "text3"),
             (offer.size, "text2"),
             (offer.found.problem, "error"),
             (offer.remark, "warn"),
         )
         for text, tone in lines:
             if text:
-                words.addWidget(label(text, "caption", tone, wrap=True))
-        words.addStretch(1)
+                column.addWidget(label(text, "caption", tone, wrap=True))
+        column.addStretch(1)
         buttons = hbox(1, self.discard_button, self.restore_button, spacing=8)
-        words.addLayout(buttons)
-        hbox((words, 1), on=self, margins=(PICTURE.width() + 16, 10, 12, 10))
+        column.addLayout(buttons)
+        hbox((column, 1), on=self, margins=(PICTURE.width() + 16, 10, 12, 10))
         self.setMinimumHeight(PICTURE.height() + 4)
 
     def _discard(self) -> None:

@@ -112,8 +112,8 @@ class CardModel(QAbstractListModel):
             replace(card, facts=facts) if card.path == path else card
             for card in self.cards
         ]
-        known = {card.path: card for card in self.cards}
-        self._shown = [known[card.path] for card in self._shown]
+        cards_by_path = {card.path: card for card in self.cards}
+        self._shown = [cards_by_path[card.path] for card in self._shown]
         self._changed(path)
 
     def show_picture(self, path: Path, picture: QPixmap) -> None:
@@ -247,8 +247,8 @@ class CardDelegate(QStyledItemDelegate):
             icon, tone = SIGNS[card.facts.training]
             line = facts.translated(0, row + 3)
             icons.draw(painter, icon, tone, line.left(), line.center().y() - 6, 12)
-            words = elided(card.facts.data, "caption", area.width() - 18)
-            words.draw_in(painter, line.left() + 18, line, colors.color(tone))
+            data_text = elided(card.facts.data, "caption", area.width() - 18)
+            data_text.draw_in(painter, line.left() + 18, line, colors.color(tone))
 
 
 def write_lines(

@@ -50,10 +50,10 @@ class ComparingControl(QObject):
     def running(self) -> bool:
         return self._work is not None
 
-    def begin(self, drawn: ImportedModel, wanted: ImportRequest) -> None:
+    def begin(self, drawn: ImportedModel, request: ImportRequest) -> None:
         """Wait for what comes of the project that was just opened."""
         assert drawn.rest is not None
-        self._early, self._wanted = drawn.project, wanted
+        self._early, self._wanted = drawn.project, request
         self._work = BackgroundTask(drawn.rest)
         self._work.ended.connect(self._ended, Qt.ConnectionType.QueuedConnection)
         self._poll_progress()
@@ -82,24 +82,26 @@ class ComparingControl(QObject):
             self.banner.set("info", title, reason, STOP)
 
     def _ended(self, answer: Project | WorkerFailure) -> None:
-        wanted, document = self._wanted, self._workspace.document
-        assert wanted is not None
+        request, document = self._wanted, self._workspace.document
+        assert request is not None
         self._work = None
         self._timer.stop()
-        early, name = self._early, wanted.source.name
+        early, name = self._early, request.source.name
         if isinstance(answer, WorkerFailure):
-            words = answer.message.strip() or type(answer.error).__name__
-            self._set_notes(None, words)
+            message = answer.message.strip() or type(answer.error).__name__
+            self._set_notes(None, message)
             self.banner.set(
-                "error", f"This network is not verified against {name}", words
+                "error", f"This network is not verified against {name}", message
             )
         elif _drawing(answer) != _drawing(early):
-            words = " ".join(remarks(answer))
+            message = " ".join(remarks(answer))
             self._corrected = answer
             self._set_notes(None, "The network differs from the original model.")
-            self.banner.set("error", f"This network differs from {name}", words, OPEN)
+            self.banner.set("error", f"This network differs from {name}", message, OPEN)
         else:
-            more = [one for one in remarks(answer) if one not in remarks(early)]
+            more = [
+                remark for remark in remarks(answer) if remark not in remarks(early)
+            ]
             checked = answer.origin.checked if answer.origin else ""
             self._set_notes(answer, checked)
             self.banner.hide()
@@ -108,8 +110,8 @@ class ComparingControl(QObject):
             )
         document.mark_unsaved()
 
-    def _set_notes(self, compared: Project | None, words: str) -> None:
-        """Replace the notes in the project and every undo step by the result of the comparison, or `words` if it
+    def _set_notes(self, compared: Project | None, message: str) -> None:
+        """Replace the notes in the project and every undo step by the result of the comparison, or `message` if it
         failed."""
         early = self._early
 
@@ -117,17 +119,21 @@ class ComparingControl(QObject):
             if project.origin is None or _drawing(project) != _drawing(early):
                 return project
             if compared is None or compared.origin is None:
-                return replace(project, notes=project.notes.replace(UNCHECKED, words))
-            known = compared.origin
+                return replace(project, notes=project.notes.replace(UNCHECKED, message))
+            compared_origin = compared.origin
             origin = replace(
                 project.origin,
-                checked=known.checked,
-                reference=known.reference,
-                inits=known.inits,
+                checked=compared_origin.checked,
+                reference=compared_origin.reference,
+                inits=compared_origin.inits,
             )
-            whole = early.notes in project.notes  # False if the user has edited them
-            told = (early.notes, compared.notes) if whole else (UNCHECKED, words)
-            return replace(project, origin=origin, notes=project.notes.replace(*told))
+            unedited = early.notes in project.notes  # False if the user has edited them
+            replacement = (
+                (early.notes, compared.notes) if unedited else (UNCHECKED, message)
+            )
+            return replace(
+                project, origin=origin, notes=project.notes.replace(*replacement)
+            )
 
         self._workspace.document.revise(revised)
 

@@ -125,9 +125,9 @@ class ImportDialog(ProgressDialog):
         self._ask_ready()
 
     def _not_listed(self, failure: WorkerFailure) -> None:
-        words = "Install a torchvision that fits your torch, or import a model from a Python file."
+        cure = "Install a torchvision that fits your torch, or import a model from a Python file."
         self.torchvision.show_failure(
-            f"torchvision cannot be imported: {failure.message}. {words}"
+            f"torchvision cannot be imported: {failure.message}. {cure}"
         )
         self._ask_ready()
 
@@ -141,8 +141,8 @@ class ImportDialog(ProgressDialog):
         self.import_button.setEnabled(not missing)
         self._show_state(missing.strip())
 
-    def _show_state(self, words: str, tone: str = "text3") -> None:
-        self.state.setText(words)
+    def _show_state(self, message: str, tone: str = "text3") -> None:
+        self.state.setText(message)
         set_property(self.state, "tone", tone)
 
     # --- Importing
@@ -155,64 +155,64 @@ class ImportDialog(ProgressDialog):
             self._open_it(self._read, self._wanted)
             return
         self.page.forgive()
-        wanted = self.page.request()
-        if wanted is None:
+        request = self.page.request()
+        if request is None:
             return
-        wanted = replace(wanted, keep_weights=self.weights.isChecked())
-        files = files_of(wanted.source.own_spec, wanted.source.folder)
+        request = replace(request, keep_weights=self.weights.isChecked())
+        files = files_of(request.source.own_spec, request.source.folder)
         if files is not None and not allowed(files.key):
-            self._ask_trust(replace(wanted, sha256=files.digest), files)
+            self._ask_trust(replace(request, sha256=files.digest), files)
         else:
-            self._start_import(wanted)
+            self._start_import(request)
 
-    def _ask_trust(self, wanted: ImportRequest, files: OwnFiles) -> None:
+    def _ask_trust(self, request: ImportRequest, files: OwnFiles) -> None:
         dialog = self._layers.review_model(files, ModelTrustDialog, self)
         dialog.trusted.connect(
             lambda _files: self._layers.let_run(dialog.file)
         )  # its classes may be layers
-        dialog.trusted.connect(lambda _files: self._start_import(wanted))
+        dialog.trusted.connect(lambda _files: self._start_import(request))
 
-    def _start_import(self, wanted: ImportRequest) -> None:
-        self._wanted = wanted
+    def _start_import(self, request: ImportRequest) -> None:
+        self._wanted = request
         self._enable(False)
-        self.begin(partial(import_model, wanted, self._lay_out))
+        self.begin(partial(import_model, request, self._lay_out))
 
     def _enable(self, on: bool) -> None:
         self.enable_form(on, *self.form, self.import_button)
 
-    def show_progress(self, words: str) -> None:
-        self._show_state(words, "text2")
+    def show_progress(self, message: str) -> None:
+        self._show_state(message, "text2")
 
     def finished_with(
         self, answer: ImportedModel | WorkerFailure, cancelled: bool
     ) -> None:
-        wanted = self._wanted
-        assert wanted is not None
+        request = self._wanted
+        assert request is not None
         self._enable(True)
         self._ask_ready()
         if cancelled:
             self._show_state("Stopped. Your project is unchanged.")
         elif isinstance(answer, WorkerFailure):
             self._refuse(answer)
-        elif found := worth_reading(answer.project, wanted):
-            self._show_result(answer, found)
+        elif notes := worth_reading(answer.project, request):
+            self._show_result(answer, notes)
         else:
-            self._open_it(answer, wanted)
+            self._open_it(answer, request)
 
-    def _show_result(self, drawn: ImportedModel, found: tuple[str, ...]) -> None:
+    def _show_result(self, drawn: ImportedModel, notes: tuple[str, ...]) -> None:
         """Show the last page: parts that were not traced call by call, and what holds for the example input alone."""
-        for part in self.form:
-            part.hide()
-        self.result_page, self._read = ResultPage(found), drawn
+        for widget in self.form:
+            widget.hide()
+        self.result_page, self._read = ResultPage(notes), drawn
         self.body.insertWidget(0, self.result_page, 1)
         self._show_state("")
         self.import_button.setText("Open")
         self.import_button.setEnabled(True)
         self.import_button.setFocus()
-        announce(self, " ".join(found))
+        announce(self, " ".join(notes))
 
-    def _open_it(self, drawn: ImportedModel, wanted: ImportRequest) -> None:
-        if self._open(drawn, wanted):
+    def _open_it(self, drawn: ImportedModel, request: ImportRequest) -> None:
+        if self._open(drawn, request):
             self._read = None
             self.import_button.setEnabled(False)
             QTimer.singleShot(0, self, self.accept)  # the drawing goes before
@@ -223,10 +223,10 @@ class ImportDialog(ProgressDialog):
 
     def _refuse(self, failure: WorkerFailure) -> None:
         """Show an error at its field, else at the bottom."""
-        words = failure.message.strip() or type(failure.error).__name__
+        reason = failure.message.strip() or type(failure.error).__name__
         entry, cure = cure_of(failure.error)
         message = " ".join(
-            filter(None, (words if words.endswith(".") else f"{words}.", cure))
+            filter(None, (reason if reason.endswith(".") else f"{reason}.", cure))
         )
         self.state.setToolTip(failure.traceback)
         announce(self, message)
@@ -236,7 +236,7 @@ class ImportDialog(ProgressDialog):
             self._show_state(message, "error")
 
 
-def worth_reading(project: Project, wanted: ImportRequest) -> tuple[str, ...]:
+def worth_reading(project: Project, request: ImportRequest) -> tuple[str, ...]:
     """Return the remarks to confirm before opening; what random weights lose matters only if the weights are kept."""
-    usual = (UNCHECKED, *((LOSES,) if wanted.keep_weights else ()))
-    return tuple(one for one in remarks(project) if not one.startswith(usual))
+    usual = (UNCHECKED, *((LOSES,) if request.keep_weights else ()))
+    return tuple(remark for remark in remarks(project) if not remark.startswith(usual))

@@ -73,13 +73,13 @@ class FormField(QWidget):
         )
         self.complain("")
 
-    def complain(self, words: str, tone: str = "error") -> None:
+    def complain(self, message: str, tone: str = "error") -> None:
         """Show an error below the field; "" clears it."""
-        set_property(self.field, "invalid", bool(words) and tone == "error")
-        set_property(self.note, "tone", tone if words else "text3")
-        self.note.setText(words or self._words)
-        self.note.setVisible(bool(words or self._words))
-        self.field.setAccessibleDescription(words or self._words)
+        set_property(self.field, "invalid", bool(message) and tone == "error")
+        set_property(self.note, "tone", tone if message else "text3")
+        self.note.setText(message or self._words)
+        self.note.setVisible(bool(message or self._words))
+        self.field.setAccessibleDescription(message or self._words)
 
     def fits(self, check: Callable[[], object]) -> bool:
         """Return whether a check of the field's value passes; else show its error, with the focus."""
@@ -109,10 +109,10 @@ class ImportPage(QWidget):
         }
         self.column = vbox(on=self, margins=0, spacing=10)
 
-    def blame(self, entry: str, words: str) -> bool:
+    def blame(self, entry: str, message: str) -> bool:
         """Show an error at an entry; False if there is none of that name."""
         if entry in self.entries:
-            self.entries[entry].complain(words)
+            self.entries[entry].complain(message)
             self.entries[entry].field.setFocus()
         return entry in self.entries
 
@@ -183,10 +183,10 @@ class TorchvisionPage(ImportPage):
 
     def show_models(self, models: tuple[KnownModel, ...]) -> None:
         """Fill the list."""
-        self.known = {one.name: one for one in models}
+        self.known = {entry.name: entry for entry in models}
         quiet = theme.current().text3
-        for one in models:
-            item = QTreeWidgetItem([one.name, one.kind, sizes_of(one.input)])
+        for model in models:
+            item = QTreeWidgetItem([model.name, model.kind, sizes_of(model.input)])
             item.setForeground(1, quiet)
             item.setForeground(2, quiet)
             self.list.addTopLevelItem(item)
@@ -195,19 +195,19 @@ class TorchvisionPage(ImportPage):
             0, round(max(map(wide.horizontalAdvance, self.known), default=120.0)) + 32
         )
         self.list.setColumnWidth(
-            1, round(max(wide.horizontalAdvance(one.kind) for one in models)) + 32
+            1, round(max(wide.horizontalAdvance(entry.kind) for entry in models)) + 32
         )
         self._filter(self.search.text())
 
-    def show_failure(self, words: str) -> None:
+    def show_failure(self, message: str) -> None:
         """There is no torchvision."""
         self.list.hide()
-        self._show_state(words, "error")
+        self._show_state(message, "error")
 
-    def _show_state(self, words: str, tone: str = "text3") -> None:
-        self.state.setText(words)
+    def _show_state(self, message: str, tone: str = "text3") -> None:
+        self.state.setText(message)
         set_property(self.state, "tone", tone)
-        self.state.setVisible(bool(words))
+        self.state.setVisible(bool(message))
 
     @property
     def name(self) -> str:
@@ -218,14 +218,14 @@ class TorchvisionPage(ImportPage):
     def _filter(self, query: str) -> None:
         if not self.known:
             return
-        words = query.casefold().split()
+        terms = query.casefold().split()
         rows = [
             present(self.list.topLevelItem(row))
             for row in range(self.list.topLevelItemCount())
         ]
         for item in rows:
             text = f"{item.text(0)} {item.text(1)}".casefold()
-            item.setHidden(not all(word in text for word in words))
+            item.setHidden(not all(word in text for word in terms))
         there = [item for item in rows if not item.isHidden()]
         exact = next((item for item in there if item.text(0) == query.strip()), None)
         best = exact or next(
@@ -329,7 +329,7 @@ class FilePage(ImportPage):
 
     def _read(self) -> None:
         """Read the file again and list the classes and functions that it defines."""
-        before, words = self.names.currentText(), ""
+        before, problem = self.names.currentText(), ""
         path = typed_path(self.path.text())
         self.text = None
         names: tuple[str, ...] = ()
@@ -339,14 +339,14 @@ class FilePage(ImportPage):
                     module_name(path), read_text(path), str(path.absolute())
                 )
                 names = names_in(self.text.text)
-                words = "" if names else NOTHING
+                problem = "" if names else NOTHING
         except (LayerFileError, ModelImportError) as error:
-            words = _sentence(str(error))
+            problem = _sentence(str(error))
         self.names.clear()
         self.names.addItems(names)
         if names:  # most files define the whole model last, after its parts
             self.names.setCurrentText(before if before in names else names[-1])
-        self.entries["file"].complain(words)
+        self.entries["file"].complain(problem)
         self.changed.emit()
 
     def _named(self) -> None:
@@ -397,7 +397,7 @@ class FilePage(ImportPage):
         )
 
 
-def _sentence(words: str) -> str:
+def _sentence(message: str) -> str:
     """Format an exception's message with a capital letter and a full stop."""
-    words = words.strip()
-    return words if words.endswith((".", "?")) else f"{words}."
+    message = message.strip()
+    return message if message.endswith((".", "?")) else f"{message}."

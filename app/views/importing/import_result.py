@@ -28,7 +28,7 @@ class ResultPage(QScrollArea):
         self.setHorizontalScrollBarPolicy(Qt.ScrollBarPolicy.ScrollBarAlwaysOff)
         inside = QWidget()
         column = vbox(on=inside, margins=(0, 0, 8, 0), spacing=12)
-        parts = [one for one in remarks if ONE_NODE in one or READ in one]
+        parts = [text for text in remarks if ONE_NODE in text or READ in text]
         if parts:
             many = f"{len(parts)} parts" if len(parts) > 1 else "One part"
             column.addWidget(
@@ -40,15 +40,15 @@ class ResultPage(QScrollArea):
                 )
             )
         for remark in parts:
-            what, _, why = remark.partition(": ")
-            place, _, became = what.partition(") ")
-            name = label(f"{place})", "code", "text", wrap=True)
+            subject, _, why = remark.partition(": ")
+            location, _, became = subject.partition(") ")
+            name = label(f"{location})", "code", "text", wrap=True)
             name.setFont(theme.font("code"))
-            words = became.partition(" ")[2]
+            outcome = became.partition(" ")[2]
             row = vbox(
                 name,
                 label(
-                    f"{words[:1].upper()}{words[1:]}: {why}",
+                    f"{outcome[:1].upper()}{outcome[1:]}: {why}",
                     "label",
                     "text2",
                     wrap=True,
@@ -58,7 +58,7 @@ class ResultPage(QScrollArea):
             column.addLayout(row)
         if any(ONE_NODE in remark for remark in parts):
             column.addWidget(label(WHAT, "label", "text3", wrap=True))
-        others = [one for one in remarks if one not in parts]
+        others = [text for text in remarks if text not in parts]
         if others:
             column.addWidget(label("Notes on this import:", "label", "text", wrap=True))
         for remark in others:

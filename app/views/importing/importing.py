@@ -35,41 +35,42 @@ class ImportRequest(Struct, frozen=True):
     sha256: str = ""
 
 
-def sizes_of(one: ModelInput) -> str:
+def sizes_of(model_input: ModelInput) -> str:
     """Format an input the way it is typed.
 
     >>> sizes_of(ModelInput((1, 16), "int64"))
     '1x16:int64'
     """
-    sizes = "x".join(map(str, one.shape))
-    return sizes if one.dtype == "float32" else f"{sizes}:{one.dtype}"
+    sizes = "x".join(map(str, model_input.shape))
+    return sizes if model_input.dtype == "float32" else f"{sizes}:{model_input.dtype}"
 
 
 def read_model(
-    wanted: ImportRequest, tell: Report, cancelled: Cancelled
+    import_request: ImportRequest, tell: Report, cancelled: Cancelled
 ) -> tuple[Project, ImportProcess]:
     """Return the imported project and the process that read it, which has ended unless it is still `comparing`.
     `tell` receives progress. Raises ModelImportError and errors of writing the weights."""
-    source = wanted.source
+    source = import_request.source
     if source.file:
-        check_file(source, wanted.inputs)
+        check_file(source, import_request.inputs)
         tell(f"Running {Path(source.file).name} in a separate process")
-    own = files_of(source.own_spec, source.folder)
-    if own is not None and not (
-        own.is_version(wanted.sha256) and layer_files.allowed(own.key)
+    model_files = files_of(source.own_spec, source.folder)
+    if model_files is not None and not (
+        model_files.is_version(import_request.sha256)
+        and layer_files.allowed(model_files.key)
     ):
         again = "import" if source.file else "open"
         raise ModelImportError(
-            f"{own.entry.name} was edited in the meantime and was not run; {again} it again",
+            f"{model_files.entry.name} was edited in the meantime and was not run; {again} it again",
             "edited",
         )
     process = ImportProcess(
-        file=source.file or (own.entry.path if own is not None else "")
+        file=source.file or (model_files.entry.path if model_files is not None else "")
     )
     try:
-        chosen = (wanted.pretrained, wanted.keep_weights)
+        chosen = (import_request.pretrained, import_request.keep_weights)
         request = ImportModel(
-            source, wanted.arguments, wanted.inputs, *chosen, early=True
+            source, import_request.arguments, import_request.inputs, *chosen, early=True
         )
         return process.read(
             request, files.store(), cancelled=cancelled, tell=tell
@@ -89,13 +90,13 @@ class ImportedModel(Struct, frozen=True):
 
 
 def import_model(
-    wanted: ImportRequest,
+    import_request: ImportRequest,
     lay_out: Callable[[Project], Project],
     tell: Report,
     cancelled: Cancelled,
 ) -> ImportedModel:
     """Read a model and lay it out. Raises what `read_model` raises."""
-    project, reader = read_model(wanted, tell, cancelled)
+    project, reader = read_model(import_request, tell, cancelled)
     if cancelled():
         reader.close()
         return ImportedModel(project)
@@ -121,5 +122,8 @@ def _rest(
         project = reader.rest(files.store(), cancelled, tell)
     finally:
         reader.close()
-    drawings = {one.origin.drawing if one.origin else "" for one in (project, early)}
+    drawings = {
+        compared.origin.drawing if compared.origin else ""
+        for compared in (project, early)
+    }
     return lay_out(project) if len(drawings) > 1 and not cancelled() else project

@@ -39,10 +39,12 @@ class RedrawDialog(ProgressDialog):
         super().__init__("Redraw as an editable network", parent)
         self._wanted, self._lay_out, self._open = wanted, lay_out, open_project
         self._drawn: ImportedModel | None = None  # drawn and not opened yet
-        whole = str(wanted.source)
+        source_text = str(wanted.source)
         self.what = label(
             WHAT.format(
-                f"{whole[:1].upper()}{whole[1:]}" if wanted.source.part == "" else whole
+                f"{source_text[:1].upper()}{source_text[1:]}"
+                if wanted.source.part == ""
+                else source_text
             ),
             "body",
             "text2",
@@ -51,8 +53,8 @@ class RedrawDialog(ProgressDialog):
         self.weights = QCheckBox("Keep the weights of the model")
         self.weights_entry = FormField("Start weights", self.weights, KEPT)
         self.state = label("", "label", "text3", wrap=True)
-        for part in (self.what, self.weights_entry, self.state):
-            self.body.addWidget(part)
+        for widget in (self.what, self.weights_entry, self.state):
+            self.body.addWidget(widget)
         self.body.addStretch(1)
         self.stop_button = self.add_button("Cancel")
         self.stop_button.clicked.connect(self.reject)
@@ -77,11 +79,11 @@ class RedrawDialog(ProgressDialog):
         if self._drawn is not None:
             self._drawn.stop_comparison()
 
-    def show_progress(self, words: str) -> None:
-        self._say(words, "text2")
+    def show_progress(self, message: str) -> None:
+        self._say(message, "text2")
 
-    def _say(self, words: str, tone: str = "text3") -> None:
-        self.state.setText(words)
+    def _say(self, message: str, tone: str = "text3") -> None:
+        self.state.setText(message)
         set_property(self.state, "tone", tone)
 
     def finished_with(
@@ -91,29 +93,31 @@ class RedrawDialog(ProgressDialog):
         if cancelled:
             self._say("Stopped. Nothing was redrawn.")
         elif isinstance(answer, WorkerFailure):
-            words = (
+            reason = (
                 answer.message.strip() or type(answer.error).__name__
             ).removesuffix(".")
             cure = cure_of(answer.error)[1]
-            message = " ".join(filter(None, (f"{words[:1].upper()}{words[1:]}.", cure)))
+            message = " ".join(
+                filter(None, (f"{reason[:1].upper()}{reason[1:]}.", cure))
+            )
             self.state.setToolTip(answer.traceback)
             self._say(message, "error")
             announce(self, message)
-        elif found := worth_reading(answer.project, self._wanted):
-            self._show_result(answer, found)
+        elif notes := worth_reading(answer.project, self._wanted):
+            self._show_result(answer, notes)
         else:
             self._open_it(answer)
 
-    def _show_result(self, drawn: ImportedModel, found: tuple[str, ...]) -> None:
-        for part in (self.what, self.weights_entry):
-            part.hide()
-        self._drawn, self.result_page = drawn, ResultPage(found)
+    def _show_result(self, drawn: ImportedModel, notes: tuple[str, ...]) -> None:
+        for widget in (self.what, self.weights_entry):
+            widget.hide()
+        self._drawn, self.result_page = drawn, ResultPage(notes)
         self.body.insertWidget(0, self.result_page, 1)
         self._say("")
         self.resize(max(self.width(), 640), max(self.height(), 480))
         self.redraw_button.setText("Open")
         self.redraw_button.setFocus()
-        announce(self, " ".join(found))
+        announce(self, " ".join(notes))
 
     def _open_it(self, drawn: ImportedModel) -> None:
         if self._open(drawn, self._wanted):

@@ -92,8 +92,8 @@ class BlockPage(TabDown):
 
     def _show_size(self, block: Block) -> None:
         analysis = self._analysis
-        known = analysis is not None and analysis.graph is block.graph
-        total = analysis.total_parameters if analysis and known else None
+        analysed = analysis is not None and analysis.graph is block.graph
+        total = analysis.total_parameters if analysis and analysed else None
         if (size := (len(block.graph.nodes), total)) == self._size:
             return
         self._size = size

@@ -135,19 +135,19 @@ class BlockParams(Section):
         except BlockError as error:
             self._show_problem(str(error))
 
-    def _show_problem(self, words: str) -> None:
-        self.problem.setText(words)
-        self.problem.setVisible(bool(words))
+    def _show_problem(self, message: str) -> None:
+        self.problem.setText(message)
+        self.problem.setVisible(bool(message))
 
 
 def _uses(block: Block) -> tuple[tuple[str, ...], ...]:
     """Return for each parameter the fields inside that are computed from it."""
-    found: dict[str, list[str]] = {param.name: [] for param in block.params}
+    fields_by_param: dict[str, list[str]] = {param.name: [] for param in block.params}
     for node in block.graph.nodes.values():
         for key, value in node.params.items():
             for name in {
                 name for expression in expressions(value) for name in expression.names
             }:
-                if name in found:
-                    found[name].append(f"{node.name}.{key}")
-    return tuple(tuple(uses) for uses in found.values())
+                if name in fields_by_param:
+                    fields_by_param[name].append(f"{node.name}.{key}")
+    return tuple(tuple(uses) for uses in fields_by_param.values())

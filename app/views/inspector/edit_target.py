@@ -65,6 +65,6 @@ class EditTarget:
 
     def enter(self, node: str) -> None:
         """Go into an instance of a block."""
-        place = getattr(self.document, "place", None)
-        if place is not None:
-            place.enter(node)
+        navigation = getattr(self.document, "place", None)
+        if navigation is not None:
+            navigation.enter(node)

@@ -140,10 +140,10 @@ class NodeHeader(QWidget):
         self.frame.clicked.connect(self.frame_requested)
         self.more = icon_button("more", "More about this node")
         self.more.clicked.connect(self._open_menu)
-        words = vbox(self.name, self.kind, spacing=1)
+        column = vbox(self.name, self.kind, spacing=1)
         row = hbox(
             (self.tile, 0, Qt.AlignmentFlag.AlignVCenter),
-            (words, 1),
+            (column, 1),
             self.frozen,
             self.muted,
             self.frame,
@@ -172,9 +172,9 @@ class NodeHeader(QWidget):
         self.frozen.setChecked(frozen)
         self.muted.setVisible(bool(spec.inputs and spec.outputs))
         self.muted.setChecked(node.muted)
-        words = node.op if spec.kind not in ("input", "output") else spec.label
-        self.kind.setText(words)
-        self.kind.setToolTip(words)
+        class_name = node.op if spec.kind not in ("input", "output") else spec.label
+        self.kind.setText(class_name)
+        self.kind.setToolTip(class_name)
         if not refused:
             self.name.show_name(node.name)
             self._show_problem(None)

@@ -177,7 +177,7 @@ class InitsSection(Section):
         node: str,
         spec: OpSpec,
         resolved: FrozenMap[str, Any],
-        wanted: FrozenMap[str, Init],
+        layer_inits: FrozenMap[str, Init],
     ) -> None:
         """Show how the parameters of a layer are initialised. `resolved` are its arguments as far as they are known."""
         if node != self._node:
@@ -187,16 +187,18 @@ class InitsSection(Section):
             resolved,
         ):
             self._known = None
-        self._question = (spec, resolved, wanted)
-        self.set_caption(f"{len(wanted)} set" if wanted else AS_MADE)
+        self._question = (spec, resolved, layer_inits)
+        self.set_caption(f"{len(layer_inits)} set" if layer_inits else AS_MADE)
         self._request()
 
     def _request(self) -> None:
         if not self.is_open() or self._question is None:
             return
         spec, resolved, _ = self._question
-        made = not any(value is AUTO or computes(value) for value in resolved.values())
-        if self._torch and made and self._answered != self._question:
+        complete = not any(
+            value is AUTO or computes(value) for value in resolved.values()
+        )
+        if self._torch and complete and self._answered != self._question:
             self._answered = self._question
             question = self._question
             self._engine.ask(
@@ -205,28 +207,28 @@ class InitsSection(Section):
                 on_answer=partial(self._learn, question),
                 on_error=self._failed,
             )
-        self._write(made)
+        self._write(complete)
 
-    def _learn(self, question: object, known: Initialisable) -> None:
+    def _learn(self, question: object, initialisable: Initialisable) -> None:
         if question == self._question:
-            self._known = known
+            self._known = initialisable
             self._write(True)
 
     def _failed(self, failure: WorkerFailure) -> None:
         self._known = None
         self._show_text("Available once the layer can be constructed: see Problems.")
 
-    def _write(self, made: bool) -> None:
+    def _write(self, complete: bool) -> None:
         assert self._question is not None
-        wanted = self._question[2]
+        layer_inits = self._question[2]
         shapes = dict(self._known.shapes) if self._known else {}
-        names = [*shapes, *(name for name in wanted if name not in shapes)]
+        names = [*shapes, *(name for name in layer_inits if name not in shapes)]
         if self._known is None and not names:
             waiting = (
                 "Reading the parameters…" if self._torch else "PyTorch is loading."
             )
             self._show_text(
-                waiting if made else "Available once the input shapes are known."
+                waiting if complete else "Available once the input shapes are known."
             )
             return
         if not names:
@@ -235,12 +237,12 @@ class InitsSection(Section):
         few = (
             names
             if self._all or len(names) <= _FEW + 1
-            else [n for n in names if n in wanted or n in names[:_FEW]]
+            else [n for n in names if n in layer_inits or n in names[:_FEW]]
         )
         self._fill(few, shapes, len(names) - len(few))
         for name, line in self.lines.items():
             line.show_init(
-                wanted.get(name),
+                layer_inits.get(name),
                 self._known.refusals.get(name, "") if self._known else "",
             )
 
@@ -279,8 +281,8 @@ class InitsSection(Section):
         self._all = True
         self._request()
 
-    def _show_text(self, words: str) -> None:
-        if words != self._shown:
-            self._shown = words
+    def _show_text(self, message: str) -> None:
+        if message != self._shown:
+            self._shown = message
             self.lines = {}
-            emptied(self).addWidget(label(words, "label", "text3", wrap=True))
+            emptied(self).addWidget(label(message, "label", "text3", wrap=True))

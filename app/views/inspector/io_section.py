@@ -28,7 +28,7 @@ class InputsOutputsSection(Section):
         self._last: object = None
 
     def show_ends(self, graph: Graph, analysis: Analysis | None) -> None:
-        """Show those of a graph; `words` where there are none."""
+        """Show those of a graph; a hint where there are none."""
         ends = [
             _end(graph, node, analysis)
             for node in graph.nodes.values()
@@ -40,16 +40,18 @@ class InputsOutputsSection(Section):
         column = emptied(self)
         if not ends:
             column.addWidget(label(self._words, "label", "text3", wrap=True))
-        for one in ends[:MOST]:
-            name = label(elided(one.port, "label", _NAME_MOST).text, "label", "text2")
-            name.setToolTip(one.port)
-            chip = ShapeChip(one.text, one.state)
-            chip.setAccessibleName(f"{one.port}: {one.text}")
+        for port_shape in ends[:MOST]:
+            name = label(
+                elided(port_shape.port, "label", _NAME_MOST).text, "label", "text2"
+            )
+            name.setToolTip(port_shape.port)
+            chip = ShapeChip(port_shape.text, port_shape.state)
+            chip.setAccessibleName(f"{port_shape.port}: {port_shape.text}")
             row = hbox(
                 Glyph("io", "io", 14),
                 name,
                 chip,
-                label(one.dtype, "caption", "text3"),
+                label(port_shape.dtype, "caption", "text3"),
                 1,
                 spacing=8,
             )
@@ -60,12 +62,12 @@ class InputsOutputsSection(Section):
 
 def _end(graph: Graph, node: Node, analysis: Analysis | None) -> PortShape:
     """Return the type at an input or output."""
-    places = (
+    ports = (
         [(node.id, 0)]
         if node.op == "input"
         else [(e.source, e.output) for e in graph.into(node.id)]
     )
-    value = analysis.values.get(places[0]) if analysis and places else None
+    value = analysis.values.get(ports[0]) if analysis and ports else None
     if value is None:
-        return PortShape(node.name, "unknown" if places else "not connected", "assumed")
+        return PortShape(node.name, "unknown" if ports else "not connected", "assumed")
     return PortShape(node.name, str(value), "normal", getattr(value, "dtype", ""))

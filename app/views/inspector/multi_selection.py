@@ -188,9 +188,9 @@ class MultiSelectionPage(TabDown):
         if self._scope is not None and block is not None:
             self._scope.names = tuple(param.name for param in block.params)
         if (
-            made := (spec.key, spec.params, id(self._scope))
+            form_key := (spec.key, spec.params, id(self._scope))
         ) != self._made or self.form is None:
-            self._made = made
+            self._made = form_key
             self.form = ParamForm(spec.params, scope=self._scope)
             self.form.edited.connect(self.edits.set)
             self.form.reset.connect(self.edits.reset)
@@ -210,12 +210,12 @@ class MultiSelectionPage(TabDown):
         """Return the values of AUTO parameters that are equal in all nodes."""
         if self._analysis is None:
             return {}
-        known = [self._analysis.resolved.get(node.id, {}) for node in nodes]
-        found = {
-            p.name: _alike([one.get(p.name, AUTO) for one in known])
+        resolved = [self._analysis.resolved.get(node.id, {}) for node in nodes]
+        common = {
+            p.name: _alike([params.get(p.name, AUTO) for params in resolved])
             for p in spec.params
         }
-        return {name: value for name, value in found.items() if value is not DIFFERS}
+        return {name: value for name, value in common.items() if value is not DIFFERS}
 
     # --- Modules
 
@@ -230,10 +230,10 @@ class MultiSelectionPage(TabDown):
         self.together.setVisible(owning)
         if owning:
             owners = {graph.owner(node.id).name for node in nodes}
-            one = owners.pop() if len(owners) == 1 else ""
+            owner_name = owners.pop() if len(owners) == 1 else ""
             repeats = {graph.owner(node.id).repeat for node in nodes}
             self.together.show_modules(
-                repeats, one, len({node.op for node in nodes}) == 1
+                repeats, owner_name, len({node.op for node in nodes}) == 1
             )
 
     def _repeat(self, count: int, merge: str) -> None:
@@ -248,19 +248,19 @@ class MultiSelectionPage(TabDown):
         if analysis is None:
             column.addWidget(label("Computing…", "label", "text3"))
             return
-        known = [
+        counts = [
             analysis.parameters[node.id]
             for node in nodes
             if node.id in analysis.parameters
         ]
         total = analysis.total_parameters
-        part = sum(known) / total if total else None
+        fraction = sum(counts) / total if total else None
         column.addWidget(
             CostBar(
                 "Parameters",
-                grouped_digits(sum(known)),
-                part,
-                share(sum(known), total),
+                grouped_digits(sum(counts)),
+                fraction,
+                share(sum(counts), total),
                 "io",
             )
         )
@@ -270,8 +270,8 @@ class MultiSelectionPage(TabDown):
             if node.id not in analysis.parameters and node.op != "output"
         )
         if waiting:
-            words = f"Not counted: {counted(waiting, 'node')} whose shapes are unknown."
-            column.addWidget(label(words, "label", "text3", wrap=True))
+            note = f"Not counted: {counted(waiting, 'node')} whose shapes are unknown."
+            column.addWidget(label(note, "label", "text3", wrap=True))
 
 
 def _alike(values: list[Any]) -> Any:

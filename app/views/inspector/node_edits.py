@@ -114,7 +114,7 @@ class NodeEdits:
     def wires(self) -> tuple[ParamWire, ...]:
         """Return the wires into parameters or parts of them."""
         graph, spec = self.front.graph, self.spec
-        found = []
+        wires = []
         for edge in graph.into(self.id):
             port = spec.input(edge.port)
             param = (
@@ -125,22 +125,22 @@ class NodeEdits:
                 else ""
             )
             if param:
-                found.append(ParamWire(edge.port, param, graph.nodes[edge.source].name))
-        return tuple(found)
+                wires.append(ParamWire(edge.port, param, graph.nodes[edge.source].name))
+        return tuple(wires)
 
     def ports(self, param: str) -> tuple[str, ...]:
         """Return the ports through which a parameter or a part of it can be wired."""
         wirable = rules.wirable(self.front.graph, self.front.catalog, self.id)
-        own = (param,) if self.spec.operand(param) else ()
-        return (*own, *(port.name for port in wirable if port.param == param))
+        operand_ports = (param,) if self.spec.operand(param) else ()
+        return (*operand_ports, *(port.name for port in wirable if port.param == param))
 
     def sources(
         self, port: str, values: Mapping[tuple[str, int], ValueType]
     ) -> Iterator[WireSource]:
         """Yield the outputs that can be wired to a port; `values` are their known types."""
         graph, catalog = self.front.graph, self.front.catalog
-        wanted = rules.port_of(self.spec, self.node, port)
-        if wanted is None:
+        target_port = rules.port_of(self.spec, self.node, port)
+        if target_port is None:
             return
         behind = rules.downstream(graph, (self.id,)) | {self.id}
         for node in graph.nodes.values():
@@ -149,7 +149,8 @@ class NodeEdits:
             for number, output in enumerate(catalog.spec_of(graph, node).outputs):
                 value = values.get((node.id, number))
                 if rules.kinds_fit(
-                    kind_of(value) if value is not None else output.kind, wanted.kind
+                    kind_of(value) if value is not None else output.kind,
+                    target_port.kind,
                 ):
                     if rules.can_connect(
                         graph, catalog, node.id, number, self.id, port
@@ -195,12 +196,12 @@ class NodeEdits:
 
     def why_not_exposed(self, param: str) -> str:
         """Return why a parameter cannot be exposed, "" if it can."""
-        found = self.spec.param(param)
-        if found is None:
+        param_spec = self.spec.param(param)
+        if param_spec is None:
             return f"{self.owner.name} has no parameter {param}"
         try:
             block_params.check_exposable(
-                self.owner, found, self.spec.value(self.owner, param)
+                self.owner, param_spec, self.spec.value(self.owner, param)
             )
         except blocks.BlockError as error:
             return str(error)
@@ -240,11 +241,11 @@ class NodeEdits:
 
     def modules(self) -> tuple[Node, ...]:
         """Return the nodes whose module this one could share: of the same op, with their own module."""
-        op, taken = self.node.op, (self.owner.id, self.id)
+        op, excluded = self.node.op, (self.owner.id, self.id)
         return tuple(
             n
             for n in self.front.graph.nodes.values()
-            if n.op == op and not n.shares and n.id not in taken
+            if n.op == op and not n.shares and n.id not in excluded
         )
 
     def share(self, with_node: str) -> None:

@@ -80,8 +80,8 @@ class NodePage(TabDown):
         self.parameters = Section("Parameters")
         self.owned = label("", "caption", "accent", wrap=True)
         self.nothing = label("", "label", "text3", wrap=True)
-        for words in (self.owned, self.nothing):
-            self.parameters.body_layout.addWidget(words)
+        for text_label in (self.owned, self.nothing):
+            self.parameters.body_layout.addWidget(text_label)
         self.module = ModuleSection()
         self.inits = InitsSection(engine)
         self.shape = ExplainSection()
@@ -144,15 +144,15 @@ class NodePage(TabDown):
         if self._scope is not None and block is not None:
             self._scope.names = tuple(param.name for param in block.params)
         if (
-            made := (
+            form_key := (
                 spec.key,
                 spec.kind,
                 spec.params,
                 self._scope.block if self._scope else "",
             )
         ) != self._made:
-            self._made = made
-            self._take_form(made, spec)
+            self._made = form_key
+            self._take_form(form_key, spec)
         elif other and self.form is not None:
             self.form.forget()
         self._spec = spec
@@ -176,26 +176,26 @@ class NodePage(TabDown):
         """Set the cost of the nodes; `show_node` shows it."""
         self._network = network
 
-    def _take_form(self, made: tuple[object, ...], spec: OpSpec) -> None:
+    def _take_form(self, form_key: tuple[object, ...], spec: OpSpec) -> None:
         """Swap in the form of an op; recently used forms are cached."""
         if self.form is not None:
             self.form.hide()
-        self.form = self._forms.pop(made, None)
+        self.form = self._forms.pop(form_key, None)
         if self.form is None and spec.params:
             self.form = self._make_form(spec)
         if self.form is not None:
-            self._forms[made] = self.form
+            self._forms[form_key] = self.form
             self.form.forget()
             self.form.show()
         while len(self._forms) > _KEPT:
             old = self._forms.pop(next(iter(self._forms)))
             old.deleteLater()
-        words = (
+        message = (
             f"{spec.label} has no parameters."
             if spec.kind != "unknown"
             else "Kept unchanged in the file."
         )
-        self.nothing.setText(words)
+        self.nothing.setText(message)
         self.nothing.setVisible(self.form is None)
         self.tools.form = self.form
         self.parameters.set_action(
@@ -232,8 +232,8 @@ class NodePage(TabDown):
         self.inits.setVisible(spec.kind == "module")
         others = self.edits.others_sharing() if owning else ()
         mine = owner.id == self._node_id
-        words = f"Shares the module of {owner.name}: changes here apply to {names(others)} too."
-        self.owned.setText("" if mine else words)
+        note = f"Shares the module of {owner.name}: changes here apply to {names(others)} too."
+        self.owned.setText("" if mine else note)
         self.owned.setVisible(not mine)
         if owning:
             weighs = not (
@@ -341,13 +341,13 @@ class NodePage(TabDown):
     def _show_sizes(self) -> None:
         """Other sizes for an Input of the network; what arrives in a block is its instance's affair."""
         sheet, analysis = self._document.project, self._analysis
-        known = (
+        analysed = (
             analysis is not None
             and analysis.graph is sheet.graph
             and self._node_id in sheet.graph.nodes
         )
         if (
-            not known
+            not analysed
             or not isinstance(sheet, Project)
             or self.node.op != "input"
             or self.node.params.get("batch", 0)
@@ -376,8 +376,8 @@ class NodePage(TabDown):
         inputs = [
             self._arriving(analysis, edge, failed) for edge in graph.into(self._node_id)
         ]
-        order = {port.name: place for place, port in enumerate(spec.inputs)}
-        inputs.sort(key=lambda one: order.get(one.port.partition(" ")[0], 0))
+        order = {port.name: index for index, port in enumerate(spec.inputs)}
+        inputs.sort(key=lambda shape: order.get(shape.port.partition(" ")[0], 0))
         outputs = [
             _port_shape(
                 port.name, analysis.values.get((self._node_id, number)), "accent"
@@ -389,23 +389,25 @@ class NodePage(TabDown):
             return
         if failed and self.shape.show_clash(subject):
             return
-        words, tone = "", "text3"
+        message, tone = "", "text3"
         if failed:
             ends = spec.kind in (
                 "input",
                 "output",
             )  # they compute nothing that could fail
-            words, tone = (
+            message, tone = (
                 "See Problems above."
                 if ends
                 else "It fails on its input: see Problems.",
                 "error",
             )
-        elif any(one.state == "assumed" for one in inputs):
-            words = "Its input is unknown: a node before it is missing or has an error."
+        elif any(shape.state == "assumed" for shape in inputs):
+            message = (
+                "Its input is unknown: a node before it is missing or has an error."
+            )
         elif spec.inputs and not inputs:
-            words = "Its input is not connected. Drag a wire to it."
-        self.shape.show_shapes(inputs, outputs, words, tone)
+            message = "Its input is not connected. Drag a wire to it."
+        self.shape.show_shapes(inputs, outputs, message, tone)
 
     @staticmethod
     def _arriving(analysis: Analysis, edge: Edge, failed: bool) -> PortShape:
@@ -424,14 +426,14 @@ class NodePage(TabDown):
         counts = [
             value.per_sample() for value in values if isinstance(value, TensorType)
         ]
-        one = counts[0] if len(counts) == 1 else None
+        per_sample = counts[0] if len(counts) == 1 else None
         parameters = analysis.parameters.get(
             self._node_id, 0 if spec.kind == "output" else None
         )
         self.cost.show_cost(
             parameters,
             analysis.total_parameters,
-            one,
+            per_sample,
             spec.category,
             self._node_id,
             self._network,

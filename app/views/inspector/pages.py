@@ -62,8 +62,8 @@ class OverviewPage(TabDown):
         verdict = hbox(self._sign, (self._verdict, 1), spacing=6)
         self.net.body_layout.setSpacing(6)
         self.net.body_layout.addWidget(self._nodes)
-        for part in (self._parameters, self._trainable, self._frozen):
-            self.net.body_layout.addWidget(part)
+        for bar in (self._parameters, self._trainable, self._frozen):
+            self.net.body_layout.addWidget(bar)
         self.net.body_layout.addLayout(verdict)
         self.ends = InputsOutputsSection(
             "The network has no inputs or outputs yet. Drag an Input and an Output onto the canvas."
@@ -127,10 +127,10 @@ class OverviewPage(TabDown):
             return
         self._shown = shown
         self._nodes.set_value(grouped_digits(len(graph.nodes)))
-        for part in (self._parameters, self._sign, self._verdict):
-            part.setVisible(total is not None)
-        for part in (self._trainable, self._frozen):
-            part.setVisible(bool(frozen))
+        for widget in (self._parameters, self._sign, self._verdict):
+            widget.setVisible(total is not None)
+        for widget in (self._trainable, self._frozen):
+            widget.setVisible(bool(frozen))
         if total is not None:
             self._parameters.set_value(grouped_digits(total))
             self._trainable.set_value(grouped_digits(total - frozen))
@@ -138,10 +138,12 @@ class OverviewPage(TabDown):
             errors = sum(problem.severity == "error" for problem in self._problems)
             warnings = sum(problem.severity == "warning" for problem in self._problems)
             self._sign.set("error" if errors else "warning" if warnings else "check")
-            found = ((errors, "error"), (warnings, "warning"))
-            words = ", ".join(counted(number, kind) for number, kind in found if number)
+            counts = ((errors, "error"), (warnings, "warning"))
+            summary = ", ".join(
+                counted(number, kind) for number, kind in counts if number
+            )
             self._verdict.setText(
-                words or ("All shapes match" if drawn else "No problems")
+                summary or ("All shapes match" if drawn else "No problems")
             )
 
     def _rename(self, name: str) -> None:
@@ -156,9 +158,9 @@ class OverviewPage(TabDown):
         self.name_problem.setVisible(bool(problem))
 
     def _note(self) -> None:
-        words, visit = self.notes.toPlainText(), self.notes.visit
+        notes, visit = self.notes.toPlainText(), self.notes.visit
         self._front.apply_whole(
             "Edit notes",
-            lambda project: replace(project, notes=words),
+            lambda project: replace(project, notes=notes),
             f"project.notes/{visit}",
         )

@@ -53,34 +53,38 @@ class ShapeSection(Section):
         self,
         inputs: Sequence[PortShape],
         outputs: Sequence[PortShape],
-        words: str,
+        message: str,
         tone: str,
     ) -> None:
         """Show chips of the inputs and of the outputs, and a sentence if there is one."""
-        if (state := (tuple(inputs), tuple(outputs), words, tone)) == self._last:
+        if (state := (tuple(inputs), tuple(outputs), message, tone)) == self._last:
             return
         self._last = state
         column = emptied(self)
-        short = sum(len(one.text) for one in (*inputs, *outputs)) <= 30
+        short = sum(len(shape.text) for shape in (*inputs, *outputs)) <= 30
         if len(inputs) <= 1 and len(outputs) <= 1 and short:
             self._in_a_row(column, [*inputs], [*outputs])
         else:
             self._in_a_table(column, [*inputs], [*outputs])
-        if words:
-            column.addWidget(label(words, "label", tone, wrap=True))
+        if message:
+            column.addWidget(label(message, "label", tone, wrap=True))
 
     def _in_a_row(
         self, column: QVBoxLayout, inputs: list[PortShape], outputs: list[PortShape]
     ) -> None:
         row = hbox(spacing=8)
-        for one in inputs:
-            row.addWidget(_chip(one))
+        for shape in inputs:
+            row.addWidget(_chip(shape))
         if inputs and outputs:
             row.addWidget(Glyph("chevron-right", "text3", 12))
-        for one in outputs:
-            row.addWidget(_chip(one))
+        for shape in outputs:
+            row.addWidget(_chip(shape))
         dtypes = " → ".join(
-            dict.fromkeys(one.dtype for one in (*inputs, *outputs) if one.dtype)
+            dict.fromkeys(
+                port_shape.dtype
+                for port_shape in (*inputs, *outputs)
+                if port_shape.dtype
+            )
         )
         row.addWidget(label(dtypes, "caption", "text3"))
         row.addStretch(1)
@@ -93,20 +97,20 @@ class ShapeSection(Section):
         table.setHorizontalSpacing(10)
         table.setVerticalSpacing(5)
         table.setColumnStretch(2, 1)
-        for line, (one, arrow) in enumerate(
+        for line, (shape, arrow) in enumerate(
             [(i, "") for i in inputs] + [(o, "→ ") for o in outputs]
         ):
-            table.addWidget(label(arrow + one.port, "formula", "text2"), line, 0)
-            table.addWidget(_chip(one), line, 1)
-            table.addWidget(label(one.dtype, "caption", "text3"), line, 2)
+            table.addWidget(label(arrow + shape.port, "formula", "text2"), line, 0)
+            table.addWidget(_chip(shape), line, 1)
+            table.addWidget(label(shape.dtype, "caption", "text3"), line, 2)
         column.addLayout(table)
 
 
-def _chip(one: PortShape) -> ShapeChip:
-    chip = ShapeChip(one.text, one.state)
+def _chip(shape: PortShape) -> ShapeChip:
+    chip = ShapeChip(shape.text, shape.state)
     chip.setAccessibleName(
-        f"{one.port}: {one.text}"
-        + (f", {one.state}" if one.state in ("error", "assumed") else "")
+        f"{shape.port}: {shape.text}"
+        + (f", {shape.state}" if shape.state in ("error", "assumed") else "")
     )
     return chip
 
@@ -181,9 +185,9 @@ class CostSection(Section):
     ) -> None:
         """Show parameters (None if unknown) of `total`, output values per sample, and, if the network's cost is known,
         the node's compute and output bytes."""
-        one = network.nodes.get(node) if network and parameters is not None else None
-        wholes = (network.flops, network.activation) if network and one else (None, 0)
-        if (state := (parameters, total, values, category, one, wholes)) == self._last:
+        cost = network.nodes.get(node) if network and parameters is not None else None
+        wholes = (network.flops, network.activation) if network and cost else (None, 0)
+        if (state := (parameters, total, values, category, cost, wholes)) == self._last:
             return
         self._last = state
         column = emptied(self)
@@ -197,63 +201,73 @@ class CostSection(Section):
                 )
             )
         else:
-            part = parameters / total if total else None
-            shown = part if parameters else None
+            fraction = parameters / total if total else None
+            shown = fraction if parameters else None
             percent = share(parameters, total)
             column.addWidget(
                 CostBar(
                     "Parameters", grouped_digits(parameters), shown, percent, category
                 )
             )
-        if one is not None:
-            self._show_compute(column, one, *wholes, category)
+        if cost is not None:
+            self._show_compute(column, cost, *wholes, category)
         if values is not None:
             column.addWidget(
                 CostBar("Values per sample", grouped_digits(values), None, "", category)
             )
-        sample = "N = 1" if one is not None and one.activation is not None else ""
+        sample = "N = 1" if cost is not None and cost.activation is not None else ""
         part_of = (
-            "share of the network" if parameters or (one and one.activation) else ""
+            "share of the network" if parameters or (cost and cost.activation) else ""
         )
         self.set_caption(", ".join(filter(None, (sample, part_of))))
 
     @staticmethod
     def _show_compute(
         column: QVBoxLayout,
-        one: NodeCost,
-        whole: int | None,
+        cost: NodeCost,
+        network_flops: int | None,
         activation: int,
         category: str,
     ) -> None:
         """Show the share of the network's compute, what is not counted, and the share of its activation bytes."""
-        whole = whole if one.live else None
-        if one.flops is not None:
-            part = one.flops / whole if whole else None
-            percent = share(one.flops, whole or 0)
+        network_flops = network_flops if cost.live else None
+        if cost.flops is not None:
+            fraction = cost.flops / network_flops if network_flops else None
+            percent = share(cost.flops, network_flops or 0)
             column.addWidget(
                 CostBar(
-                    "Compute, estimated", flop_text(one.flops), part, percent, category
+                    "Compute, estimated",
+                    flop_text(cost.flops),
+                    fraction,
+                    percent,
+                    category,
                 )
             )
-        elif one.state:
-            column.addWidget(CostBar("Compute", one.state, None, "", category))
-        if words := gaps_text(one):
-            column.addWidget(label(words, "caption", "text3", wrap=True))
-        if one.activation is not None and one.shares:
+        elif cost.state:
+            column.addWidget(CostBar("Compute", cost.state, None, "", category))
+        if gaps := gaps_text(cost):
+            column.addWidget(label(gaps, "caption", "text3", wrap=True))
+        if cost.activation is not None and cost.shares:
             column.addWidget(
                 CostBar("Activation", "same as its input", None, "", category)
             )
-        elif one.activation is not None:
-            part = one.activation / activation if activation and one.live else None
-            percent = share(one.activation, activation)
+        elif cost.activation is not None:
+            fraction = (
+                cost.activation / activation if activation and cost.live else None
+            )
+            percent = share(cost.activation, activation)
             column.addWidget(
                 CostBar(
-                    "Activation", bytes_text(one.activation), part, percent, category
+                    "Activation",
+                    bytes_text(cost.activation),
+                    fraction,
+                    percent,
+                    category,
                 )
             )
-        if one.receptive is not None:
+        if cost.receptive is not None:
             column.addWidget(
-                CostBar("Receptive field", str(one.receptive), None, "", category)
+                CostBar("Receptive field", str(cost.receptive), None, "", category)
             )
 
 
@@ -275,14 +289,16 @@ class ProblemBox(QWidget):
         )
         self.setAccessibleName(f"{problem.severity}: {problem.message}")
         self.buttons: list[Button] = []
-        words = vbox(label(problem.message, "message", wrap=True), spacing=3)
+        column = vbox(label(problem.message, "message", wrap=True), spacing=3)
         if problem.reason:
-            words.addWidget(label(problem.reason, "label", "text2", wrap=True))
+            column.addWidget(label(problem.reason, "label", "text2", wrap=True))
         if problem.torch_message:
-            words.addWidget(label("PyTorch's error message", "caption", "text2"))
-            said = label(problem.torch_message, "formula", "text2", wrap=True)
-            said.setTextInteractionFlags(Qt.TextInteractionFlag.TextSelectableByMouse)
-            words.addWidget(said)
+            column.addWidget(label("PyTorch's error message", "caption", "text2"))
+            torch_label = label(problem.torch_message, "formula", "text2", wrap=True)
+            torch_label.setTextInteractionFlags(
+                Qt.TextInteractionFlag.TextSelectableByMouse
+            )
+            column.addWidget(torch_label)
         for i, cure in enumerate(problem.cures):
             words_on_it = in_lines(cure.label, "button", _CURE_MOST)
             button = Button(
@@ -294,11 +310,11 @@ class ProblemBox(QWidget):
                 lambda checked=False, cure=cure: self.cure_requested.emit(cure)
             )
             self.buttons.append(button)
-            words.addWidget(button, 0, Qt.AlignmentFlag.AlignLeft)
+            column.addWidget(button, 0, Qt.AlignmentFlag.AlignLeft)
         sign = Glyph(problem.severity, "text3" if calm else self._line, 15)
         hbox(
             (sign, 0, Qt.AlignmentFlag.AlignTop),
-            (words, 1),
+            (column, 1),
             on=self,
             margins=(10, 9, 10, 9),
             spacing=8,
@@ -335,6 +351,6 @@ class ProblemsSection(Section):
         self._last = problems
         column = emptied(self)
         self.boxes = [ProblemBox(problem) for problem in problems]
-        for one in self.boxes:
-            one.cure_requested.connect(self.cure_requested)
-            column.addWidget(one)
+        for problem_box in self.boxes:
+            problem_box.cure_requested.connect(self.cure_requested)
+            column.addWidget(problem_box)

@@ -103,11 +103,11 @@ class Arranger(Struct):
                 tries.append(self.arrange(opened, figures, page, row, tell, cancelled))
                 if scale_in(tries[-1].done, room) >= 1.0:
                     break
-            found = max(tries, key=lambda one: scale_in(one.done, room))
-            if best is not None and scale_in(found.done, room) < READABLE:
+            arrangement = max(tries, key=lambda attempt: scale_in(attempt.done, room))
+            if best is not None and scale_in(arrangement.done, room) < READABLE:
                 break
-            best = found
-            if scale_in(found.done, room) < READABLE:
+            best = arrangement
+            if scale_in(arrangement.done, room) < READABLE:
                 row = room[0] / READABLE
                 long = self.arrange(
                     opened,

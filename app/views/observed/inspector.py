@@ -38,9 +38,9 @@ class CallInspector(QScrollArea):
         self.figures: Mapping[str, ModuleFigures] = {}
         self.show_part(None, None)
 
-    def show_part(self, found: Observation | None, part: Part | None) -> None:
+    def show_part(self, observation: Observation | None, piece: Part | None) -> None:
         """Show a part of an observation with the `figures` of its module; None shows a hint."""
-        if found is None or part is None:
+        if observation is None or piece is None:
             self.setWidget(
                 EmptyState(
                     "layers",
@@ -50,10 +50,10 @@ class CallInspector(QScrollArea):
             )
             return
         page = QWidget()
-        title, *sections = _sections(found, part)
+        title, *sections = _sections(observation, piece)
         vbox(
             title,
-            *self._captured(found, part),
+            *self._captured(observation, piece),
             *sections,
             1,
             on=page,
@@ -62,51 +62,53 @@ class CallInspector(QScrollArea):
         )
         self.setWidget(page)
 
-    def _captured(self, found: Observation, part: Part) -> Iterator[QWidget]:
+    def _captured(self, observation: Observation, piece: Part) -> Iterator[QWidget]:
         """Yield the section of what a capture measured, with the way to its backward nodes."""
-        call = found.calls[part.first]
+        call = observation.calls[piece.first]
         if not self.figures or call.kind not in ("module", "operation"):
             return
         section = Section(
-            "Captured", "figures of the first call" if part.repeated > 1 else ""
+            "Captured", "figures of the first call" if piece.repeated > 1 else ""
         )
         measured = self.figures.get(call.path) if call.kind == "module" else None
         if measured is not None:
             section.body_layout.addWidget(_rows(measured.rows))
         button = Button("Show backward nodes", icon="autograd")
-        button.clicked.connect(lambda: self.backwardRequested.emit(part))
+        button.clicked.connect(lambda: self.backwardRequested.emit(piece))
         section.body_layout.addWidget(button)
         yield section
 
 
-def _sections(found: Observation, part: Part) -> Iterable[QWidget]:
-    call = found.calls[part.first]
-    yield _title(part.title, part.kind or call.op)
-    if found.failed is not None and found.failed in (
+def _sections(observation: Observation, piece: Part) -> Iterable[QWidget]:
+    call = observation.calls[piece.first]
+    yield _title(piece.title, piece.kind or call.op)
+    if observation.failed is not None and observation.failed in (
         call.id,
-        *found.children.get(call.id, ()),
+        *observation.children.get(call.id, ()),
     ):
-        section = Section("Raised", found.error.partition(":")[0])
-        section.body_layout.addWidget(label(found.error, "formula", "error", wrap=True))
+        section = Section("Raised", observation.error.partition(":")[0])
+        section.body_layout.addWidget(
+            label(observation.error, "formula", "error", wrap=True)
+        )
         yield section
     rows = [("Operation" if call.kind == "operation" else "Class", call.op)]
-    if part.repeated > 1:
-        rows.append(("Repeated", f"×{part.repeated}"))
+    if piece.repeated > 1:
+        rows.append(("Repeated", f"×{piece.repeated}"))
     if call.call > 1:
         rows.append(("Call", str(call.call)))
     if call.value:
         rows.append(("Read as", call.value))
-    rows += [("Set to", one) for one in call.settings if one]
+    rows += [("Set to", setting) for setting in call.settings if setting]
     if call.written:
         rows.append(("In place", "writes to its input"))
     if call.view:
         rows.append(("View", "shares memory with its input"))
-    what = Section("Call")
-    what.body_layout.addWidget(_rows(rows))
-    yield what
-    for title, held in (("Inputs", call.inputs), ("Outputs", call.outputs)):
-        if held:
-            yield _tensors(title, held)
+    call_section = Section("Call")
+    call_section.body_layout.addWidget(_rows(rows))
+    yield call_section
+    for title, tensors in (("Inputs", call.inputs), ("Outputs", call.outputs)):
+        if tensors:
+            yield _tensors(title, tensors)
     if call.parameters:
         parameters = Section("Parameters and buffers", str(len(call.parameters)))
         for name in call.parameters:
@@ -149,39 +151,43 @@ def _rows(rows: Iterable[tuple[str, str]]) -> QWidget:
         grid.addWidget(
             label(name, "caption", "text2"), row, 0, Qt.AlignmentFlag.AlignTop
         )
-        said = label(value.replace(".", ".\u200b"), "formula", wrap=True)
-        said.setMinimumWidth(1)
-        said.setToolTip(value)
-        grid.addWidget(said, row, 1)
+        value_label = label(value.replace(".", ".\u200b"), "formula", wrap=True)
+        value_label.setMinimumWidth(1)
+        value_label.setToolTip(value)
+        grid.addWidget(value_label, row, 1)
     grid.setColumnStretch(1, 1)
     return widget
 
 
-def _tensors(title: str, held: tuple[TensorFacts, ...]) -> Section:
+def _tensors(title: str, tensors: tuple[TensorFacts, ...]) -> Section:
     section = Section(
         title,
-        "" if any(map(_is_open, held)) else bytes_text(sum(one.bytes for one in held)),
+        ""
+        if any(map(_is_open, tensors))
+        else bytes_text(sum(tensor.bytes for tensor in tensors)),
     )
     rows = [
         (
-            _sizes(one),
-            one.dtype if _is_open(one) else f"{one.dtype} · {bytes_text(one.bytes)}",
+            _sizes(tensor),
+            tensor.dtype
+            if _is_open(tensor)
+            else f"{tensor.dtype} · {bytes_text(tensor.bytes)}",
         )
-        for one in held[:MOST]
+        for tensor in tensors[:MOST]
     ]
     section.body_layout.addWidget(_rows(rows))
-    if len(held) > MOST:
+    if len(tensors) > MOST:
         section.body_layout.addWidget(
-            note(f"and {counted(len(held) - MOST, 'more tensor')}")
+            note(f"and {counted(len(tensors) - MOST, 'more tensor')}")
         )
     return section
 
 
-def _is_open(one: TensorFacts) -> bool:
+def _is_open(tensor: TensorFacts) -> bool:
     """Return whether a file leaves a size of a tensor open, so that its bytes are unknown."""
-    return any(isinstance(size, str) for size in one.shape)
+    return any(isinstance(size, str) for size in tensor.shape)
 
 
-def _sizes(one: TensorFacts) -> str:
-    layout = "" if one.layout == "strided" else f" {one.layout}"
-    return f"{shape_text(one.shape, 'scalar')}{layout}"
+def _sizes(tensor: TensorFacts) -> str:
+    layout = "" if tensor.layout == "strided" else f" {tensor.layout}"
+    return f"{shape_text(tensor.shape, 'scalar')}{layout}"

@@ -309,12 +309,12 @@ class Outline(QWidget):
 
     def _show_selection(self, ids: frozenset[str]) -> None:
         rows = self.model.rows_of(ids)
-        wanted = QItemSelection()
+        selection = QItemSelection()
         for row in rows:
-            wanted.select(self.model.index(row), self.model.index(row))
+            selection.select(self.model.index(row), self.model.index(row))
         self._quiet = True
         chooser = self.view.selectionModel()
-        chooser.select(wanted, QItemSelectionModel.SelectionFlag.ClearAndSelect)
+        chooser.select(selection, QItemSelectionModel.SelectionFlag.ClearAndSelect)
         if rows:
             chooser.setCurrentIndex(
                 self.model.index(rows[0]), QItemSelectionModel.SelectionFlag.NoUpdate

@@ -63,10 +63,10 @@ class PaletteFeature(Feature):
             for key, spec in self.workspace.catalog.now.items()
             if spec.definition is None
         )
-        own = {key: documentation(key)[0] for key in keys if is_custom(key)}
+        documented = {key: documentation(key)[0] for key in keys if is_custom(key)}
 
-        def show(found: FrozenMap[str, str]) -> None:
-            self.palette_view.set_summaries(found.update(own))
+        def show(summaries: FrozenMap[str, str]) -> None:
+            self.palette_view.set_summaries(summaries.update(documented))
 
-        request = Summaries(tuple(key for key in keys if key not in own))
+        request = Summaries(tuple(key for key in keys if key not in documented))
         self.workspace.engine.ask("summaries", request, on_answer=show)

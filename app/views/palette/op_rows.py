@@ -139,21 +139,21 @@ class RowPainter(QStyledItemDelegate):
         icons.draw(painter, icon, tone, left, area.center().y() - 6, 14)
         right = -6
         if row.grip:
-            place = area.right() - 14
+            grip_left = area.right() - 14
             icons.draw(
                 painter,
                 "grip",
                 "text2" if hovered else "text4",
-                place,
+                grip_left,
                 area.center().y() - 6,
                 13,
             )
             right = -20
         room = area.adjusted(left - area.left() + 22, 0, right, 0)
-        taken = write(
+        hint_width = write(
             painter, room, row.hint, theme.font("caption"), colors.text3, right=True
         )
-        room.setRight(room.right() - taken - (8 if taken else 0))
+        room.setRight(room.right() - hint_width - (8 if hint_width else 0))
         color = colors.text if marked else colors.text3 if row.locked else colors.text2
         used = write(painter, room, row.text, theme.font("label"), color)
         room.setLeft(room.left() + used + 8)

@@ -83,11 +83,13 @@ def grouped(specs: Iterable[OpSpec], empty: str = "") -> tuple[PaletteGroup, ...
 
     The user's own blocks and layers come first, as they would be overlooked after all of torch's.
     """
-    found: dict[str, list[OpSpec]] = {name: [] for name in CATEGORY_NAMES}
+    groups: dict[str, list[OpSpec]] = {name: [] for name in CATEGORY_NAMES}
     for spec in specs:
-        found.setdefault(OWN if is_custom(spec.key) else spec.category, []).append(spec)
-    own = {name: found[name] for name in (BLOCKS, OWN) if found.get(name)}
-    shown = {**own, **found}
+        groups.setdefault(OWN if is_custom(spec.key) else spec.category, []).append(
+            spec
+        )
+    user_groups = {name: groups[name] for name in (BLOCKS, OWN) if groups.get(name)}
+    shown = {**user_groups, **groups}
     return tuple(
         PaletteGroup(name, tuple(members))
         for name, members in shown.items()
@@ -148,9 +150,9 @@ class OpModel(QStandardItemModel):
             self._show(grouped(self.specs, BLOCKS))
             return None
         fits = {
-            spec.key: found
+            spec.key: score
             for spec in self.specs
-            if (found := fit(query, spec)) is not None
+            if (score := fit(query, spec)) is not None
         }
         self._show(grouped(spec for spec in self.specs if spec.key in fits))
         return max(fits, key=lambda key: fits[key], default=None)
@@ -181,8 +183,8 @@ class OpModel(QStandardItemModel):
         for number in range(self.rowCount()):
             heading = present(self.item(number))
             heading.setSizeHint(heights[0])
-            for each in range(heading.rowCount()):
-                present(heading.child(each)).setSizeHint(heights[1])
+            for index in range(heading.rowCount()):
+                present(heading.child(index)).setSizeHint(heights[1])
 
     def _row_item(self, spec: OpSpec | None, size: QSize) -> QStandardItem:
         """Return the item of an op, or of the placeholder in an empty category."""

@@ -166,10 +166,10 @@ class ProblemRow(ListRow):
         menu = self._open_menu(self.more.mapToGlobal(self.more.rect().bottomLeft()))
         menu.setActiveAction(menu.actions()[0])
 
-    def _open_menu(self, place: QPoint) -> QMenu:
+    def _open_menu(self, position: QPoint) -> QMenu:
         menu = self.menu()
         menu.setAttribute(Qt.WidgetAttribute.WA_DeleteOnClose)
-        menu.popup(place)
+        menu.popup(position)
         return menu
 
     def _jump(self) -> None:
@@ -213,17 +213,17 @@ class ProblemRow(ListRow):
             reason.draw(painter, left, top, colors.text3)
             left, room = left + reason.width + 12, room - reason.width - 12
         if self.problem.torch_message and room > 150:
-            said = TextLine("PyTorch's error message", "label")
-            said.draw(painter, left, top, colors.text3)
-            words = elided(
+            title = TextLine("PyTorch's error message", "label")
+            title.draw(painter, left, top, colors.text3)
+            quote = elided(
                 " ".join(self.problem.torch_message.split()),
                 "formula",
-                room - said.width - 6,
+                room - title.width - 6,
             )
-            words.draw(
+            quote.draw(
                 painter,
-                left + said.width + 6,
-                top + (said.height - words.height) / 2,
+                left + title.width + 6,
+                top + (title.height - quote.height) / 2,
                 colors.text2,
             )
 
@@ -338,22 +338,26 @@ class ProblemsPanel(QWidget):
         self, shown: tuple[tuple[Problem, str], ...], analysis: Analysis
     ) -> list[tuple[int, Problem, str]]:
         """Remove the rows of problems that are gone; return the problems without a row, with their position."""
-        places = {
-            (each.message, each.node, name): place
-            for place, (each, name) in enumerate(shown)
+        positions = {
+            (problem.message, problem.node, name): index
+            for index, (problem, name) in enumerate(shown)
         }
-        kept: dict[int, ProblemRow] = {}
+        remaining: dict[int, ProblemRow] = {}
         last = -1
         for row in self.rows:
-            place = places.get(row.key, -1)
-            if place > last and row.shows(
-                *shown[place], self._category(analysis, *shown[place])
+            position = positions.get(row.key, -1)
+            if position > last and row.shows(
+                *shown[position], self._category(analysis, *shown[position])
             ):
-                kept[place], last = row, place
+                remaining[position], last = row, position
                 continue
             self._remove(row)
-        self.rows = list(kept.values())
-        return [(place, *each) for place, each in enumerate(shown) if place not in kept]
+        self.rows = list(remaining.values())
+        return [
+            (index, *entry)
+            for index, entry in enumerate(shown)
+            if index not in remaining
+        ]
 
     def _remove(self, row: ProblemRow) -> None:
         self._column.removeWidget(row)
@@ -368,13 +372,13 @@ class ProblemsPanel(QWidget):
         """Make the next rows. The others come in turns: 200 at once would hold the window up."""
         analysis, first = self._filling, len(self.rows)
         assert analysis is not None
-        for place, problem, name in islice(self._waiting, count):
+        for position, problem, name in islice(self._waiting, count):
             row = ProblemRow(problem, name, self._category(analysis, problem, name))
             row.jumped.connect(lambda node, way=problem.path: self._jump(node, way))
             row.cure_requested.connect(self.cure_requested)
             row.left.connect(self._move_focus)
-            self._column.insertWidget(place, row)
-            self.rows.insert(place, row)
+            self._column.insertWidget(position, row)
+            self.rows.insert(position, row)
         width = max(
             (row.natural_name_width() for row in self.rows), default=_NAME_LEAST
         )
@@ -394,34 +398,34 @@ class ProblemsPanel(QWidget):
         }
         waiting = len(analysis.assumed - bad)
         fine = total - len(bad) - waiting
-        words = [fine_text(fine, total)]
+        sentences = [fine_text(fine, total)]
         if waiting:
             verb = "waits" if waiting == 1 else "wait"
-            words.append(
+            sentences.append(
                 f"{counted(waiting, 'node')} {verb} for input shapes that are not known yet."
             )
         if len(problems) > MOST:
-            words.insert(
+            sentences.insert(
                 0, f"Only the first {MOST} of {len(problems)} problems are shown."
             )
         if analysis.source.opened:
-            words = (
+            sentences = (
                 []
                 if problems
                 else ["Model, data and loss match, as far as one forward call shows."]
             )
         elif not total:
             hint = "Drag a layer from the Layers panel onto the canvas, or press Tab there to search."
-            words = [] if problems else [hint]
+            sentences = [] if problems else [hint]
         self._show_ok_line(
-            " ".join(filter(None, words)),
+            " ".join(filter(None, sentences)),
             fine=(fine > 0 or analysis.source.opened) and len(problems) <= MOST,
         )
 
-    def _show_ok_line(self, words: str, fine: bool) -> None:
-        self.ok_line.setText(words)
+    def _show_ok_line(self, message: str, fine: bool) -> None:
+        self.ok_line.setText(message)
         self._ok_icon.set("check" if fine else "info", "run" if fine else "text3")
-        self._ok_icon.setVisible(bool(words))
+        self._ok_icon.setVisible(bool(message))
 
     def _jump(self, node: str | None, way: Path = ()) -> None:
         if node is not None:

@@ -45,16 +45,16 @@ class Appearance(QObject):
         settings.changed.connect(self._changed)
         self._themes: dict[str, QAction] = {}
         self._sizes: dict[str, QAction] = {}
-        words = "settings preferences appearance accessibility"
+        terms = "settings preferences appearance accessibility"
         self.motion = self._switch(
-            "Reduce mot&ion", f"{words} animation", self.set_reduced_motion
+            "Reduce mot&ion", f"{terms} animation", self.set_reduced_motion
         )
         self.thick = self._switch(
-            "Thic&ker wires", f"{words} width lines curves", self.set_thick_wires
+            "Thic&ker wires", f"{terms} width lines curves", self.set_thick_wires
         )
         self.projector = self._switch(
             "Pro&jector",
-            f"{words} classroom teacher presentation beamer",
+            f"{terms} classroom teacher presentation beamer",
             self.set_projector,
         )
         self.projector.setToolTip(
@@ -62,9 +62,9 @@ class Appearance(QObject):
         )
         self._show()
 
-    def _switch(self, text: str, words: str, slot: Any) -> QAction:
+    def _switch(self, text: str, terms: str, slot: Any) -> QAction:
         action = QAction(text, self, checkable=True)
-        action.setData(words)
+        action.setData(terms)
         action.triggered.connect(slot)
         return action
 
@@ -83,27 +83,27 @@ class Appearance(QObject):
     def offer_sizes(self, actions: Actions, menu: QMenu) -> None:
         """Fill the menu of text sizes."""
         options = tuple((str(size), text) for size, text in SIZES)
-        words = "settings preferences appearance accessibility font scale zoom larger"
+        terms = "settings preferences appearance accessibility font scale zoom larger"
         self._sizes = actions.choices(
             menu,
             "text-size",
             options,
             lambda text: self.set_scale(float(text)),
             "Text size",
-            words,
+            terms,
         )
         self._show()
 
     def _show(self) -> None:
         """Check what is in force."""
-        kept = self._settings
+        settings = self._settings
         for key, action in self._themes.items():
-            action.setChecked(key == kept.theme)
+            action.setChecked(key == settings.theme)
         for key, action in self._sizes.items():
-            action.setChecked(float(key) == kept.font_scale)
-        self.motion.setChecked(kept.reduced_motion)
-        self.thick.setChecked(kept.thick_wires)
-        self.projector.setChecked(bool(kept.before_projector))
+            action.setChecked(float(key) == settings.font_scale)
+        self.motion.setChecked(settings.reduced_motion)
+        self.thick.setChecked(settings.thick_wires)
+        self.projector.setChecked(bool(settings.before_projector))
 
     def set_theme(self, choice: str) -> None:
         """Put on a theme, and remember it."""
@@ -123,14 +123,14 @@ class Appearance(QObject):
 
     def set_projector(self, on: bool) -> None:
         """Put on the look for a projector, or go back to the one before it."""
-        kept = self._settings
-        if on and not kept.before_projector:
-            kept.before_projector = json.dumps(
-                {name: getattr(kept, name) for name in PROJECTOR}
+        settings = self._settings
+        if on and not settings.before_projector:
+            settings.before_projector = json.dumps(
+                {name: getattr(settings, name) for name in PROJECTOR}
             )
             self._set(**PROJECTOR)
-        elif not on and kept.before_projector:
-            before, kept.before_projector = kept.before_projector, ""
+        elif not on and settings.before_projector:
+            before, settings.before_projector = settings.before_projector, ""
             self._set(**_read_settings(before))
 
     def _set(self, **looks: Any) -> None:
@@ -164,13 +164,13 @@ def _read_settings(text: str) -> dict[str, Any]:
         "thick_wires": bool,
         "reduced_motion": bool,
     }
-    found = {
+    look = {
         name: read[name]
         for name, kind in kinds.items()
         if isinstance(read, dict) and isinstance(read.get(name), kind)
     }
-    if found.get("theme", "dark") not in theme.CHOICES:
-        del found["theme"]
-    if not theme.LEAST_SCALE <= found.get("font_scale", 1.0) <= theme.MOST_SCALE:
-        del found["font_scale"]
-    return found
+    if look.get("theme", "dark") not in theme.CHOICES:
+        del look["theme"]
+    if not theme.LEAST_SCALE <= look.get("font_scale", 1.0) <= theme.MOST_SCALE:
+        del look["font_scale"]
+    return look

@@ -37,10 +37,10 @@ def found_beside_commands(
 
 
 def _action(
-    owner: QObject, text: str, words: str, icon: str, does: Callable[[], object]
+    owner: QObject, text: str, terms: str, icon: str, does: Callable[[], object]
 ) -> QAction:
     action = QAction(text, owner)
-    action.setData(words)
+    action.setData(terms)
     action.setIcon(icons.icon(icon))
     action.triggered.connect(lambda *_: does())
     return action
@@ -48,14 +48,14 @@ def _action(
 
 def _layers(workspace: Workspace, owner: QObject) -> Iterator[QAction]:
     for key, spec in workspace.catalog.items():
-        words = f"layer {key} {CATEGORY_NAMES.get(spec.category, '')}"
+        terms = f"layer {key} {CATEGORY_NAMES.get(spec.category, '')}"
         icon = (
             spec.category
             if spec.category in CATEGORY_NAMES and spec.category != "own"
             else "block"
         )
         yield _action(
-            owner, f"Add {spec.label}", words, icon, partial(_add, workspace, key)
+            owner, f"Add {spec.label}", terms, icon, partial(_add, workspace, key)
         )
 
 
@@ -67,11 +67,11 @@ def _add(workspace: Workspace, key: str) -> None:
 def _nodes(workspace: Workspace, owner: QObject) -> Iterator[QAction]:
     nodes = workspace.sheet.project.graph.nodes
     for _, node in zip(range(MOST_NODES), nodes.values(), strict=False):
-        words = f"node {node.op}"
+        terms = f"node {node.op}"
         yield _action(
             owner,
             f"Go to {node.name}",
-            words,
+            terms,
             "network",
             partial(workspace.show_node, node.id),
         )
@@ -83,13 +83,13 @@ def _settings(workspace: Workspace, owner: QObject) -> Iterator[QAction]:
         section = _around(form, Section)
         title = section.title() if isinstance(section, Section) else ""
         for name, row in form.rows.items():
-            words = f"training setting preferences {title}"
+            terms = f"training setting preferences {title}"
             if row.editor is not None:
                 text = f"Set {name}" + (f" ({title})" if title else "")
                 yield _action(
                     owner,
                     text,
-                    words,
+                    terms,
                     "inspector",
                     partial(_edit, workspace, row.editor),
                 )
@@ -100,14 +100,14 @@ def _preferences(
 ) -> Iterator[QAction]:
     """Yield the settings of the program, each of which opens the dialog at its place."""
     for section, members in PREFERENCES.items():
-        for each in members:
-            words = f"settings preferences options {section} {each.words}"
+        for preference in members:
+            terms = f"settings preferences options {section} {preference.words}"
             yield _action(
                 owner,
-                f"Settings: {each.label}",
-                words,
+                f"Settings: {preference.label}",
+                terms,
                 "inspector",
-                partial(show_setting, each.name),
+                partial(show_setting, preference.name),
             )
 
 
@@ -131,12 +131,12 @@ def _around(widget: QWidget, kind: type[QWidget]) -> QWidget | None:
 
 
 def _gestures(show_help: Callable[[], None], owner: QObject) -> Iterator[QAction]:
-    for place, gestures in GESTURES:
+    for area, gestures in GESTURES:
         for gesture in gestures:
             yield _action(
                 owner,
                 f"{gesture.text}: {gesture.keys}",
-                f"help mouse keys {place}",
+                f"help mouse keys {area}",
                 "help",
                 show_help,
             )

@@ -50,14 +50,14 @@ class SettingsDialog(Dialog):
             heading = label(title, "section", "text3")
             heading.setContentsMargins(0, 12 if table.rowCount() > 1 else 0, 0, 2)
             table.addWidget(heading, table.rowCount(), 0, 1, 2)
-            for each in members:
-                self._add(table, each)
+            for preference in members:
+                self._add(table, preference)
         table.setRowStretch(table.rowCount(), 1)
         self._area = Column(inside)
         self.body.addWidget(self._area, 1)
         if not settings.writable:
-            words = f"What you change here lasts until you quit: {settings.file} cannot be written."
-            self.body.addWidget(label(words, "caption", "warn", wrap=True))
+            warning = f"What you change here lasts until you quit: {settings.file} cannot be written."
+            self.body.addWidget(label(warning, "caption", "warn", wrap=True))
         self.resize(WIDTH, HEIGHT)
         self.add_button("Restore defaults", left=True).clicked.connect(self._restore)
         self.add_button("Close", "primary", default=True).clicked.connect(self.accept)
@@ -69,26 +69,26 @@ class SettingsDialog(Dialog):
         self._area.ensureWidgetVisible(editor)
         editor.setFocus(Qt.FocusReason.TabFocusReason)
 
-    def _add(self, table: QGridLayout, one: Preference) -> None:
+    def _add(self, table: QGridLayout, preference: Preference) -> None:
         row = table.rowCount()
-        name = label(one.label, "label")
+        name = label(preference.label, "label")
         table.addWidget(name, row, 0, Qt.AlignmentFlag.AlignVCenter)
-        editor, shown = self._make(one)
-        editor.setAccessibleName(one.label)
-        editor.setAccessibleDescription(one.note)
+        editor, shown = self._make(preference)
+        editor.setAccessibleName(preference.label)
+        editor.setAccessibleDescription(preference.note)
         name.setBuddy(editor)
-        self.editors[one.name] = editor
+        self.editors[preference.name] = editor
         if isinstance(shown, QHBoxLayout):
             table.addLayout(shown, row, 1)
         else:
             table.addWidget(shown, row, 1, Qt.AlignmentFlag.AlignLeft)
-        if one.note:
-            note = label(one.note, "caption", "text3", wrap=True)
+        if preference.note:
+            note = label(preference.note, "caption", "text3", wrap=True)
             note.setContentsMargins(0, 0, 0, 8)
             table.addWidget(note, row + 1, 1)
             if isinstance(editor, NumberField):
                 editor.textChanged.connect(
-                    lambda _text: self._say(note, editor.invalid(), one.note)
+                    lambda _text: self._say(note, editor.invalid(), preference.note)
                 )
                 editor.rejected.connect(
                     lambda problem: self._say(note, f"{problem} It was left as it is.")
@@ -100,51 +100,51 @@ class SettingsDialog(Dialog):
         note.setText(problem or otherwise)
         set_property(note, "tone", "error" if problem else "text3")
 
-    def _make(self, one: Preference) -> tuple[QWidget, QWidget | QHBoxLayout]:
+    def _make(self, preference: Preference) -> tuple[QWidget, QWidget | QHBoxLayout]:
         """Return the editor of a setting, and what is laid out: the editor, or a row with it."""
-        value = getattr(self._settings, one.name)
+        value = getattr(self._settings, preference.name)
 
         def put(new: Any) -> None:
-            setattr(self._settings, one.name, new)
+            setattr(self._settings, preference.name, new)
 
-        if one.choices:
-            choice = ChoiceField(one.choices, value, pairs=True)
+        if preference.choices:
+            choice = ChoiceField(preference.choices, value, pairs=True)
             choice.setFixedWidth(FIELD)
             choice.edited.connect(put)
-            self._show[one.name] = choice.set_value
+            self._show[preference.name] = choice.set_value
             return choice, choice
         if isinstance(value, bool):
             toggle = Toggle(value=value)
             toggle.edited.connect(put)
-            self._show[one.name] = toggle.set_value
+            self._show[preference.name] = toggle.set_value
             return toggle, toggle
         if isinstance(value, Path):
-            return self._make_folder(one, value, put)
+            return self._make_folder(preference, value, put)
         kind = "float" if isinstance(value, float) else "int"
-        number = NumberField(value, kind, one.least, one.most)
+        number = NumberField(value, kind, preference.least, preference.most)
         number.setFixedWidth(FIELD)
         number.edited.connect(put)
-        self._show[one.name] = number.set_value
+        self._show[preference.name] = number.set_value
         return number, number
 
     def _make_folder(
-        self, one: Preference, value: Path, put: Callable[[Path], None]
+        self, preference: Preference, value: Path, put: Callable[[Path], None]
     ) -> tuple[QWidget, QHBoxLayout]:
         line = _PathLine()
         button = Button("Choose…")
-        button.setAccessibleName(f"{one.label}: choose…")
+        button.setAccessibleName(f"{preference.label}: choose…")
 
         def show(path: Path) -> None:
             line.set_path(str(path))
 
         def choose() -> None:
-            name = QFileDialog.getExistingDirectory(self, one.label, line.text())
+            name = QFileDialog.getExistingDirectory(self, preference.label, line.text())
             if name:
                 put(Path(name))
 
         show(value)
         button.clicked.connect(choose)
-        self._show[one.name] = show
+        self._show[preference.name] = show
         return line, hbox((line, 1), button, spacing=8)
 
     def _changed(self, name: str) -> None:
@@ -153,8 +153,8 @@ class SettingsDialog(Dialog):
 
     def _restore(self) -> None:
         for members in PREFERENCES.values():
-            for each in members:
-                self._settings.reset(each.name)
+            for preference in members:
+                self._settings.reset(preference.name)
 
 
 class _PathLine(QLineEdit):

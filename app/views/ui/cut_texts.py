@@ -36,13 +36,15 @@ def cut_text(widget: QWidget, event: QHelpEvent) -> str:
     if isinstance(widget, QLabel):
         return widget.text() if is_cut(widget) else ""
     if isinstance(widget, QComboBox):
-        wanted = widget.fontMetrics().horizontalAdvance(widget.currentText())
-        return widget.currentText() if wanted > widget.width() - ARROW else ""
+        text_width = widget.fontMetrics().horizontalAdvance(widget.currentText())
+        return widget.currentText() if text_width > widget.width() - ARROW else ""
     header = widget.parentWidget()
     if isinstance(header, QHeaderView):
         section = header.logicalIndexAt(widget.mapFromGlobal(event.globalPos()))
-        wanted = header.sectionSizeFromContents(section).width() if section >= 0 else 0
-        if wanted > header.sectionSize(section):
+        text_width = (
+            header.sectionSizeFromContents(section).width() if section >= 0 else 0
+        )
+        if text_width > header.sectionSize(section):
             return str(header.model().headerData(section, header.orientation()) or "")
     return ""
 

@@ -79,13 +79,13 @@ class TabbedPane(QWidget):
         counts: bool = False,
     ) -> None:
         """Add a tab, at the end or `after` another; `fill` supplies its page if it does not exist yet."""
-        place = self._keys.index(after) + 1 if after else len(self._keys)
+        index = self._keys.index(after) + 1 if after else len(self._keys)
         shown = self.stack.currentWidget()
-        self._keys.insert(place, key)
-        self.stack.insertWidget(place, page or QWidget())
+        self._keys.insert(index, key)
+        self.stack.insertWidget(index, page or QWidget())
         if shown is not None:
             self.stack.setCurrentWidget(shown)
-        self.tabs.add(key, text, icon, edge, place, counts=counts)
+        self.tabs.add(key, text, icon, edge, index, counts=counts)
         self._fit()
 
     def fill(self, key: str, page: QWidget) -> None:
@@ -155,10 +155,10 @@ class TabbedPane(QWidget):
                 beside_text(self._reserve),
                 False,
             )
-        wanted = (
+        widths = (
             controls.sizeHint().width() + GAP for controls in self._controls.values()
         )
-        self._reserved = max(self._reserved, *wanted, 0)
+        self._reserved = max(self._reserved, *widths, 0)
         room = self.width() - sum(EDGES)
         below = self.tabs.least_width() > room - self._reserved
         if below != (self._below.indexOf(self._extras) >= 0):

@@ -33,8 +33,8 @@ class FlowLayout(QLayout):
 
     def put(self, *widgets: QWidget) -> None:
         """Append widgets."""
-        for each in widgets:
-            self.addWidget(each)
+        for widget in widgets:
+            self.addWidget(widget)
 
     def fill(self, widget: QWidget) -> None:
         """Append the widget that gets what its row leaves."""
@@ -142,9 +142,10 @@ class FlowLayout(QLayout):
         )
         filled = any(item.widget() is self._filling for item, _ in row)
         x = area.left()
-        for item, wanted in row:
+        for item, hint_width in row:
             width = min(
-                wanted + (left if item.widget() is self._filling else 0), area.width()
+                hint_width + (left if item.widget() is self._filling else 0),
+                area.width(),
             )
             if item.widget() is self._pushed and not filled:
                 if item.maximumSize().width() < QWIDGETSIZE_MAX:

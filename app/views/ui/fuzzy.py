@@ -25,10 +25,10 @@ def score(query: str, text: str) -> float | None:
     """
     total = 0.0
     for word in query.lower().split():
-        found = _score_word(word, text)
-        if found is None:
+        word_score = _score_word(word, text)
+        if word_score is None:
             return None
-        total += found
+        total += word_score
     return total
 
 
@@ -45,13 +45,13 @@ def _score_word(word: str, text: str) -> float | None:
             + 20.0 * shortness
             + (30.0 if at == 0 else 15.0 if at in starts else 0.0)
         )
-    points, place = 0.0, -1
+    points, position = 0.0, -1
     for letter in word:
-        following = place + 1
-        place = lowered.find(letter, following)
-        if place < 0:
+        following = position + 1
+        position = lowered.find(letter, following)
+        if position < 0:
             return None
-        points += 2.0 if place in starts else 1.0 if place == following else 0.25
+        points += 2.0 if position in starts else 1.0 if position == following else 0.25
     # Letters strewn about a long text fit nearly everything, so most of them must begin or continue something.
     if points < 0.75 * len(word):
         return None
@@ -60,12 +60,12 @@ def _score_word(word: str, text: str) -> float | None:
 
 def best(query: str, texts: Iterable[tuple[str, float]]) -> float | None:
     """Return the best score among several texts, each with a weight; None if none matches."""
-    found = [
+    scores = [
         (fit * weight)
         for text, weight in texts
         if (fit := score(query, text)) is not None
     ]
-    return max(found, default=None)
+    return max(scores, default=None)
 
 
 def ranked(query: str, things: Iterable[T], text: Callable[[T], str]) -> list[T]:

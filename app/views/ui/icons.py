@@ -107,8 +107,8 @@ class ThemedEngine(QIconEngine):
         self, painter: QPainter, rect: QRect, mode: QIcon.Mode, state: QIcon.State
     ) -> None:
         side = min(rect.width(), rect.height())
-        place = rect.center() - QPoint((side - 1) // 2, (side - 1) // 2)
-        draw(painter, self._name, self._shade(mode), place.x(), place.y(), side)
+        corner = rect.center() - QPoint((side - 1) // 2, (side - 1) // 2)
+        draw(painter, self._name, self._shade(mode), corner.x(), corner.y(), side)
 
     def pixmap(self, size: QSize, mode: QIcon.Mode, state: QIcon.State) -> QPixmap:
         return pixmap(self._name, self._shade(mode), min(size.width(), size.height()))

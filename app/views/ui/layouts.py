@@ -51,13 +51,13 @@ def _filled(
         )
     if spacing is not None:
         box.setSpacing(spacing)
-    for given in parts:
-        if isinstance(given, int):
-            box.addStretch(given)
+    for entry in parts:
+        if isinstance(entry, int):
+            box.addStretch(entry)
             continue
-        part, *how = given if isinstance(given, tuple) else (given,)
+        child, *how = entry if isinstance(entry, tuple) else (entry,)
         add: Callable[..., None] = (
-            box.addWidget if isinstance(part, QWidget) else box.addLayout
+            box.addWidget if isinstance(child, QWidget) else box.addLayout
         )
-        add(part, *how)
+        add(child, *how)
     return box

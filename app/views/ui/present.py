@@ -7,7 +7,7 @@ from typing import TypeVar
 T = TypeVar("T")
 
 
-def present(part: T | None) -> T:
+def present(optional: T | None) -> T:
     """Return what Qt declares as optional, such as the layout of a widget that was given one.
 
     Raises RuntimeError where it is missing after all, so that the fault shows where it is.
@@ -15,8 +15,8 @@ def present(part: T | None) -> T:
     >>> present("a part")
     'a part'
     """
-    if part is None:
+    if optional is None:
         raise RuntimeError(
             "A part of the window is missing that its constructor created."
         )
-    return part
+    return optional

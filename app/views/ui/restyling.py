@@ -36,9 +36,9 @@ class Restyling(QObject):
         """Have visible windows keep their picture until `paint`."""
         if not self._unpainted:
             self._unpainted = [
-                each
-                for each in self._app.topLevelWidgets()
-                if each.isVisible() and each.updatesEnabled()
+                widget
+                for widget in self._app.topLevelWidgets()
+                if widget.isVisible() and widget.updatesEnabled()
             ]
             for window in self._unpainted:
                 window.setUpdatesEnabled(False)

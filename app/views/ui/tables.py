@@ -36,9 +36,13 @@ def selected_rows(table: QTableView) -> list[int]:
     Qt's `selectedRows` asks a model for the flags of every cell of them, and one in Python is slow to answer.
     """
     selection = table.selectionModel().selection()
-    ranges = (selection.at(place) for place in range(selection.count()))
+    ranges = (selection.at(index) for index in range(selection.count()))
     return sorted(
-        {row for each in ranges for row in range(each.top(), each.bottom() + 1)}
+        {
+            row
+            for selection_range in ranges
+            for row in range(selection_range.top(), selection_range.bottom() + 1)
+        }
     )
 
 

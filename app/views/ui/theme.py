@@ -222,9 +222,9 @@ def heat_table() -> tuple[tuple[int, int, int], ...]:
     stops = [QColor(c) for c in VIRIDIS]
     table = []
     for i in range(256):
-        place = i / 255 * (len(stops) - 1)
-        left = min(int(place), len(stops) - 2)
-        table.append(channels(mix(stops[left], stops[left + 1], place - left))[:3])
+        position = i / 255 * (len(stops) - 1)
+        left = min(int(position), len(stops) - 2)
+        table.append(channels(mix(stops[left], stops[left + 1], position - left))[:3])
     return tuple(table)
 
 
@@ -458,7 +458,7 @@ class ThemeManager(QObject):
         if self._restyling is None:
             self._restyling = Restyling(app)
         in_turns = QThread.currentThread().loopLevel() > 0 and any(
-            each.isVisible() for each in app.topLevelWidgets()
+            widget.isVisible() for widget in app.topLevelWidgets()
         )
         self._coming = sheet
         steps = self._reaching(
@@ -527,10 +527,10 @@ class ThemeManager(QObject):
         if app.font() != font("body"):
             app.setFont(font("body"))
         for class_name, role in CLASS_FONTS.items():
-            wanted = font(role)
-            if app.font(class_name) != wanted:  # type: ignore[call-overload]
+            class_font = font(role)
+            if app.font(class_name) != class_font:  # type: ignore[call-overload]
                 yield
-                app.setFont(wanted, class_name)  # type: ignore[arg-type]
+                app.setFont(class_font, class_name)  # type: ignore[arg-type]
 
 
 def _exhaust(steps: Iterator[bool | None]) -> None:
@@ -558,7 +558,7 @@ def palette(theme: Theme) -> QPalette:
     """Return the tokens as the palette that the Fusion style reads."""
     role = QPalette.ColorRole
     result = QPalette()
-    for place, color in {
+    for color_role, color in {
         role.Window: theme.panel,
         role.WindowText: theme.text,
         role.Base: theme.sunken,
@@ -581,15 +581,15 @@ def palette(theme: Theme) -> QPalette:
         role.Dark: theme.line,
         role.Shadow: theme.window,
     }.items():
-        result.setColor(place, color)
-    for place in (
+        result.setColor(color_role, color)
+    for color_role in (
         role.WindowText,
         role.Text,
         role.ButtonText,
         role.PlaceholderText,
         role.ToolTipText,
     ):
-        result.setColor(QPalette.ColorGroup.Disabled, place, theme.text4)
+        result.setColor(QPalette.ColorGroup.Disabled, color_role, theme.text4)
     result.setColor(QPalette.ColorGroup.Disabled, role.Highlight, theme.pressed)
     return result
 
@@ -617,9 +617,11 @@ def stylesheet(theme: Theme, pictures: Path, scale: float = 1.0) -> str:
     if scale != 1.0:
         line = round(15 * scale)  # high, of a control's text
         text = _SIZED.sub(
-            lambda one: f"font-size: {round(int(one[1]) * scale)}px", text
+            lambda match: f"font-size: {round(int(match[1]) * scale)}px", text
         )
-        text = _LEAST.sub(lambda one: f"min-height: {max(int(one[1]), line)}px", text)
+        text = _LEAST.sub(
+            lambda match: f"min-height: {max(int(match[1]), line)}px", text
+        )
     values = {token: getattr(theme, token).name() for token in TOKENS}
     values |= {
         "accentLine": mix(theme.raised, theme.accent, 0.45).name(),

@@ -67,13 +67,13 @@ class Thumbnails(QObject):
         self._timer = QTimer(self, interval=0)
         self._timer.timeout.connect(self._go_on)
 
-    def request(self, wanted: ThumbnailRequest) -> None:
+    def request(self, request: ThumbnailRequest) -> None:
         """Queue a thumbnail; a cached one is emitted at once."""
-        kept = _cache.get(self._cache_key(wanted))
-        if kept is not None:
-            self.ready.emit(wanted.key, kept)
+        thumbnail = _cache.get(self._cache_key(request))
+        if thumbnail is not None:
+            self.ready.emit(request.key, thumbnail)
             return
-        self._waiting[wanted.key] = wanted
+        self._waiting[request.key] = request
         self._timer.start()
 
     def forget(self) -> None:
@@ -82,9 +82,9 @@ class Thumbnails(QObject):
         self._work = None
         self._timer.stop()
 
-    def _cache_key(self, wanted: ThumbnailRequest) -> Hashable:
+    def _cache_key(self, request: ThumbnailRequest) -> Hashable:
         size = (self._size.width(), self._size.height())
-        return (wanted.key, wanted.analysis is not None, theme.current().name, size)
+        return (request.key, request.analysis is not None, theme.current().name, size)
 
     def _go_on(self) -> None:
         clock = QElapsedTimer()
@@ -100,30 +100,32 @@ class Thumbnails(QObject):
             if clock.nsecsElapsed() > BUDGET * 1e6:
                 return
 
-    def _painting(self, wanted: ThumbnailRequest) -> Iterator[None]:
+    def _painting(self, request: ThumbnailRequest) -> Iterator[None]:
         """Draw the project step by step on a separate scene, then paint the scene."""
-        if len(wanted.project.graph.nodes) > FEW:
-            self._finish(wanted, partial(paint_boxes, wanted.project, wanted.catalog))
+        if len(request.project.graph.nodes) > FEW:
+            self._finish(
+                request, partial(paint_boxes, request.project, request.catalog)
+            )
             return
-        scene = CanvasScene(wanted.catalog, self)
-        if wanted.analysis is not None:
-            scene.set_analysis(wanted.analysis)
+        scene = CanvasScene(request.catalog, self)
+        if request.analysis is not None:
+            scene.set_analysis(request.analysis)
         yield
-        for part in growing(wanted.project):
-            scene.show_project(part)
+        for partial_project in growing(request.project):
+            scene.show_project(partial_project)
             yield
-        self._finish(wanted, partial(paint, scene))
+        self._finish(request, partial(paint, scene))
         scene.deleteLater()
 
     def _finish(
-        self, wanted: ThumbnailRequest, painted: Callable[[QPixmap, QRectF], None]
+        self, request: ThumbnailRequest, painted: Callable[[QPixmap, QRectF], None]
     ) -> None:
         picture = QPixmap(self._size * SHARP)
         picture.setDevicePixelRatio(SHARP)
         picture.fill(Qt.GlobalColor.transparent)
         painted(picture, QRectF(0, 0, self._size.width(), self._size.height()))
-        _cache.put(self._cache_key(wanted), picture)
-        self.ready.emit(wanted.key, picture)
+        _cache.put(self._cache_key(request), picture)
+        self.ready.emit(request.key, picture)
 
 
 def growing(project: Project) -> Iterator[Project]:
@@ -141,9 +143,9 @@ def growing(project: Project) -> Iterator[Project]:
 
 def paint(scene: CanvasScene, picture: QPixmap, room: QRectF) -> None:
     """Paint the whole scene centred in `room`, as large as it fits."""
-    whole, area = _fitted(scene.content_rect(), room)
+    framed, area = _fitted(scene.content_rect(), room)
     painter = QPainter(picture)
-    scene.render(painter, area, whole)
+    scene.render(painter, area, framed)
     painter.end()
 
 
@@ -159,18 +161,18 @@ def paint_boxes(
             boxes.setdefault(category, []).append(QRectF(QPointF(*positions[key]), BOX))
     if not boxes:
         return
-    places = [box for some in boxes.values() for box in some]
-    left, top = min(box.left() for box in places), min(box.top() for box in places)
+    rects = [box for some in boxes.values() for box in some]
+    left, top = min(box.left() for box in rects), min(box.top() for box in rects)
     size = QSizeF(
-        max(box.right() for box in places) - left,
-        max(box.bottom() for box in places) - top,
+        max(box.right() for box in rects) - left,
+        max(box.bottom() for box in rects) - top,
     )
-    whole, area = _fitted(QRectF(QPointF(left, top), size), room)
+    framed, area = _fitted(QRectF(QPointF(left, top), size), room)
     painter = QPainter(picture)
     painter.setRenderHint(QPainter.RenderHint.Antialiasing)
     painter.translate(area.topLeft())
-    painter.scale(area.width() / whole.width(), area.height() / whole.height())
-    painter.translate(-whole.topLeft())
+    painter.scale(area.width() / framed.width(), area.height() / framed.height())
+    painter.translate(-framed.topLeft())
     painter.setPen(Qt.PenStyle.NoPen)
     for category, some in boxes.items():
         painter.setBrush(now.categories.get(category, now.line3))
@@ -180,8 +182,8 @@ def paint_boxes(
 
 def _fitted(content: QRectF, room: QRectF) -> tuple[QRectF, QRectF]:
     """Return the content with a margin, and the area in the middle of `room` that it fills."""
-    whole = content.adjusted(-MARGIN, -MARGIN, MARGIN, MARGIN)
-    scale = min(room.width() / whole.width(), room.height() / whole.height(), LARGEST)
-    area = QRectF(0, 0, whole.width() * scale, whole.height() * scale)
+    framed = content.adjusted(-MARGIN, -MARGIN, MARGIN, MARGIN)
+    scale = min(room.width() / framed.width(), room.height() / framed.height(), LARGEST)
+    area = QRectF(0, 0, framed.width() * scale, framed.height() * scale)
     area.moveCenter(room.center())
-    return whole, area
+    return framed, area

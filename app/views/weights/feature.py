@@ -69,5 +69,5 @@ class WeightsFeature(Feature):
                 "weights.console",
                 start,
                 run.job.source,
-                lambda words, _whole: note(f"{words}."),
+                lambda text, _whole: note(f"{text}."),
             )

@@ -146,8 +146,8 @@ class WeightsDialog(Dialog):
             on_error=lambda failure: self._finish(partial(self._refuse, failure)),
         )
 
-    def _set_progress(self, words: str) -> None:
-        self._progress = words
+    def _set_progress(self, message: str) -> None:
+        self._progress = message
 
     def _finish(self, then: Callable[[], None]) -> None:
         self._progress = None
@@ -161,7 +161,7 @@ class WeightsDialog(Dialog):
         return self._progress is not None
 
     def _busy(self, on: bool) -> None:
-        for part in (
+        for widget in (
             self.part,
             self.table,
             self.search,
@@ -169,7 +169,7 @@ class WeightsDialog(Dialog):
             self.none_button,
             *self.follow,
         ):
-            part.setEnabled(not on)
+            widget.setEnabled(not on)
         if on:
             self.load_button.setEnabled(False)
             self.some_button.setEnabled(False)
@@ -187,18 +187,18 @@ class WeightsDialog(Dialog):
         self._timer.stop()
 
     def _refuse(self, failure: WorkerFailure) -> None:
-        words = failure.message.strip() or type(failure.error).__name__
+        message = failure.message.strip() or type(failure.error).__name__
         self.state.setToolTip(failure.traceback)
         self._show_state(
-            f"{words if words.endswith('.') else words + '.'} Nothing was changed.",
+            f"{message if message.endswith('.') else message + '.'} Nothing was changed.",
             "error",
         )
-        announce(self, words)
+        announce(self, message)
         self._update_buttons()
 
-    def _show_state(self, words: str, tone: str = "text3") -> None:
-        self.state.setText(words)
-        self.state.setVisible(bool(words))
+    def _show_state(self, message: str, tone: str = "text3") -> None:
+        self.state.setText(message)
+        self.state.setVisible(bool(message))
         set_property(self.state, "tone", tone)
 
     # --- Content
@@ -220,13 +220,15 @@ class WeightsDialog(Dialog):
             self.part.set_value(parts[0])
             self.part.show()
 
-    def _read(self, held: WeightsBeside) -> None:
-        self.held = held
-        self._offer_parts(held.parts)
-        total = sum(info.bytes for info in held.infos.values())
-        told = f"{len(held.infos):,} tensors, {total:,} bytes, in {self._file.parent}."
-        self.notes.setText(" ".join((told, *held.notes)))
-        for box, offer in zip(self.follow, held.offers, strict=False):
+    def _read(self, weights: WeightsBeside) -> None:
+        self.held = weights
+        self._offer_parts(weights.parts)
+        total = sum(info.bytes for info in weights.infos.values())
+        summary = (
+            f"{len(weights.infos):,} tensors, {total:,} bytes, in {self._file.parent}."
+        )
+        self.notes.setText(" ".join((summary, *weights.notes)))
+        for box, offer in zip(self.follow, weights.offers, strict=False):
             box.setText(f"Suggestion: {offer.text}")
             box.show()
         self._compare()
@@ -246,14 +248,14 @@ class WeightsDialog(Dialog):
 
     def _compare(self) -> None:
         """Show the file beside the net, by the names that are followed."""
-        held = self.held
-        if held is None:
+        weights = self.held
+        if weights is None:
             return
-        if held.ours is None:
-            self.model.set_infos(held.infos)
+        if weights.ours is None:
+            self.model.set_infos(weights.infos)
             self._show_state(self._trouble, "warn")
         else:
-            self.model.set_diff(diff(held.infos, held.ours, self._names()))
+            self.model.set_diff(diff(weights.infos, weights.ours, self._names()))
         self._make_filters()
         self._filter()
         self.table.fit()
@@ -294,30 +296,34 @@ class WeightsDialog(Dialog):
 
     def _update_buttons(self) -> None:
         """Enable the buttons and state what they would do."""
-        found, count = self.model.found, len(self.model.taken)
+        difference, count = self.model.found, len(self.model.taken)
         ready = (
             self.held is not None and self.held.ours is not None and not self.running
         )
-        for part in (self.all_button, self.none_button):
-            part.setVisible(ready)
-        for part in (self.some_button, self.load_button):
-            part.setVisible(self.held is None or self.held.ours is not None)
-        whole = found.strict and count == len(found.fitting)
-        self.load_button.setEnabled(ready and whole)
-        fits = "All keys match." if found.strict else "Load requires all keys to match."
+        for widget in (self.all_button, self.none_button):
+            widget.setVisible(ready)
+        for widget in (self.some_button, self.load_button):
+            widget.setVisible(self.held is None or self.held.ours is not None)
+        complete = difference.strict and count == len(difference.fitting)
+        self.load_button.setEnabled(ready and complete)
+        fits = (
+            "All keys match."
+            if difference.strict
+            else "Load requires all keys to match."
+        )
         self.load_button.setToolTip(fits)
-        self.some_button.setEnabled(ready and count > 0 and not whole)
-        every = count == len(found.fitting)
+        self.some_button.setEnabled(ready and count > 0 and not complete)
+        every = count == len(difference.fitting)
         self.some_button.setText(
             "Load matching tensors"
             if every
-            else f"Load {count:,} of {len(found.fitting):,}"
+            else f"Load {count:,} of {len(difference.fitting):,}"
         )
-        own = len(self.held.ours) if self.held and self.held.ours is not None else 0
-        rest = own - count
-        words = f"{count:,} of the network's {own:,} tensors are loaded"
-        words += f", {rest:,} are initialised from the seed." if rest else "."
-        self.count.setText(words if ready and not self.model.alone else "")
+        total = len(self.held.ours) if self.held and self.held.ours is not None else 0
+        rest = total - count
+        summary = f"{count:,} of the network's {total:,} tensors are loaded"
+        summary += f", {rest:,} are initialised from the seed." if rest else "."
+        self.count.setText(summary if ready and not self.model.alone else "")
 
     def load_all(self) -> None:
         if self.load_button.isEnabled():

@@ -50,9 +50,9 @@ class WeightsModel(ColumnsModel):
         self.taken: set[str] = set()
         self.alone = False
 
-    def set_diff(self, found: Diff) -> None:
+    def set_diff(self, difference: Diff) -> None:
         """Show a difference; all that fits is ticked."""
-        self._reset(found, set(found.fitting), False)
+        self._reset(difference, set(difference.fitting), False)
 
     def set_infos(self, infos: Infos) -> None:
         """Show a file without comparing it."""
@@ -61,19 +61,19 @@ class WeightsModel(ColumnsModel):
         )
         self._reset(Diff(rows), set(), True)
 
-    def _reset(self, found: Diff, taken: set[str], alone: bool) -> None:
+    def _reset(self, difference: Diff, ticked: set[str], alone: bool) -> None:
         self.beginResetModel()
         self.found, self.taken, self.alone, self.heads = (
-            found,
-            taken,
+            difference,
+            ticked,
             alone,
             ALONE if alone else COLUMNS,
         )
-        self.rows = list(found.rows)
+        self.rows = list(difference.rows)
         self.endResetModel()
         self.ticked.emit()
 
-    def show_only(self, words: list[str], kind: str) -> None:
+    def show_only(self, terms: list[str], kind: str) -> None:
         """Filter the rows: keys that contain all words, of one kind or of all ("")."""
         self.beginResetModel()
         kinds = (SAME, DTYPE) if kind == SAME else (kind,)
@@ -81,7 +81,7 @@ class WeightsModel(ColumnsModel):
             row
             for row in self.found.rows
             if (not kind or row.kind in kinds)
-            and all(word in f"{row.key} {row.source}".casefold() for word in words)
+            and all(word in f"{row.key} {row.source}".casefold() for word in terms)
         ]
         self.endResetModel()
 
@@ -103,9 +103,9 @@ class WeightsModel(ColumnsModel):
         if not index.isValid():
             return None
         row, column = self.rows[index.row()], index.column()
-        icon, color, words = STATES[row.kind]
+        icon, color, state_text = STATES[row.kind]
         if role in (Qt.ItemDataRole.DisplayRole, Qt.ItemDataRole.AccessibleTextRole):
-            return self._text(row, column, words)
+            return self._text(row, column, state_text)
         if (
             role == Qt.ItemDataRole.CheckStateRole
             and column == KEY
@@ -146,7 +146,7 @@ class WeightsModel(ColumnsModel):
             )
         return None
 
-    def _text(self, row: KeyRow, column: int, words: str) -> str:
+    def _text(self, row: KeyRow, column: int, state_text: str) -> str:
         if self.alone:
             theirs = row.theirs or TensorInfo((), "", 0)
             return (row.key, sizes(theirs), theirs.dtype, f"{theirs.bytes:,}")[column]
@@ -157,7 +157,7 @@ class WeightsModel(ColumnsModel):
                 else f"{row.key}  ←  {row.source}"
             )
         if column == STATE:
-            return words
+            return state_text
         info = row.theirs if column == FILE else row.ours
         return str(info) if info is not None else "–"
 

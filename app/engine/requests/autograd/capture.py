@@ -110,8 +110,8 @@ class HeldStep(Request[CapturedStep], frozen=True):
 
 def node_labels(graph: Graph, catalog: Catalog) -> FrozenMap[str, Label]:
     """Return names and categories of the nodes, for labels of the autograd graph."""
-    found: Mapping[str, Label] = {
+    labels: Mapping[str, Label] = {
         node.id: Label(node.name, catalog.spec_of(graph, node).category)
         for node in graph.nodes.values()
     }
-    return FrozenMap(found)
+    return FrozenMap(labels)

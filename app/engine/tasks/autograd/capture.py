@@ -57,17 +57,17 @@ def _dataset(config: DataConfig, root: str | None, _state: Hashable) -> Dataset:
 def capture(request: CaptureRequest, context: Context) -> Captured:
     """Run one forward pass and describe its graph. Raises as `batch_of` and `TrainingBatch.hold`, and
     CaptureCancelledError at the next operation after it was cancelled."""
-    found = with_weights_found(request)
-    job, weights = found.job, found.weights
-    words = (
+    resolved = with_weights_found(request)
+    job, weights = resolved.job, resolved.weights
+    description = (
         weights.words
         if isinstance(weights, WeightsFile)
         else untrained_text(job.training.seed, job.training.start)
     )
-    with batch_of(found).hold(
-        around=until_cancelled(context.cancelled, found.options)
+    with batch_of(resolved).hold(
+        around=until_cancelled(context.cancelled, resolved.options)
     ) as graph:
-        return Captured(graph.tape, found, f"weights {words}")
+        return Captured(graph.tape, resolved, f"weights {description}")
 
 
 @handles(HeldStep)
@@ -90,11 +90,11 @@ def with_weights_found(request: CaptureRequest) -> CaptureRequest:
     """Return the request with "the newest run" replaced by its file. Raises OSError."""
     if not isinstance(request.weights, NewestWeights):
         return request
-    found = newest_checkpoint(Path(request.weights.folder), request.job.source)
+    newest = newest_checkpoint(Path(request.weights.folder), request.job.source)
     return replace(
         request,
-        weights=WeightsFile(str(found[0]), found[1])
-        if found is not None
+        weights=WeightsFile(str(newest[0]), newest[1])
+        if newest is not None
         else InitialWeights(),
     )
 
@@ -119,10 +119,10 @@ def batch_of(
     inputs, target, loss = (
         _random(request) if options.data == "random" else _of_data(request)
     )
-    made = compile_batch(job.source, inputs, target, loss, job.training.seed, state)
+    batch = compile_batch(job.source, inputs, target, loss, job.training.seed, state)
     special, seeds = Special.from_options(options), chosen_vectors(options)
     return replace(
-        made, train=request.train, labels=request.labels, special=special, seeds=seeds
+        batch, train=request.train, labels=request.labels, special=special, seeds=seeds
     )
 
 
@@ -152,10 +152,12 @@ def _of_data(request: CaptureRequest) -> tuple[Any, Any, Any]:
     with rng.borrowed(
         job.training.seed
     ):  # augmentation draws, and every run of this batch is to see the same one
-        given, ids = data.batch(options.batch or job.training.batch_size)
+        samples, ids = data.batch(options.batch or job.training.batch_size)
     task = task_of(job, data.info)
     try:
-        inputs = arguments(given, fields_of(job.source, job.training.inputs, data.info))
+        inputs = arguments(
+            samples, fields_of(job.source, job.training.inputs, data.info)
+        )
     except InputError as error:
         raise CaptureError(str(error)) from error
     if not options.loss:

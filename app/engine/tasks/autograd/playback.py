@@ -186,7 +186,7 @@ class PlaybackSession:
 
     def _drop(self, *kinds: type) -> None:
         self._waiting = deque(
-            one for one in self._waiting if not isinstance(one[0], kinds)
+            entry for entry in self._waiting if not isinstance(entry[0], kinds)
         )
 
     # -- on its own ----------------------------------------------------------------------------------------------------
@@ -210,13 +210,13 @@ class PlaybackSession:
             if not graph.lent
             else []
         )
-        held, nodes = graph.tape.held_bytes, len(graph.nodes)
+        saved_bytes, nodes = graph.tape.held_bytes, len(graph.nodes)
         self._play_all(graph)
         del graph
         if nodes > 1000:
             gc.collect(0)
         alive = sum(size for tensor, size in watched if tensor() is not None)
-        self._outbox.put(GraphFreed(alive + (held if alive else 0)))
+        self._outbox.put(GraphFreed(alive + (saved_bytes if alive else 0)))
 
     def _play_all(self, graph: LiveGraph) -> None:
         playback = None

@@ -30,12 +30,12 @@ def blank() -> Iterator[None]:
         ) -> Any:
             if func in drawing:
                 return args[0] if args else (kwargs or {})["tensor"]
-            made = (
+            replacement = (
                 torch.zeros
                 if func is torch.empty and "memory_format" not in (kwargs or {})
                 else func
             )
-            return made(*args, **(kwargs or {}))
+            return replacement(*args, **(kwargs or {}))
 
     with Zeros():
         yield

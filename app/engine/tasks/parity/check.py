@@ -218,9 +218,9 @@ class ParityCheck:
                 self._forward, time.monotonic() - began
             )  # the first of two is slow for other reasons
             return True
-        words = measure.error_text(error) if error else ""
+        error_message = measure.error_text(error) if error else ""
         self._note(
-            f"It was not checked against the model, which does not run with random inputs: {words}."
+            f"It was not checked against the model, which does not run with random inputs: {error_message}."
         )
         return False
 
@@ -322,8 +322,8 @@ class ParityCheck:
                 state.double = False
                 self._planned(replace(stage, double=False))
                 if state.cases:
-                    words = f"the model does not run in float64 ({measure.error_text(error)})"
-                    self._note(f"Compared in {_name(self._dtype)}: {words}.")
+                    reason = f"the model does not run in float64 ({measure.error_text(error)})"
+                    self._note(f"Compared in {_name(self._dtype)}: {reason}.")
             else:
                 self._note(
                     f"Not compared {stage}, where the model stops: {measure.error_text(error)}."
@@ -364,11 +364,11 @@ class ParityCheck:
                 CALL, "the drawing", f"stops: {measure.error_text(error)}", f"{stage}"
             )
             raise _Differs(difference, inputs, stage.train) from error
-        found = self._apart(ours, theirs, stage)
-        if found is not None and not self._explained(
-            found, ours, theirs, stage, inputs
+        mismatch = self._apart(ours, theirs, stage)
+        if mismatch is not None and not self._explained(
+            mismatch, ours, theirs, stage, inputs
         ):
-            raise _Differs(found, inputs, stage.train)
+            raise _Differs(mismatch, inputs, stage.train)
 
     def _explained(
         self,
@@ -389,11 +389,11 @@ class ParityCheck:
             return True
         if theirs.drew or ours.drew:
             with SameDraws(SEED):
-                one, other = (
+                ours_redrawn, other = (
                     self._run_stage(net, stage, inputs, net.fresh(stage.double))
                     for net in (self._ours, self._theirs)
                 )
-            if self._apart(one, other, stage) is None:
+            if self._apart(ours_redrawn, other, stage) is None:
                 self._note(
                     f"Random numbers are drawn in another order than in the model {stage}: with the same draws "
                     "both are equal, with the same seed they are not."
@@ -495,7 +495,7 @@ class ParityCheck:
         state = self._state
         if not state.modes:
             return ""
-        what = (
+        quantities = (
             "outputs, gradients and buffers"
             if state.gradients
             else "outputs and buffers"
@@ -503,15 +503,17 @@ class ParityCheck:
         modes = " and ".join(sorted(set(state.modes)))
         batches = " and ".join(map(str, sorted(set(state.batches))))
         batch = f", batch {batches}" if batches else ""
-        own = "float64" if state.double else _name(self._dtype)
-        last = f", gradients in {own}" if state.gradients else f", in {own}"
-        return f"Checked against the model: {what} equal in {modes} mode{batch}{last}."
+        dtype_name = "float64" if state.double else _name(self._dtype)
+        last = (
+            f", gradients in {dtype_name}" if state.gradients else f", in {dtype_name}"
+        )
+        return f"Checked against the model: {quantities} equal in {modes} mode{batch}{last}."
 
-    def _note(self, words: str) -> None:
-        self._state.notes.append(" ".join(words.split()))
+    def _note(self, remark: str) -> None:
+        self._state.notes.append(" ".join(remark.split()))
 
-    def _report(self, words: str) -> None:
-        self._say(f"{CHECKING}: {words}")
+    def _report(self, stage_text: str) -> None:
+        self._say(f"{CHECKING}: {stage_text}")
 
     @contextlib.contextmanager
     def _quiet(self) -> Iterator[None]:

@@ -84,11 +84,15 @@ def first_difference(
     if ours.refused != theirs.refused and not (ours.refused and theirs.refused):
         return Difference("gradients", "backward", _refused(ours, theirs), stage)
     if len(ours.outputs) != len(theirs.outputs):
-        words = f"returns {len(ours.outputs)} tensors and not {len(theirs.outputs)}"
-        return Difference("outputs", "the drawing", words, stage)
+        description = (
+            f"returns {len(ours.outputs)} tensors and not {len(theirs.outputs)}"
+        )
+        return Difference("outputs", "the drawing", description, stage)
     outputs = dict(zip(theirs.outputs, ours.outputs.values(), strict=True))
     shared = ours.state.keys() & theirs.state.keys()
-    one, other = ({key: net.state[key] for key in shared} for net in (ours, theirs))
+    ours_state, other = (
+        {key: net.state[key] for key in shared} for net in (ours, theirs)
+    )
     pairs: tuple[
         tuple[
             str, Mapping[str, torch.Tensor | None], Mapping[str, torch.Tensor | None]
@@ -97,11 +101,13 @@ def first_difference(
     ] = (
         ("outputs", outputs, theirs.outputs),
         ("gradients", ours.gradients, theirs.gradients),
-        ("values after two calls", one, other),
+        ("values after two calls", ours_state, other),
     )
-    for what, mine, expected in pairs:
-        if (found := _apart(mine, expected, allowed)) is not None:
-            return Difference(what, found[0], found[1], stage, found[2])
+    for quantity, mine, expected in pairs:
+        if (difference := _apart(mine, expected, allowed)) is not None:
+            return Difference(
+                quantity, difference[0], difference[1], stage, difference[2]
+            )
     moved = next(
         (
             path
@@ -111,8 +117,11 @@ def first_difference(
         None,
     )
     if moved is not None:
-        words = f"is {theirs.moving[moved]!r:.40} after two calls and changes at every call, which a drawing does not"
-        return Difference("attributes", moved, words, stage)
+        description = (
+            f"is {theirs.moving[moved]!r:.40} after two calls and changes at every call, which a "
+            "drawing does not"
+        )
+        return Difference("attributes", moved, description, stage)
     return None
 
 
@@ -128,12 +137,12 @@ def _apart(
     allowed: float,
 ) -> tuple[str, str, float | None] | None:
     """Describe where two sets of tensors differ by more than rounding, and by which share of the largest number."""
-    found = measure.compare(mine, expected)
-    if found["equal"]:
+    comparison = measure.compare(mine, expected)
+    if comparison["equal"]:
         return None
-    largest, worst = found["largest"], found["worst"]
+    largest, worst = comparison["largest"], comparison["worst"]
     if largest is None:
-        return worst, found["words"], None
+        return worst, comparison["words"], None
     if largest <= allowed:
         return None
     return worst, f"differs by {largest:.2g} of its largest number", largest

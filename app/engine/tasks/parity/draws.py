@@ -30,14 +30,16 @@ class SameDraws(TorchDispatchMode):
     ) -> Any:
         if torch.Tag.nondeterministic_seeded not in func.tags:
             return func(*args, **(kwargs or {}))
-        told = f"{self._seed} {func} {_signature(args)} {_signature(sorted((kwargs or {}).items()))}"
-        kept, plain = torch.default_generator.get_state(), random.getstate()
-        number = int.from_bytes(hashlib.sha256(told.encode()).digest()[:7], "little")
+        seed_text = f"{self._seed} {func} {_signature(args)} {_signature(sorted((kwargs or {}).items()))}"
+        generator_state, plain = torch.default_generator.get_state(), random.getstate()
+        number = int.from_bytes(
+            hashlib.sha256(seed_text.encode()).digest()[:7], "little"
+        )
         torch.default_generator.manual_seed(number)
         try:
             return func(*args, **(kwargs or {}))
         finally:
-            torch.default_generator.set_state(kept)
+            torch.default_generator.set_state(generator_state)
             random.setstate(plain)
 
 

@@ -36,7 +36,9 @@ def against(
     """Compare a drawn net with the live model, both with the model's values but for those that `probe` changes in both.
     A drawing that cannot run differs."""
     source = analysis.source
-    given = Inputs(source.inputs, tuple(one.shape for one in inputs), model)
+    examples = Inputs(
+        source.inputs, tuple(model_input.shape for model_input in inputs), model
+    )
     if not analysis.runnable:
         first = analysis.errors[0]
         difference = Difference(
@@ -46,7 +48,7 @@ def against(
         )
         return ParityResult(
             (difference,),
-            inputs=given.tensors(given.shapes(given.batch), "first", False),
+            inputs=examples.tensors(examples.shapes(examples.batch), "first", False),
         )
     try:
         theirs = module_tree.copied(model)
@@ -58,7 +60,7 @@ def against(
         )
     change(theirs, probe)
     return ParityCheck(
-        ComparedModule(loaded(source, theirs)), ComparedModule(theirs), given, tell
+        ComparedModule(loaded(source, theirs)), ComparedModule(theirs), examples, tell
     ).run()
 
 
@@ -69,7 +71,7 @@ def probe_of(model: nn.Module, keep_weights: bool) -> Probe:
     zeros returns zeros whatever it computes. If weights are not kept, all parameters are redrawn, so that the same ones
     can be reproduced.
     """
-    found: dict[str, tuple[float, float]] = {}
+    replacements: dict[str, tuple[float, float]] = {}
     tensors: dict[str, torch.Tensor] = dict(module_tree.named_parameters(model))
     for path, module in module_tree.named_modules(model):
         if isinstance(module, nn.modules.batchnorm._BatchNorm):
@@ -84,46 +86,46 @@ def probe_of(model: nn.Module, keep_weights: bool) -> Probe:
             continue
         value = fill_value(values)
         if value is not None and math.isfinite(value):
-            found[key] = (value, 0.5 * abs(value) or 0.1)
+            replacements[key] = (value, 0.5 * abs(value) or 0.1)
         elif (
             value is None
             and not keep_weights
             and isinstance(tensor, nn.Parameter)
             and values.isfinite().all()
         ):
-            found[key] = (float(values.mean()), 1.5 * float(values.std()))
-    return found
+            replacements[key] = (float(values.mean()), 1.5 * float(values.std()))
+    return replacements
 
 
 def part_to_keep(
     model: nn.Module,
-    found: ParityResult,
+    parity: ParityResult,
     apart: Mapping[str, str],
-    own: OwnClasses | None,
+    classes: OwnClasses | None,
     tell: Tell,
 ) -> tuple[str, str]:
     """Return the path of the part to keep as one node, and why. Raises ModelImportError if that does not help."""
-    path = smallest(model, found, catalog(), own, tell)
-    covering = next((known for known in apart if inside(path, known)), None)
+    path = smallest(model, parity, catalog(), classes, tell)
+    covering = next((node_path for node_path in apart if inside(path, node_path)), None)
     if covering is not None:  # already one node, and still different
         path = parent(covering)
-    if own is None:
-        words = "only a class of your own file, or of an installed package that such a file uses, can be one node"
-        raise refusal(model, path, found, words)
+    if classes is None:
+        reason = "only a class of your own file, or of an installed package that such a file uses, can be one node"
+        raise refusal(model, path, parity, reason)
     if covering == "" or len(apart) >= MOST_PARTS:
-        raise refusal(model, path, found, "as one node it differs too")
+        raise refusal(model, path, parity, "as one node it differs too")
     return (
         path,
-        f"drawn call by call it would be a different net ({found.differences[0]})",
+        f"drawn call by call it would be a different net ({parity.differences[0]})",
     )
 
 
 def refusal(
-    model: nn.Module, path: str, found: ParityResult, why: str
+    model: nn.Module, path: str, parity: ParityResult, why: str
 ) -> ModelImportError:
     """Return the error for a part that differs and cannot be one node either."""
-    place = place_of(model, path)
+    location = place_of(model, path)
     return ModelImportError(
-        f"The drawing would be a different net: {found.differences[0]}. The difference is in {place}; {why}",
+        f"The drawing would be a different net: {parity.differences[0]}. The difference is in {location}; {why}",
         "another_net",
     )

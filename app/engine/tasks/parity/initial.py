@@ -41,7 +41,7 @@ class InitRecorder(TorchFunctionMode):
 
     def inits_of(self, model: nn.Module) -> dict[str, Init | None]:
         """Return the initialisation of each parameter by name; None if unknown."""
-        found: dict[str, Init | None] = {}
+        inits: dict[str, Init | None] = {}
         for name, parameter in module_tree.named_parameters(
             model, remove_duplicate=False
         ):
@@ -50,14 +50,14 @@ class InitRecorder(TorchFunctionMode):
             noted = (
                 self._last.get(_memory(values)) if _covers_storage(values) else OTHER
             )
-            found[name] = (
+            inits[name] = (
                 init
                 if init is not None
                 else noted
                 if noted and _possible(noted, values)
                 else OTHER
             )
-        return found
+        return inits
 
     def note(self, tensor: Any, init: Init | None) -> None:
         """Record how a tensor was filled; filling a part of one makes the whole unknown."""
@@ -118,7 +118,7 @@ class InitRecorder(TorchFunctionMode):
         """Record the changed spread of a drawn tensor that is multiplied by a number."""
         numbers = [arg for arg in args[:2] if type(arg) in (int, float)]
         tensors = [arg for arg in args[:2] if isinstance(arg, torch.Tensor)]
-        known = (
+        recorded = (
             self._init_of(tensors[0])
             if len(numbers) == 1 and len(tensors) == 1
             else OTHER
@@ -129,16 +129,16 @@ class InitRecorder(TorchFunctionMode):
             else 0.0
         )
         init = OTHER
-        if known is not None and factor and known.name == "normal_":
-            params = known.params
+        if recorded is not None and factor and recorded.name == "normal_":
+            params = recorded.params
             init = _normal(
                 factor * params.get("mean", 0.0), abs(factor) * params.get("std", 1.0)
             )
-        elif known is not None and factor and known.name == "uniform_":
+        elif recorded is not None and factor and recorded.name == "uniform_":
             ends = sorted(
                 (
-                    factor * known.params.get("a", 0.0),
-                    factor * known.params.get("b", 1.0),
+                    factor * recorded.params.get("a", 0.0),
+                    factor * recorded.params.get("b", 1.0),
                 )
             )
             init = Init("uniform_", FrozenMap(a=ends[0], b=ends[1]))
@@ -172,7 +172,7 @@ def recording_inits() -> Iterator[InitRecorder]:
 def _noted(
     plain: Callable[..., Any], name: str, notes: InitRecorder
 ) -> Callable[..., Any]:
-    signature, known = (
+    signature, defaults = (
         inspect.signature(plain),
         {param.name: param.default for param in FUNCTIONS[name]},
     )
@@ -180,12 +180,12 @@ def _noted(
     @functools.wraps(plain)
     def call(*args: Any, **kwargs: Any) -> Any:
         result = plain(*args, **kwargs)
-        given = signature.bind(*args, **kwargs).arguments
-        tensor = given.get("tensor")
+        arguments = signature.bind(*args, **kwargs).arguments
+        tensor = arguments.get("tensor")
         params = {
             key: plain_number(value)
-            for key, value in given.items()
-            if key in known and value != known[key]
+            for key, value in arguments.items()
+            if key in defaults and value != defaults[key]
         }
         plainly = all(isinstance(value, int | float | str) for value in params.values())
         notes.note(tensor, _tidy(Init(name, FrozenMap(params))) if plainly else OTHER)

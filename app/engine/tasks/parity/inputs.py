@@ -63,12 +63,12 @@ class Inputs:
     @property
     def batch(self) -> int | None:
         """The batch of the inputs as they were declared."""
-        found = (
+        sizes = (
             shape[spec.batch]
             for spec, shape in zip(self._specs, self._given, strict=True)
             if spec.batch is not None and len(shape) > spec.batch
         )
-        return next(found, None)
+        return next(sizes, None)
 
     def batches(self) -> tuple[int | None, ...]:
         """Return the first batch size and another one."""
@@ -80,8 +80,8 @@ class Inputs:
     def shapes(self, batch: int | None, side: int = 0) -> InputShapes:
         """Return the shapes for a batch, with larger images replaced by ones of `side`."""
         sizes = [
-            given if batch is None else spec.sizes(batch)
-            for spec, given in zip(self._specs, self._given, strict=True)
+            declared if batch is None else spec.sizes(batch)
+            for spec, declared in zip(self._specs, self._given, strict=True)
         ]
         return InputShapes(
             tuple(_with_side(shape, side) for shape in sizes), batch, side
@@ -95,10 +95,12 @@ class Inputs:
 
     def choices(self) -> Iterator[tuple[int, str]]:
         """Yield value ranges to try until the model accepts them: a bound for integers, a spread for floats."""
-        whole = any(
+        takes_integers = any(
             not getattr(torch, spec.dtype).is_floating_point for spec in self._specs
         )
-        for high in dict.fromkeys((self.high, 16, 4, 2) if whole else (self.high,)):
+        for high in dict.fromkeys(
+            (self.high, 16, 4, 2) if takes_integers else (self.high,)
+        ):
             for spread in SPREADS:
                 yield high, spread
 

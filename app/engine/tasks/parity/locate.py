@@ -36,19 +36,19 @@ Called = tuple[tuple[Any, ...], dict[str, Any]]
 
 def smallest(
     model: nn.Module,
-    found: ParityResult,
+    parity: ParityResult,
     catalog: Catalog,
-    own: OwnClasses | None,
+    classes: OwnClasses | None,
     tell: Callable[[str], None],
 ) -> str:
     """Return the path of the smallest module that differs from its import; "" is the whole model."""
     path, end = "", time.monotonic() + SECONDS
     while time.monotonic() < end:
-        for child, called in _calls(model, path, found).items():
+        for child, called in _calls(model, path, parity).items():
             if time.monotonic() > end:
                 return path
             tell(f"{CHECKING}: what differs, {child}")
-            if _differs(module_tree.submodule(model, child), called, catalog, own):
+            if _differs(module_tree.submodule(model, child), called, catalog, classes):
                 path = child
                 break
         else:
@@ -76,24 +76,24 @@ def loaded(source: Source, theirs: nn.Module) -> nn.Module:
     """Return the net of a source with the matching values of a model."""
     with blank():
         ours = make_module(source)
-    own = ours.state_dict()
+    state_dict = ours.state_dict()
     fitting = {
         key: value
         for key, value in theirs.state_dict().items()
-        if key in own and own[key].shape == value.shape
+        if key in state_dict and state_dict[key].shape == value.shape
     }
-    ours.load_state_dict({**own, **fitting})
+    ours.load_state_dict({**state_dict, **fitting})
     return ours
 
 
-def _calls(model: nn.Module, path: str, found: ParityResult) -> dict[str, Called]:
+def _calls(model: nn.Module, path: str, parity: ParityResult) -> dict[str, Called]:
     """Return the arguments of the first call of each direct submodule of a module during a forward pass."""
     net, dtype = module_tree.copied(model), precision(model)
     inputs = (
         tensor.to(dtype) if tensor.is_floating_point() else tensor.clone()
-        for tensor in found.inputs
+        for tensor in parity.inputs
     )
-    net.train(found.train)
+    net.train(parity.train)
     calls: dict[str, Called] = {}
     measure.seed_everything(SEED)
     with (
@@ -123,9 +123,9 @@ def _watching(net: nn.Module, path: str, calls: dict[str, Called]) -> Iterator[N
     outer = module_tree.submodule(net, path)
     for name, module in module_tree.named_modules(outer):
         if module is not outer:
-            whole = f"{path}.{name}" if path else name
+            full_path = f"{path}.{name}" if path else name
             hooks.append(
-                module_tree.before_call(module, before(whole), with_kwargs=True)
+                module_tree.before_call(module, before(full_path), with_kwargs=True)
             )
             hooks.append(module_tree.on_call(module, after, always_call=True))
     try:
@@ -140,7 +140,7 @@ def _detached(value: Any) -> Any:
 
 
 def _differs(
-    module: nn.Module, called: Called, catalog: Catalog, own: OwnClasses | None
+    module: nn.Module, called: Called, catalog: Catalog, classes: OwnClasses | None
 ) -> bool:
     """Return whether a module differs from its import when compared separately, or its import cannot run; False if it
     cannot be imported separately."""
@@ -151,8 +151,10 @@ def _differs(
     leaves, structure = tree_flatten(called)
     tensors = tuple(leaf for leaf in leaves if isinstance(leaf, torch.Tensor))
     try:
-        drawn = import_module(module, args, catalog, kwargs, own=own)
-        ops = with_blocks(own.with_these(catalog) if own else catalog, drawn.blocks)
+        drawn = import_module(module, args, catalog, kwargs, own=classes)
+        ops = with_blocks(
+            classes.with_these(catalog) if classes else catalog, drawn.blocks
+        )
         analysis = analyse(drawn.graph, ops)
         if not analysis.runnable:
             return True
@@ -160,7 +162,8 @@ def _differs(
     except (TraceError, DraftError, RuntimeError):
         return False
     theirs = ComparedModule(
-        module, lambda net, given: _call_with(net, given, leaves, structure)
+        module,
+        lambda net, call_tensors: _call_with(net, call_tensors, leaves, structure),
     )
     return bool(
         ParityCheck(
@@ -173,12 +176,12 @@ def _differs(
 
 def _call_with(
     net: nn.Module,
-    given: tuple[torch.Tensor, ...],
+    replacements: tuple[torch.Tensor, ...],
     leaves: list[Any],
     structure: TreeSpec,
 ) -> Any:
     """Repeat a call with other tensors."""
-    left = iter(given)
+    left = iter(replacements)
     values = [next(left) if isinstance(leaf, torch.Tensor) else leaf for leaf in leaves]
     args, kwargs = tree_unflatten(values, structure)
     return net(*args, **kwargs)

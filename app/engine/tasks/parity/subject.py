@@ -71,13 +71,13 @@ def run_module(
     call: Call | None = None,
 ) -> ModuleResult:
     """Run a net once or twice, the first time with backward if asked. Raises what its forward raises."""
-    given = {f"input {number}": value for number, value in enumerate(inputs, 1)}
+    named_inputs = {f"input {number}": value for number, value in enumerate(inputs, 1)}
     bound = (lambda *tensors: call(net, tensors)) if call is not None else None
 
     def step(number: int, back: bool) -> measure.Record:
         return measure.step_of(
             net,
-            given,
+            named_inputs,
             seed + number,
             train=train,
             double=False,
@@ -94,7 +94,7 @@ def run_module(
         {name: measure.sketch(value) for name, value in first.get(group, {}).items()}
         for group in ("gradients", "buffers")
     )
-    found = ModuleResult(
+    outcome = ModuleResult(
         dict(first["outputs"]),
         gradients if backward else {},
         drew=drew,
@@ -106,16 +106,16 @@ def run_module(
     if twice:
         after = dict(_plain_attributes(net))
         second = step(1, False)
-        found.outputs |= {
+        outcome.outputs |= {
             name + SECOND: value for name, value in second["outputs"].items()
         }
-        found.moving = {
+        outcome.moving = {
             path: value
             for path, value in _plain_attributes(net)
             if after.get(path) != value
         }
-    found.state = {name: measure.sketch(value) for name, value in _state_after(net)}
-    return found
+    outcome.state = {name: measure.sketch(value) for name, value in _state_after(net)}
+    return outcome
 
 
 def _state_after(net: nn.Module) -> Iterator[tuple[str, torch.Tensor]]:

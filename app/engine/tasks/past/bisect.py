@@ -27,7 +27,7 @@ Series = dict[int, dict[str, float]]
 
 
 def first_step(
-    kept: Kept,
+    stored_run: Kept,
     job: Job,
     condition: Condition,
     tell: Callable[[int, int], None] = lambda _done, _of: None,
@@ -35,8 +35,8 @@ def first_step(
 ) -> FirstStep:
     """Return the first step at which a condition held. Raises RunError, RecomputeError, and ConditionError for a layer
     that the run has not."""
-    recorded = step_hashes.recorded_of(kept)
-    series = _recorded(kept, condition.figure, recorded, job.training.leave_out)
+    recorded = step_hashes.recorded_of(stored_run)
+    series = _recorded(stored_run, condition.figure, recorded, job.training.leave_out)
     _check_layer(
         condition,
         tuple(dict.fromkeys(layer for row in series.values() for layer in row)),
@@ -50,12 +50,15 @@ def first_step(
             True,
         )
     last = hit.step if hit is not None else recorded.last
-    check(kept, job, min(recorded.losses, default=last), recorded)
-    if kept.record.environment is not None and kept.record.environment.processes > 1:
+    check(stored_run, job, min(recorded.losses, default=last), recorded)
+    if (
+        stored_run.record.environment is not None
+        and stored_run.record.environment.processes > 1
+    ):
         raise RunError(
-            f"{kept.record.title} ran on several processes, of which only the losses are recorded at every step."
+            f"{stored_run.record.title} ran on several processes, of which only the losses are recorded at every step."
         )
-    job = as_recorded(kept, job)
+    job = as_recorded(stored_run, job)
     probe = _ConditionProbe(condition)
 
     def at_end(watcher: RecomputeWatcher, figures: StepFigures) -> Parted | None:
@@ -64,27 +67,27 @@ def first_step(
         now = job.at_stage(job.stage_at(figures.step))
         return parted_at(watcher.parting, leave_recomputing(watcher), watcher, now)
 
-    found = recompute_steps(
+    recomputed = recompute_steps(
         job, recorded, last, at_end, tell=tell, cancelled=cancelled, probe=probe
     )
     if probe.hit is None:
         _check_layer(condition, probe.known)
-        return FirstStep(None, "", None, False, found.found)
+        return FirstStep(None, "", None, False, recomputed.found)
     return FirstStep(
-        probe.hit.step, probe.hit.layer, probe.hit.value, False, found.found
+        probe.hit.step, probe.hit.layer, probe.hit.value, False, recomputed.found
     )
 
 
-def _check_layer(condition: Condition, known: tuple[str, ...]) -> None:
-    if condition.layer and known and condition.layer not in known:
-        has = ", ".join(known)
+def _check_layer(condition: Condition, layers: tuple[str, ...]) -> None:
+    if condition.layer and layers and condition.layer not in layers:
+        has = ", ".join(layers)
         raise ConditionError(
             f"The run has no “{condition.layer}” for {condition.figure}; it has {has}"
         )
 
 
 def _recorded(
-    kept: Kept, figure: str, recorded: Recorded, left_out: tuple[int, ...]
+    stored_run: Kept, figure: str, recorded: Recorded, left_out: tuple[int, ...]
 ) -> Series:
     """Return a figure at the steps where it was measured, by layer; the loss is NaN at those that were not trained on,
     unless they were to be `left_out`. Raises RunError."""
@@ -95,26 +98,29 @@ def _recorded(
     file = {"norm": store.GRADIENTS, "dead": layer_tables.FIGURES}.get(figure)
     if file is None:
         return {}
-    found: Series = {}
-    for folder in store.measured(kept):
+    series: Series = {}
+    for folder in store.measured(stored_run):
         try:
             names, columns = tables.read(folder / file)
         except (OSError, tables.TableError) as error:
             raise RunError(
-                f"The measurements of {kept.record.title} cannot be read: {error}"
+                f"The measurements of {stored_run.record.title} cannot be read: {error}"
             ) from error
-        places = {name: place for place, name in enumerate(names) if place}
+        columns_by_layer = {name: column for column, name in enumerate(names) if column}
         if figure == "dead":
-            places = {
-                name.removeprefix("dead/"): place
-                for name, place in places.items()
+            columns_by_layer = {
+                name.removeprefix("dead/"): dead_column
+                for name, dead_column in columns_by_layer.items()
                 if name.startswith("dead/")
             }
-        found |= {
-            int(row[0]): {name: row[place] for name, place in places.items()}
+        series |= {
+            int(row[0]): {
+                name: row[layer_column]
+                for name, layer_column in columns_by_layer.items()
+            }
             for row in columns.T.tolist()
         }
-    return found
+    return series
 
 
 def _first_recorded(
@@ -122,9 +128,13 @@ def _first_recorded(
 ) -> tuple[Hit | None, bool]:
     """Return the first measured step at which a condition held, and whether an earlier step was not measured."""
     for step in sorted(recorded.losses.keys() | series.keys()):
-        if step in series and (found := condition.first(series[step])):
-            earlier = {one for one in recorded.losses if one < step}
-            return Hit(step, *found), not earlier <= series.keys()
+        if step in series and (hit := condition.first(series[step])):
+            earlier = {
+                recorded_step
+                for recorded_step in recorded.losses
+                if recorded_step < step
+            }
+            return Hit(step, *hit), not earlier <= series.keys()
     return None, not recorded.losses.keys() <= series.keys()
 
 
@@ -142,8 +152,8 @@ class _ConditionProbe(Probe):
         self.known = tuple(values) or self.known
         if self._condition.layer and values and self._condition.layer not in values:
             return True
-        if found := self._condition.first(values):
-            self.hit = Hit(step, *found)
+        if hit := self._condition.first(values):
+            self.hit = Hit(step, *hit)
         return self.hit is not None
 
     def _values(self, watcher: RecomputeWatcher, updated: bool) -> dict[str, float]:

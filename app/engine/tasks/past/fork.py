@@ -15,14 +15,14 @@ from app.training.checkpoints.checkpoint import CheckpointError, stage_of, step_
 @handles(ForkWithout)
 def fork_without(request: ForkWithout, _context: Context) -> Fork:
     """Return the start of the fork; nothing is written."""
-    kept, project, job = stored(request.run, request.data_root)
-    check(kept, job, request.step, step_hashes.recorded_of(kept))
+    stored_run, project, job = stored(request.run, request.data_root)
+    check(stored_run, job, request.step, step_hashes.recorded_of(stored_run))
     left_out = tuple(sorted({*project.training.leave_out, request.step}))
     project = replace(project, training=replace(project.training, leave_out=left_out))
-    job = as_recorded(kept, job)
+    job = as_recorded(stored_run, job)
     job = replace(job, training=replace(job.training, leave_out=left_out))
     passed_over: list[str] = []
-    checkpoint = resume.nearest(kept, request.step - 1, passed_over.append)
+    checkpoint = resume.nearest(stored_run, request.step - 1, passed_over.append)
     try:
         at, stage = (
             (step_of(checkpoint)[0], stage_of(checkpoint))
@@ -32,7 +32,7 @@ def fork_without(request: ForkWithout, _context: Context) -> Fork:
     except (OSError, CheckpointError) as error:
         raise RunError(str(error)) from error
     return Fork(
-        stages.projects_of(kept, project),
+        stages.projects_of(stored_run, project),
         stage,
         job,
         checkpoint,

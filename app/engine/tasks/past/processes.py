@@ -22,7 +22,7 @@ EVERY = 1e9  # times the time of a step that hashing it may take: each is hashed
 
 
 def recomputed_on_processes(
-    kept: Kept,
+    stored_run: Kept,
     job: Job,
     step: int,
     recorded: Recorded,
@@ -34,7 +34,7 @@ def recomputed_on_processes(
 
     Raises RecomputeError and RecomputeCancelledError.
     """
-    where = kept.record.environment
+    where = stored_run.record.environment
     assert where is not None
     training = replace(
         job.training, max_minutes=None, save_every=0, revisit_seconds=0.0
@@ -61,25 +61,27 @@ def recomputed_on_processes(
                     )
                 case StepDone():
                     tell(event.step - began, step - began)
-                    known, loss = (
+                    recorded_row, loss = (
                         recorded.hashes.get(event.step),
                         recorded.losses.get(event.step),
                     )
                     parted = _compared(event, row, layers, recorded)
-                    verified += known is not None and parted is None
+                    verified += recorded_row is not None and parted is None
                     if parted is not None or event.step >= step:
                         by_name = recorded.layers_at(event.step)
-                        found = tuple(
+                        revisited_layers = tuple(
                             RevisitedLayer(
-                                one,
-                                digits(by_name[one]) if one in by_name else None,
-                                digits(own),
+                                layer,
+                                digits(by_name[layer]) if layer in by_name else None,
+                                digits(layer_hash),
                                 None,
                             )
-                            for one, own in zip(layers, row[FIRST:], strict=True)
+                            for layer, layer_hash in zip(
+                                layers, row[FIRST:], strict=True
+                            )
                         )
                         return Revisited(
-                            kept.record.title,
+                            stored_run.record.title,
                             event.step,
                             row[0],
                             row[1],
@@ -89,9 +91,9 @@ def recomputed_on_processes(
                             event.loss,
                             loss,
                             None
-                            if known is None
-                            else row[GENERATOR] == known[GENERATOR],
-                            found,
+                            if recorded_row is None
+                            else row[GENERATOR] == recorded_row[GENERATOR],
+                            revisited_layers,
                             parted,
                             None,
                             None,
@@ -115,17 +117,19 @@ def _compared(
 ) -> Parted | None:
     """Return how a step differs from the recorded one; None if it does not."""
     reason = "the operation is not searched for in a run on several processes"
-    known = recorded.hashes.get(event.step)
-    if known is not None:
-        pairs = zip(recorded.layers, row[FIRST:], known[FIRST:], strict=True)
-        differing = tuple(name for name, one, other in pairs if one != other)
-        if row[:GENERATOR] != known[:GENERATOR]:
+    recorded_row = recorded.hashes.get(event.step)
+    if recorded_row is not None:
+        pairs = zip(recorded.layers, row[FIRST:], recorded_row[FIRST:], strict=True)
+        differing = tuple(
+            name for name, recomputed, other in pairs if recomputed != other
+        )
+        if row[:GENERATOR] != recorded_row[:GENERATOR]:
             return Parted(event.step, "position", "", (), reason=reason)
         if differing:
             return Parted(
                 event.step, "gradients", differing[-1], differing, reason=reason
             )
-        if row[GENERATOR] != known[GENERATOR]:
+        if row[GENERATOR] != recorded_row[GENERATOR]:
             return Parted(event.step, "generator", "", (), reason=reason)
     if (loss := recorded.losses.get(event.step)) is not None and loss != event.loss:
         return Parted(event.step, "loss", "", (), reason=reason)

@@ -63,38 +63,40 @@ Tell = Callable[[int, int], None]
 @handles(Revisit)
 def revisit(request: Revisit, context: Context) -> Revisited:
     """Recompute a step, and keep it under a handle."""
-    kept, project, job = stored(request.run, request.data_root)
-    found, held = revisited(
-        kept,
+    stored_run, project, job = stored(request.run, request.data_root)
+    answer, captured = revisited(
+        stored_run,
         job,
         request.step,
-        labels_of(kept, project, job, request.step),
+        labels_of(stored_run, project, job, request.step),
         _progress(context),
         context.cancelled,
     )
-    return replace(found, held=context.keep(held)) if held is not None else found
+    return (
+        replace(answer, held=context.keep(captured)) if captured is not None else answer
+    )
 
 
 @handles(LookIntoStep)
 def look_into_step(request: LookIntoStep, context: Context) -> StepLayer:
     """Return the results of a layer at a recomputed step."""
-    held: HeldRevisit = context.object_of(request.held)
-    return held.state.layer(request.layer, request.sample)
+    recomputed: HeldRevisit = context.object_of(request.held)
+    return recomputed.state.layer(request.layer, request.sample)
 
 
 @handles(ShowStepBatch)
 def show_step_batch(request: ShowStepBatch, context: Context) -> BatchPeek:
     """Return the batch of a recomputed step."""
-    held: HeldRevisit = context.object_of(request.held)
-    return held.state.batch
+    recomputed: HeldRevisit = context.object_of(request.held)
+    return recomputed.state.batch
 
 
 @handles(FindFirst)
 def find_first(request: FindFirst, context: Context) -> FirstStep:
     """Find the first step at which a condition held."""
-    kept, _, job = stored(request.run, request.data_root)
+    stored_run, _, job = stored(request.run, request.data_root)
     return first_step(
-        kept,
+        stored_run,
         job,
         parse_condition(request.condition),
         _progress(context),
@@ -108,17 +110,17 @@ def _progress(context: Context) -> Tell:
 
 def stored(folder: Path, data_root: str | None) -> tuple[Kept, Project, Job]:
     """Return a stored run with its project and job. Raises RunError."""
-    kept = Kept(folder, record.read(folder))
-    project = store.project_of(kept)
-    return kept, project, job_of_run(kept, project, data_root)
+    stored_run = Kept(folder, record.read(folder))
+    project = store.project_of(stored_run)
+    return stored_run, project, job_of_run(stored_run, project, data_root)
 
 
-def labels_of(kept: Kept, project: Project, job: Job, step: int) -> Any:
+def labels_of(stored_run: Kept, project: Project, job: Job, step: int) -> Any:
     """Return the labels of the nodes of the net that a run had at a step. Raises RunError."""
     if project.opened is not None:
         return FrozenMap()
     if job.stages:
-        project = stages.projects_of(kept, project)[job.stage_at(step) - 1]
+        project = stages.projects_of(stored_run, project)[job.stage_at(step) - 1]
     return node_labels(project.graph, custom_layers.ops_of(project))
 
 
@@ -171,20 +173,20 @@ class HeldRevisit:
     def _captured(self) -> tuple[Tape, list[Tensor | None]]:
         accumulate = self._stepper.config.accumulate
         with self._as_the_run(), self.batch.hold() as graph:
-            tape, part = graph.tape, graph.ends[0]
-            part = part / accumulate if accumulate > 1 else part
+            tape, loss = graph.tape, graph.ends[0]
+            loss = loss / accumulate if accumulate > 1 else loss
             (
-                part * self._snapshot.scale
+                loss * self._snapshot.scale
                 if self._stepper.scaler is not None
-                else part
+                else loss
             ).backward()
-        found = gradients_of(self._stepper.model)
+        gradients = gradients_of(self._stepper.model)
         self._snapshot.restore()
-        return tape, found
+        return tape, gradients
 
 
 def revisited(
-    kept: Kept,
+    stored_run: Kept,
     job: Job,
     step: int,
     labels: Any = FrozenMap(),
@@ -192,17 +194,20 @@ def revisited(
     cancelled: Callable[[], bool] = lambda: False,
 ) -> tuple[Revisited, HeldRevisit | None]:
     """Recompute a step of a run and capture it. Raises as `Revisit`."""
-    recorded = step_hashes.recorded_of(kept)
-    check(kept, job, step, recorded)
+    recorded = step_hashes.recorded_of(stored_run)
+    check(stored_run, job, step, recorded)
     notes: list[str] = []
-    checkpoint = resume.nearest(kept, step - 1, notes.append)
-    job = as_recorded(kept, job)
-    if kept.record.environment is not None and kept.record.environment.processes > 1:
+    checkpoint = resume.nearest(stored_run, step - 1, notes.append)
+    job = as_recorded(stored_run, job)
+    if (
+        stored_run.record.environment is not None
+        and stored_run.record.environment.processes > 1
+    ):
         answer = recomputed_on_processes(
-            kept, job, step, recorded, checkpoint, tell, cancelled
+            stored_run, job, step, recorded, checkpoint, tell, cancelled
         )
         return replace(answer, notes=(*notes, *answer.notes)), None
-    held: list[HeldRevisit] = []
+    captures: list[HeldRevisit] = []
 
     def at_end(
         watcher: RecomputeWatcher, figures: StepFigures
@@ -216,19 +221,19 @@ def revisited(
         step_held = HeldRevisit(stepper, watcher, now, labels, figures)
         if step_held.is_equal is False:
             notes.append(_unequal(job))
-        held.append(step_held)
+        captures.append(step_held)
         return None, step_held.is_equal
 
-    found = recompute_steps(
+    recomputed = recompute_steps(
         job, recorded, step, at_end, resume=checkpoint, tell=tell, cancelled=cancelled
     )
-    if found.changed:
-        notes.insert(0, found.changed)
+    if recomputed.changed:
+        notes.insert(0, recomputed.changed)
     if job.stages:
-        notes.append(_stage_text(job, found.figures.step))
-    return _answer(kept, recorded, checkpoint, found, tuple(notes), held), held[
-        0
-    ] if held else None
+        notes.append(_stage_text(job, recomputed.figures.step))
+    return _answer(
+        stored_run, recorded, checkpoint, recomputed, tuple(notes), captures
+    ), captures[0] if captures else None
 
 
 def _stage_text(job: Job, step: int) -> str:
@@ -251,27 +256,29 @@ class StepLoss:
         self._stepper, self._given = stepper, given
 
     def __call__(self, output: Any, _target: Any) -> Tensor:
-        given = self._given
-        return self._stepper.measured(output, given.labels, given.others, given.share)
+        step_inputs = self._given
+        return self._stepper.measured(
+            output, step_inputs.labels, step_inputs.others, step_inputs.share
+        )
 
 
 def batch_of_step(
     stepper: Stepper, snapshot: Snapshot, job: Job, labels: Any
 ) -> TrainingBatch:
     """Return the net before a step with the step's batch, loss and generators."""
-    own = bool(job.source.opened)
-    given = snapshot.given
+    opened = bool(job.source.opened)
+    step_inputs = snapshot.given
     return TrainingBatch(
         stepper.model,
-        stepper.arguments(given.inputs),
-        StepLoss(stepper, given),
-        getattr(given.labels, "parts", given.labels),
-        None if own else job.source,
+        stepper.arguments(step_inputs.inputs),
+        StepLoss(stepper, step_inputs),
+        getattr(step_inputs.labels, "parts", step_inputs.labels),
+        None if opened else job.source,
         stepper.model.training,
         snapshot.generators,
         labels,
         Special(amp=job.training.amp),
-        own_lines=own,
+        own_lines=opened,
     )
 
 
@@ -285,39 +292,42 @@ def _unequal(job: Job) -> str:
 
 
 def _answer(
-    kept: Kept,
+    stored_run: Kept,
     recorded: Recorded,
     checkpoint: Path | None,
-    found: Recomputed[tuple[Parted | None, bool | None]],
+    recomputed: Recomputed[tuple[Parted | None, bool | None]],
     notes: tuple[str, ...],
-    held: list[HeldRevisit],
+    captures: list[HeldRevisit],
 ) -> Revisited:
-    figures = found.figures
-    known, row = recorded.layers_at(figures.step), recorded.hashes.get(figures.step)
+    figures = recomputed.figures
+    recorded_layers, row = (
+        recorded.layers_at(figures.step),
+        recorded.hashes.get(figures.step),
+    )
     layers = tuple(
         RevisitedLayer(
             layer,
-            digits(known[layer]) if layer in known else None,
-            digits(own),
+            digits(recorded_layers[layer]) if layer in recorded_layers else None,
+            digits(layer_hash),
             _norm(figures, layer),
         )
-        for layer, own in figures.hashes.items()
+        for layer, layer_hash in figures.hashes.items()
     )
-    parted, captured = found.found
+    parted, captured = recomputed.found
     return Revisited(
-        kept.record.title,
+        stored_run.record.title,
         figures.step,
         figures.epoch,
         figures.batch,
         checkpoint.name if checkpoint else "",
-        found.started_at,
-        found.verified,
+        recomputed.started_at,
+        recomputed.verified,
         figures.loss,
         recorded.losses.get(figures.step),
         None if row is None else row[GENERATOR] == figures.generator,
         layers,
         parted,
-        held[0].tape if held else None,
+        captures[0].tape if captures else None,
         captured,
         notes,
         trained=figures.trained,

@@ -39,32 +39,39 @@ class _Run(Struct):
 @handles(EvaluateRun)
 def evaluate_run(request: EvaluateRun, context: Context) -> EvaluatedRun:
     try:
-        kept, _, job = stored(request.run, request.data_root)
-        identity, path = evaluations.checkpoint_of(kept), NamedRun(kept).checkpoint()
+        stored_run, _, job = stored(request.run, request.data_root)
+        identity, path = (
+            evaluations.checkpoint_of(stored_run),
+            NamedRun(stored_run).checkpoint(),
+        )
         job, weights = job.at_stage(stage_of(path)), checkpoint_weights(path)
     except (CheckpointError, OSError) as error:
         raise RunError(str(error)) from error
-    label = next(each.label for each in checkpoints(kept) if each.path == path)
+    label = next(
+        stored_checkpoint.label
+        for stored_checkpoint in checkpoints(stored_run)
+        if stored_checkpoint.path == path
+    )
     with cpu_threads(None):
         evaluator = make_evaluator(job, weights, context)
-        known = evaluations.read(kept, request.part)
-        if known is None or known.checkpoint != identity:
-            found = evaluator.evaluate(
+        evaluation = evaluations.read(stored_run, request.part)
+        if evaluation is None or evaluation.checkpoint != identity:
+            computed = evaluator.evaluate(
                 request.part, (), tell_samples(context), context.cancelled, label
             )
             unit = reading(evaluator.task.loss) != PLAIN
-            known = RunEvaluation(
-                found, evaluations.space_of(job, found), unit, identity
+            evaluation = RunEvaluation(
+                computed, evaluations.space_of(job, computed), unit, identity
             )
             if context.cancelled():
                 raise EvaluationCancelledError
             try:
-                evaluations.write(kept, known)
+                evaluations.write(stored_run, evaluation)
             except OSError as error:
                 raise RunError(
                     f"The evaluation could not be stored: {error}"
                 ) from error
-    return EvaluatedRun(context.keep(_Run(evaluator, known)), known)
+    return EvaluatedRun(context.keep(_Run(evaluator, evaluation)), evaluation)
 
 
 @handles(ShowRunSamples)
@@ -76,7 +83,10 @@ def show_run_samples(
     maps = predict.output_maps(
         run.evaluator, run.evaluation.found.part, request.numbers
     )
-    samples = (RunSample(one.number, one.picture, one.text) for one in shown)
+    samples = (
+        RunSample(shown_sample.number, shown_sample.picture, shown_sample.text)
+        for shown_sample in shown
+    )
     return tuple(
         replace(
             sample, target=maps[at].target, output=maps[at].output, note=maps[at].note

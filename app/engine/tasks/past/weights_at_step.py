@@ -35,23 +35,26 @@ def weights_at_step(
     """Return the weights after a step, the running mean if there is one, and remarks on where they are from; step 0 is
     the start of the run. Raises RunError, for a run that parts from its record too, RecomputeError and JobError."""
     notes: list[str] = []
-    kept, _, job = stored(folder, data_root)
-    title, stage = kept.record.title, job.stage_at(step + 1)
-    if stage != kept.record.stage:
+    stored_run, _, job = stored(folder, data_root)
+    title, stage = stored_run.record.title, job.stage_at(step + 1)
+    if stage != stored_run.record.stage:
         raise RunError(
             f"{title} had another net at step {step:,}: it was edited after step {job.stages[stage - 1].step:,}. Its "
             f"project is {stage_folder(folder, stage) / PROJECT}; compare its checkpoints"
         )
-    nearest = resume.nearest(kept, step, notes.append)
+    nearest = resume.nearest(stored_run, step, notes.append)
     if nearest is not None and step_of(nearest)[0] == step:
         return weights_in(nearest), (
             *notes,
             f"{title} at step {step:,}: from its checkpoint {nearest.name}.",
         )
-    recorded = step_hashes.recorded_of(kept)
-    wanted = max(step, 1)
-    check(kept, job, wanted, recorded)
-    if kept.record.environment is not None and kept.record.environment.processes > 1:
+    recorded = step_hashes.recorded_of(stored_run)
+    target_step = max(step, 1)
+    check(stored_run, job, target_step, recorded)
+    if (
+        stored_run.record.environment is not None
+        and stored_run.record.environment.processes > 1
+    ):
         raise RunError(
             f"{title} ran on several processes, whose steps can only be compared at their checkpoints; there is none "
             f"of "
@@ -72,29 +75,33 @@ def weights_at_step(
             for name, value in model.state_dict().items()
         }
 
-    found = recompute_steps(
-        as_recorded(kept, job),
+    recomputed = recompute_steps(
+        as_recorded(stored_run, job),
         recorded,
-        wanted,
+        target_step,
         at_end,
         resume=nearest,
         tell=tell,
         cancelled=cancelled,
     )
-    if found.parting is not None:
-        at = found.parting.step
+    if recomputed.parting is not None:
+        at = recomputed.parting.step
         raise RunError(
             f"{title} cannot be compared at step {step:,}: recomputed, it differs from its record from step {at:,} on. "
             f"tapedeck revisit {folder} --step {at} says why"
         )
     came = (
-        f"step {found.started_at:,} ({nearest.name})"
+        f"step {recomputed.started_at:,} ({nearest.name})"
         if nearest is not None
         else "its start"
     )
-    taken = wanted - found.started_at
+    step_count = target_step - recomputed.started_at
     notes.append(
-        f"{title} at step {step:,}: recomputed from {came}; {found.verified:,} of {taken:,} steps were verified by the "
+        f"{title} at step {step:,}: recomputed from {came}; {recomputed.verified:,} of "
+        f"{step_count:,} steps were verified by the "
         "hashes of their gradients, all by their losses."
     )
-    return found.found, (*notes, *((found.changed,) if found.changed else ()))
+    return recomputed.found, (
+        *notes,
+        *((recomputed.changed,) if recomputed.changed else ()),
+    )

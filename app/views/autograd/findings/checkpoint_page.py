@@ -30,20 +30,30 @@ HEADS = (
 )
 
 
-def row_of(one: WhatIf, chosen: bool) -> tuple[str, ...]:
+def row_of(measurement: WhatIf, chosen: bool) -> tuple[str, ...]:
     """Return the cells of one block."""
-    low, high = (f"{bound * 1000:+.1f}" for bound in one.spread)
-    time = f"{one.slower * 1000:+.1f} ms" if one.measurable else "within noise"
+    low, high = (f"{bound * 1000:+.1f}" for bound in measurement.spread)
+    time = (
+        f"{measurement.slower * 1000:+.1f} ms"
+        if measurement.measurable
+        else "within noise"
+    )
     time = f"{time} ({low} to {high} ms)".replace("-", MINUS)
-    grads = "equal" if one.equal else f"differ by {scientific(one.difference, 1)}"
-    freed = f"{MINUS if one.freed < 0 else ''}{bytes_text(abs(one.freed))}"
-    held = f"{MINUS if one.held_less < 0 else ''}{bytes_text(abs(one.held_less))}"
+    grads = (
+        "equal"
+        if measurement.equal
+        else f"differ by {scientific(measurement.difference, 1)}"
+    )
+    freed = (
+        f"{MINUS if measurement.freed < 0 else ''}{bytes_text(abs(measurement.freed))}"
+    )
+    retained = f"{MINUS if measurement.held_less < 0 else ''}{bytes_text(abs(measurement.held_less))}"
     return (
-        one.path,
-        one.kind,
+        measurement.path,
+        measurement.kind,
         freed,
-        held,
-        bytes_text(one.plain.peak),
+        retained,
+        bytes_text(measurement.plain.peak),
         time,
         grads,
         "recompute" if chosen else "",
@@ -80,23 +90,23 @@ class CheckpointPage(QWidget):
         return self.rows[row].path if 0 <= row < len(self.rows) else ""
 
     def show_rows(
-        self, rows: tuple[WhatIf, ...], chosen: Collection[str], words: str = ""
+        self, rows: tuple[WhatIf, ...], chosen: Collection[str], hint: str = ""
     ) -> None:
         """Show these blocks, those that frees most first; `chosen` are checkpointed in training already."""
         path = self.path
         self.rows, self._chosen = (
-            tuple(sorted(rows, key=lambda one: -one.freed)),
+            tuple(sorted(rows, key=lambda row: -row.freed)),
             frozenset(chosen),
         )
         self.table.blockSignals(True)
         self.table.set_rows(
-            [row_of(one, one.path in self._chosen) for one in self.rows]
+            [row_of(row, row.path in self._chosen) for row in self.rows]
         )
         self.table.blockSignals(False)
-        self._words = words
-        places = {one.path: place for place, one in enumerate(self.rows)}
+        self._words = hint
+        indices = {row.path: index for index, row in enumerate(self.rows)}
         if self.rows:
-            self.table.selectRow(places.get(path, 0))
+            self.table.selectRow(indices.get(path, 0))
         self._show_selected()
 
     def _use(self) -> None:
@@ -110,18 +120,18 @@ class CheckpointPage(QWidget):
 
     def _show_selected(self) -> None:
         row = self.table.currentRow()
-        one = self.rows[row] if 0 <= row < len(self.rows) else None
-        self.use.setVisible(one is not None)
+        measurement = self.rows[row] if 0 <= row < len(self.rows) else None
+        self.use.setVisible(measurement is not None)
         self.table.setVisible(bool(self.rows))
         self._rest.setVisible(not self.rows)
-        if one is None:
+        if measurement is None:
             self.sentence.setText(self._words)
             return
-        self.sentence.setText(one.sentence)
-        inside = one.path in self._chosen
+        self.sentence.setText(measurement.sentence)
+        inside = measurement.path in self._chosen
         self.use.setText(
-            f"Do not checkpoint {one.path} in training"
+            f"Do not checkpoint {measurement.path} in training"
             if inside
-            else f"Checkpoint {one.path} in training"
+            else f"Checkpoint {measurement.path} in training"
         )
         self.use.setToolTip("Sets recompute under Training; Ctrl+Z undoes it")

@@ -63,31 +63,31 @@ class FindingRow(ListRow):
         where = vbox(title, spacing=1)
         if finding.line is not None:
             where.addWidget(
-                place := label(finding.line_text, "caption", "text3", wrap=True)
+                line_label := label(finding.line_text, "caption", "text3", wrap=True)
             )
-            place.setFixedWidth(PLACE)
+            line_label.setFixedWidth(PLACE)
         where.addStretch(1)
-        words = vbox(label(finding.sentence, "label", wrap=True), spacing=2)
+        column = vbox(label(finding.sentence, "label", wrap=True), spacing=2)
         if finding.cure:
-            words.addWidget(
+            column.addWidget(
                 label(finding.cure.replace("`", ""), "label", "text2", wrap=True)
             )
         if finding.after:
-            words.addSpacing(2)
-            words.addWidget(label(f"− {finding.before}", "formula", "error"))
+            column.addSpacing(2)
+            column.addWidget(label(f"− {finding.before}", "formula", "error"))
             for line in finding.after.splitlines():
-                words.addWidget(label(f"+ {line}", "formula", "run"))
+                column.addWidget(label(f"+ {line}", "formula", "run"))
         if finding.others:
             every = Button(
                 f"Show the {counted(len(finding.others), 'other place')}", "link"
             )
             every.clicked.connect(every.hide)
             every.clicked.connect(self.expanded)
-            words.addWidget(every, 0, Qt.AlignmentFlag.AlignLeft)
+            column.addWidget(every, 0, Qt.AlignmentFlag.AlignLeft)
         hbox(
             (Glyph(*_STATES[finding.severity], 15), 0, top),
             where,
-            (words, 1),
+            (column, 1),
             on=self,
             margins=(16, 8, 16, 9),
             spacing=10,
@@ -152,16 +152,18 @@ class FindingList(QScrollArea):
         )
         self.setWidget(inside)
 
-    def show_findings(self, found: tuple[Finding, ...], words: str, fine: bool) -> None:
-        """Show the rows, and `words` below them; `fine` puts a check before them."""
+    def show_findings(
+        self, findings: tuple[Finding, ...], note: str, fine: bool
+    ) -> None:
+        """Show the rows, and `note` below them; `fine` puts a check before them."""
         for row in self.rows:
             self._column.removeWidget(row)
             row.hide()
             row.deleteLater()
-        self.rows, self._waiting = [], found
+        self.rows, self._waiting = [], findings
         self._add()
         self._icon.set("check" if fine else "info", "run" if fine else "text3")
-        self.foot.setText(words)
+        self.foot.setText(note)
         self.verticalScrollBar().setValue(0)
 
     def _add(self) -> None:
@@ -177,24 +179,24 @@ class FindingList(QScrollArea):
         if last and last < len(self.rows):
             self.rows[last].setFocus(Qt.FocusReason.OtherFocusReason)
 
-    def _insert(self, place: int, finding: Finding) -> None:
+    def _insert(self, index: int, finding: Finding) -> None:
         row = FindingRow(finding)
         row.opened.connect(self._open)
         row.left.connect(self._move)
         row.expanded.connect(lambda: self._expand(row))
-        self._column.insertWidget(place, row)
-        self.rows.insert(place, row)
+        self._column.insertWidget(index, row)
+        self.rows.insert(index, row)
 
     def _expand(self, row: FindingRow) -> None:
         """Make rows for the findings that a row stands for, below it; of very many the last row has the rest."""
         shown, rest = row.finding.others[:CHUNK], row.finding.others[CHUNK:]
-        place = self.rows.index(row) + 1
+        index = self.rows.index(row) + 1
         for number, finding in enumerate(shown, 1):
             self._insert(
-                place,
+                index,
                 replace(finding, others=rest) if number == len(shown) else finding,
             )
-            place += 1
+            index += 1
         row.setFocus(Qt.FocusReason.OtherFocusReason)
 
     def _open(self, finding: Finding) -> None:
@@ -203,7 +205,7 @@ class FindingList(QScrollArea):
         self.opened.emit(finding)
 
     def _move(self, step: int) -> None:
-        at = next((place for place, row in enumerate(self.rows) if row.hasFocus()), 0)
+        at = next((index for index, row in enumerate(self.rows) if row.hasFocus()), 0)
         row = self.rows[min(max(at + step, 0), len(self.rows) - 1)]
         row.setFocus(Qt.FocusReason.TabFocusReason)
         self.ensureWidgetVisible(row, 0, 0)

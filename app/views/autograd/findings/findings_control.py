@@ -82,7 +82,7 @@ class FindingsControl(QObject):
         self._stopping = False
         self._rows: list[WhatIf] = []
         self.page = page
-        self._diagnostics = {each.key: each for each in workspace.diagnostics}
+        self._diagnostics = {entry.key: entry for entry in workspace.diagnostics}
         workspace.pages.shown.connect(
             lambda key: self._shown() if key == "findings" else None
         )
@@ -206,25 +206,25 @@ class FindingsControl(QObject):
         answered(answer)
 
     def _failed(self, failure: WorkerFailure) -> None:
-        words = failure.message
+        message = failure.message
         if self.page.page in self._diagnostics:
-            self._diagnostics[self.page.page].show_failure(words)
+            self._diagnostics[self.page.page].show_failure(message)
         elif self.page.page == CHECKPOINT:
-            self._show_rows(words)
+            self._show_rows(message)
         else:
             self.page.list.show_findings(
-                (), f"The diagnostics could not run: {words}", fine=False
+                (), f"The diagnostics could not run: {message}", fine=False
             )
-            self.page.rule.setText(words)
+            self.page.rule.setText(message)
         self.page.status.setText("Failed")
 
-    def _progressed(self, said: str | WhatIf) -> None:
-        if isinstance(said, WhatIf):
-            self._rows.append(said)
+    def _progressed(self, progress: str | WhatIf) -> None:
+        if isinstance(progress, WhatIf):
+            self._rows.append(progress)
             if self.page.page == CHECKPOINT:
                 self._show_rows()
         elif not self._stopping:
-            self.page.set_working(said)
+            self.page.set_working(progress)
 
     # -- what happened -------------------------------------------------------------------------------------------------
 
@@ -259,14 +259,14 @@ class FindingsControl(QObject):
 
     def _shown(self) -> None:
         """Run the cheap diagnostics automatically when the page comes to the front."""
-        wanted = (
+        due = (
             self.page.page in (FINDINGS, GAIN)
             and self.page.isVisible()
             and not self.page.over_run
         )
         self._update_status()
         self._show_steps()
-        if wanted and self.findings is None and self._work is None:
+        if due and self.findings is None and self._work is None:
             self.run_diagnostics()
 
     def _show_steps(self) -> None:
@@ -288,12 +288,12 @@ class FindingsControl(QObject):
     def _update_status(self) -> None:
         """Show the number of findings on the pages that list them."""
         if self._work is None:
-            found = self.findings.found if self.findings is not None else None
+            findings = self.findings.found if self.findings is not None else None
             status = (
                 ""
-                if found is None
-                else counted(len(found), "finding")
-                if found
+                if findings is None
+                else counted(len(findings), "finding")
+                if findings
                 else "Nothing found"
             )
             shown = self.page.page in (FINDINGS, GAIN) and not self.page.over_run
@@ -307,16 +307,16 @@ class FindingsControl(QObject):
         if before.training.recompute != after.training.recompute:
             self._show_rows()
 
-    def _show_rows(self, words: str = "") -> None:
+    def _show_rows(self, hint: str = "") -> None:
         chosen = self._workspace.document.project.training.recompute
-        if not self._rows and not words:
-            words = (
+        if not self._rows and not hint:
+            hint = (
                 "Each block is checkpointed in turn on this batch; peak memory, step time and gradients are compared "
                 "with a step without checkpointing."
             )
             if self.working:
-                words = ""
-        self.page.checkpoint.show_rows(tuple(self._rows), chosen, words)
+                hint = ""
+        self.page.checkpoint.show_rows(tuple(self._rows), chosen, hint)
 
     # -- where a click leads -------------------------------------------------------------------------------------------
 
@@ -379,7 +379,7 @@ class FindingsControl(QObject):
             )
             return
         inside = path in project.training.recompute
-        others = tuple(one for one in project.training.recompute if one != path)
+        others = tuple(other for other in project.training.recompute if other != path)
         training = replace(
             project.training, recompute=others if inside else (*others, path)
         )
@@ -437,11 +437,11 @@ class FindingsControl(QObject):
 def show_results(page: FindingsPage, findings: Findings, where: str) -> str:
     """Fill the pages of findings and gains; return how many findings there are in words."""
     looked = f"Checked {where}: {', '.join(LOOKED_FOR)}."
-    words = f"Nothing found. {looked}" if not findings.found else looked
+    note = f"Nothing found. {looked}" if not findings.found else looked
     if findings.cancelled:
-        words = f"Stopped: findings so far. {looked}"
+        note = f"Stopped: findings so far. {looked}"
     page.list.show_findings(
-        findings.found, words, fine=not findings.found and not findings.cancelled
+        findings.found, note, fine=not findings.found and not findings.cancelled
     )
     page.chart.set_ladder(findings.ladder)
     page.rule.setText(_rule(findings))

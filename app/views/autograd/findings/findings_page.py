@@ -54,11 +54,15 @@ class FindingsPage(QWidget):
         parent: QWidget | None = None,
     ) -> None:
         super().__init__(parent)
-        added = [(each.key, each.title) for each in diagnostics]
+        added = [(diagnostic.key, diagnostic.title) for diagnostic in diagnostics]
         tabs = [(FINDINGS, "Findings"), (GAIN, "Gain ladder"), *added]
         self.tabs = Segmented([*tabs, (CHECKPOINT, "Checkpoint")], "Diagnostic")
-        self._commands = RUN | {each.key: each.command for each in diagnostics}
-        self._hints = HINTS | {each.key: each.hint for each in diagnostics}
+        self._commands = RUN | {
+            diagnostic.key: diagnostic.command for diagnostic in diagnostics
+        }
+        self._hints = HINTS | {
+            diagnostic.key: diagnostic.hint for diagnostic in diagnostics
+        }
         self.status = label("", "label", "text2")
         self.status.setMinimumWidth(1)
         self.run = Button(RUN[FINDINGS], icon="flask")
@@ -73,8 +77,8 @@ class FindingsPage(QWidget):
             [(BATCH, "This batch"), (OVER, "Over the run")], "The gain ladder of what"
         )
         gain = QWidget()
-        words = hbox((self.rule, 1), margins=(16, 6, 16, 6))
-        vbox(words, (self.chart, 1), on=gain, margins=0, spacing=0)
+        rule_row = hbox((self.rule, 1), margins=(16, 6, 16, 6))
+        vbox(rule_row, (self.chart, 1), on=gain, margins=0, spacing=0)
         self.empty = EmptyState(
             "autograd", "No graph captured yet", HINTS[FINDINGS], "Capture one batch"
         )
@@ -84,7 +88,9 @@ class FindingsPage(QWidget):
             GAIN: gain,
             CHECKPOINT: self.checkpoint,
         }
-        self._pages |= {each.key: each.make_page() for each in diagnostics}
+        self._pages |= {
+            diagnostic.key: diagnostic.make_page() for diagnostic in diagnostics
+        }
         self.stack = QStackedWidget()
         tools = QWidget()
         row = FlowLayout(tools, (12, 5, 12, 5), 10)
@@ -158,8 +164,8 @@ class FindingsPage(QWidget):
             self.empty.set_text(title, self._why or self._hints[page])
             self.empty.button.setVisible(not self._why)
 
-    def set_working(self, words: str | None) -> None:
+    def set_working(self, status: str | None) -> None:
         """Show what is in progress, with a Stop button; None when idle."""
-        self.stop.setVisible(words is not None)
-        self.run.setVisible(self._captured and not self.over_run and words is None)
-        self.status.setText(words or "")
+        self.stop.setVisible(status is not None)
+        self.run.setVisible(self._captured and not self.over_run and status is None)
+        self.status.setText(status or "")

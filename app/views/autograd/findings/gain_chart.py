@@ -77,9 +77,9 @@ class GainChart(QWidget):
             max(self.height() - TOP - BOTTOM, 1),
         )
 
-    def _x(self, place: int) -> float:
+    def _x(self, index: int) -> float:
         plot, count = self._plot(), len(self._rungs)
-        return plot.left() + plot.width() * (place + 0.5) / max(count, 1)
+        return plot.left() + plot.width() * (index + 0.5) / max(count, 1)
 
     def _span(self) -> tuple[int, int]:
         """Return the lowest and highest decade of the axis."""
@@ -93,13 +93,13 @@ class GainChart(QWidget):
         low, high = math.floor(min([*logs, -0.5])), math.ceil(max([*logs, 0.5]))
         return max(low, high - DECADES), high
 
-    def point_of(self, place: int) -> QPointF:
+    def point_of(self, index: int) -> QPointF:
         """Return the position of a layer's point; at the bottom if its gradient ends there."""
-        return QPointF(self._x(place), self._y(self._rungs[place].gain))
+        return QPointF(self._x(index), self._y(self._rungs[index].gain))
 
-    def _lost_at(self, place: int) -> QPointF:
+    def _lost_at(self, index: int) -> QPointF:
         """Return the position, on the line of the remaining gradient, of a layer where it vanishes or explodes."""
-        return QPointF(self._x(place), self._y(self._rungs[place].reach))
+        return QPointF(self._x(index), self._y(self._rungs[index].reach))
 
     def _y(self, value: float | None) -> float:
         plot, (low, high) = self._plot(), self._span()
@@ -127,17 +127,17 @@ class GainChart(QWidget):
             painter, [rung.gain for rung in self._rungs], QPen(colors.back, 1.75)
         )
         few = len(self._rungs) <= max(self._plot().width() / 7, 1)
-        for place, rung in enumerate(self._rungs):
+        for index, rung in enumerate(self._rungs):
             if rung.gain is None:
                 continue
             lost = self._lost.get(rung.key)
-            if few or lost or place == self._at:
+            if few or lost or index == self._at:
                 painter.setPen(Qt.PenStyle.NoPen)
                 painter.setBrush(colors.error if lost else colors.back)
-                size = 5.0 if place == self._at else 3.0
-                painter.drawEllipse(self.point_of(place), size, size)
+                size = 5.0 if index == self._at else 3.0
+                painter.drawEllipse(self.point_of(index), size, size)
                 if lost:
-                    painter.drawEllipse(self._lost_at(place), 5.0, 5.0)
+                    painter.drawEllipse(self._lost_at(index), 5.0, 5.0)
         self._paint_names(painter)
         self._paint_labels(painter)
         if self.hasFocus():
@@ -170,11 +170,11 @@ class GainChart(QWidget):
 
     def _paint_legend(self, painter: QPainter) -> None:
         colors, x = theme.current(), float(LEFT)
-        for words, color in (
+        for caption, color in (
             ("gain of the layer, |grad in| / |grad out|", colors.back),
             ("gradient norm relative to the last layer", colors.series[0]),
         ):
-            text = TextLine(words, "caption")
+            text = TextLine(caption, "caption")
             painter.setPen(QPen(color, 2))
             painter.drawLine(QPointF(x, 13), QPointF(x + 16, 13))
             text.draw(painter, x + 22, 13 - text.height / 2, colors.text3)
@@ -185,8 +185,8 @@ class GainChart(QWidget):
     ) -> None:
         painter.setPen(pen)
         before: QPointF | None = None
-        for place, value in enumerate(values):
-            here = None if value is None else QPointF(self._x(place), self._y(value))
+        for index, value in enumerate(values):
+            here = None if value is None else QPointF(self._x(index), self._y(value))
             if before is not None and here is not None:
                 painter.drawLine(before, here)
             before = here
@@ -198,16 +198,16 @@ class GainChart(QWidget):
             return
         step = max(1, math.ceil(count * NAMES / plot.width()))
         room = plot.width() / count * step - 8
-        for place in range(0, count, step):
-            text = elided(self._rungs[place].title, "axis", room)
+        for index in range(0, count, step):
+            text = elided(self._rungs[index].title, "axis", room)
             x = min(
-                max(self._x(place) - text.width / 2, 2), self.width() - text.width - 2
+                max(self._x(index) - text.width / 2, 2), self.width() - text.width - 2
             )
             color = (
                 colors.text
-                if place == self._at
+                if index == self._at
                 else colors.error
-                if self._rungs[place].key in self._lost
+                if self._rungs[index].key in self._lost
                 else colors.text3
             )
             text.draw(painter, x, plot.bottom() + 7, color)
@@ -215,11 +215,11 @@ class GainChart(QWidget):
     def _paint_labels(self, painter: QPainter) -> None:
         """Beside the first layer of each kind what happens there."""
         colors, plot = theme.current(), self._plot()
-        for place, rung in enumerate(self._rungs):
+        for index, rung in enumerate(self._rungs):
             if kind := self._lost.get(rung.key):
                 kind = "not finite" if kind == "non_finite" else kind
                 text = TextLine(f"{kind} at {rung.title}", "caption")
-                point = self._lost_at(place)
+                point = self._lost_at(index)
                 x = (
                     point.x() + 9
                     if point.x() + 9 + text.width < plot.right()
@@ -246,9 +246,9 @@ class GainChart(QWidget):
             len(self._rungs) - 1,
         )
 
-    def description_of(self, place: int) -> str:
+    def description_of(self, index: int) -> str:
         """Return the values of a layer as a few lines."""
-        rung = self._rungs[place]
+        rung = self._rungs[index]
         return "\n".join(
             [
                 rung.title,
@@ -276,10 +276,10 @@ class GainChart(QWidget):
         self._move_to(self._near(event.position().x()))
 
     def mousePressEvent(self, event: QMouseEvent) -> None:
-        place = self._near(event.position().x())
-        if event.button() == Qt.MouseButton.LeftButton and place >= 0:
-            self._move_to(place)
-            self.chosen.emit(self._rungs[place].key)
+        index = self._near(event.position().x())
+        if event.button() == Qt.MouseButton.LeftButton and index >= 0:
+            self._move_to(index)
+            self.chosen.emit(self._rungs[index].key)
 
     def keyPressEvent(self, event: QKeyEvent) -> None:
         steps = {
@@ -304,9 +304,9 @@ class GainChart(QWidget):
         super().focusInEvent(event)
         self.update()
 
-    def _move_to(self, place: int) -> None:
-        if place != self._at:
-            self._at = place
+    def _move_to(self, index: int) -> None:
+        if index != self._at:
+            self._at = index
             self._update_description()
             self.update()
 

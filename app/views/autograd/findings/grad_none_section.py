@@ -31,7 +31,7 @@ def layer_of(tape: Tape, item: TapeNode | LayerGroup) -> str:
     """Return the path of the innermost module around all of an item's operations; "" for the net and the loss."""
     if isinstance(item, TapeNode):
         return item.layer
-    found: list[str] | None = None
+    common: list[str] | None = None
     for number in item.nodes:
         node = tape.nodes[number]
         if node.is_leaf:
@@ -39,18 +39,18 @@ def layer_of(tape: Tape, item: TapeNode | LayerGroup) -> str:
         if node.in_loss:
             return ""
         parts = node.layer.split(".") if node.layer else []
-        if found is None:
-            found = parts
+        if common is None:
+            common = parts
         same = next(
             (
                 at
-                for at, pair in enumerate(zip(found, parts, strict=False))
+                for at, pair in enumerate(zip(common, parts, strict=False))
                 if pair[0] != pair[1]
             ),
-            min(len(found), len(parts)),
+            min(len(common), len(parts)),
         )
-        found = found[:same]
-    return ".".join(found or [])
+        common = common[:same]
+    return ".".join(common or [])
 
 
 def why_section(

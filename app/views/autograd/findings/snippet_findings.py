@@ -94,13 +94,13 @@ class SnippetFindings(QObject):
     def _update(self) -> None:
         if not self._snippets.is_shown:
             return
-        page, answer, found = self.page, self._snippets.page.answer, self.findings
+        page, answer, findings = self.page, self._snippets.page.answer, self.findings
         page.set_captured(
-            found is not None, why=answer.undiagnosed if answer is not None else ""
+            findings is not None, why=answer.undiagnosed if answer is not None else ""
         )
         page.set_working("Running the snippet…" if self._snippets.running else None)
-        if found is not None and not self._snippets.running:
-            show_results(page, found, "in this snippet")
+        if findings is not None and not self._snippets.running:
+            show_results(page, findings, "in this snippet")
 
     def _same_tape(self) -> Tape | None:
         """Return the tape that the snippet's graph shows if the findings are of its nodes, else None."""

@@ -60,18 +60,18 @@ class TapeAccess(GraphAccess):
     def facts(self, key: Hashable) -> PartFacts | None:
         if isinstance(key, ArrowKey):
             return self._arrow(key.number)
-        part = self._scene.part(key) if isinstance(key, str) else None
-        if part is None:
+        box_or_group = self._scene.part(key) if isinstance(key, str) else None
+        if box_or_group is None:
             return None
         if key in self._scene.groups:
             return self._group(self._scene.groups[str(key)].face.group)
-        return self._box(self._scene.boxes[part.key].face.box)
+        return self._box(self._scene.boxes[box_or_group.key].face.box)
 
     def _box(self, box: Box) -> PartFacts:
         kinds = {"leaf": "leaf", "folded": "folded group"}
         chips = (f"{chip.kind} {chip.text}" for chip in box.chips)
         played = self._scene.played.boxes.get(box.id)
-        words = [
+        details = [
             kinds.get(box.shape, ""),
             *box.lines,
             *chips,
@@ -88,11 +88,11 @@ class TapeAccess(GraphAccess):
         name = ", ".join(filter(None, (box.title, box.subtitle)))
         area = rectangle(self._scene.layout_.boxes[box.id])
         return PartFacts(
-            name, ", ".join(filter(None, words)), Role.ListItem, area, actions, folded
+            name, ", ".join(filter(None, details)), Role.ListItem, area, actions, folded
         )
 
     def _group(self, group: Group) -> PartFacts:
-        words = [
+        details = [
             f"group of {len(self._scene.boxes_in(group.id))} operations",
             group.caption,
             *group.tags[:1],
@@ -100,7 +100,7 @@ class TapeAccess(GraphAccess):
         area = rectangle(self._scene.layout_.groups[group.id])
         return PartFacts(
             group.title,
-            ", ".join(filter(None, words)),
+            ", ".join(filter(None, details)),
             Role.ListItem,
             area,
             (PRESS, FOLD),
@@ -124,13 +124,13 @@ class TapeAccess(GraphAccess):
         )
 
     def key_at(self, point: QPoint) -> Hashable | None:
-        part = self._scene.part_at(self.view.mapToScene(point))
-        return part.key if part is not None else None
+        box_or_group = self._scene.part_at(self.view.mapToScene(point))
+        return box_or_group.key if box_or_group is not None else None
 
     def chosen_keys(self) -> Sequence[Hashable]:
         key = self._scene.current_key()
-        part = self._scene.part(key) if key else None
-        return [part.key] if part is not None else []
+        box_or_group = self._scene.part(key) if key else None
+        return [box_or_group.key] if box_or_group is not None else []
 
     def choose(self, keys: Collection[Hashable]) -> None:
         chosen = [key for key in keys if isinstance(key, str)]

@@ -21,8 +21,8 @@ def arrow_path(
     hangs = len(way) == 2 and abs(way[1].y() - way[0].y()) > abs(
         way[1].x() - way[0].x()
     )
-    for place in range(1, len(way)):
-        a, b = way[place - 1], way[place]
+    for index in range(1, len(way)):
+        a, b = way[index - 1], way[index]
         level, upright = abs(a.y() - b.y()) < 0.5, abs(a.x() - b.x()) < 0.5
         if not (level or upright):
             if hangs:
@@ -32,7 +32,7 @@ def arrow_path(
                 half = (a.x() + b.x()) / 2
                 path.cubicTo(QPointF(half, a.y()), QPointF(half, b.y()), b)
             continue
-        turn = way[place + 1] if place + 1 < len(way) else None
+        turn = way[index + 1] if index + 1 < len(way) else None
         if turn is None or not _turns(a, b, turn):
             path.lineTo(b)
             continue

@@ -166,13 +166,13 @@ class BoxFace:
 
     def _call(self) -> None:
         title = Text(self.box.title, "section", INSET, OP_HEIGHT / 2)
-        words = [
+        captions = [
             (self.box.subtitle, "text2"),
             *((line, "text3") for line in self.box.lines),
         ]
         below = [
             Text(text, "axis", INSET, OP_HEIGHT - 2 + ROW * (row + 0.5), color)
-            for row, (text, color) in enumerate(word for word in words if word[0])
+            for row, (text, color) in enumerate(word for word in captions if word[0])
         ]
         self.texts += [title, *below]
         self.width = round(max(text.width for text in self.texts) + 2 * INSET)
@@ -282,8 +282,8 @@ class BoxFace:
     def _paint_texts(
         self, painter: QPainter, theme: Theme, played: Played | None
     ) -> None:
-        for place, (rect, kind, text) in enumerate(self.chips):
-            if played is not None and place in played.freed:
+        for index, (rect, kind, text) in enumerate(self.chips):
+            if played is not None and index in played.freed:
                 text.paint(painter, theme.text3)
                 paint_freed(painter, rect, theme)
                 continue
@@ -303,12 +303,12 @@ class BoxFace:
             (short_name(box), theme.text),
             *((text, theme.text2) for text in below if text),
         ]
-        side, each = SIDE / zoom, line_height(zoom)
+        side, row_height = SIDE / zoom, line_height(zoom)
         room = QRectF(side, 1, self.width - 2 * side, self.height - 2)
         if (
             box.shape == "folded"
             and names[1:]
-            and each <= min(HEADER, self.height - HEADER - BAR)
+            and row_height <= min(HEADER, self.height - HEADER - BAR)
         ):
             paint_names(painter, QRectF(side, 0, room.width(), HEADER), names[:1], zoom)
             room, names = (
@@ -321,9 +321,9 @@ class BoxFace:
         """Return the current texts: a closed group counts what ran."""
         if played is None or self.box.shape != "folded":
             return self.texts
-        words = Text(played.text, "axis", 0, HEADER / 2, "text3")
-        words.x = self.width - words.width - 8
-        return [self.texts[0], words, *self.texts[2:]]
+        progress = Text(played.text, "axis", 0, HEADER / 2, "text3")
+        progress.x = self.width - progress.width - 8
+        return [self.texts[0], progress, *self.texts[2:]]
 
     def _paint_played(
         self,
@@ -426,16 +426,16 @@ class BoxFaces(dict[str, BoxFace]):
 
     def sizes(self) -> dict[str, tuple[float, float]]:
         """Width and height of all boxes; those that read alike are measured once."""
-        known: dict[tuple[object, ...], tuple[float, float]] = {}
-        found = {}
+        sizes_by_look: dict[tuple[object, ...], tuple[float, float]] = {}
+        sizes = {}
         for key, box in self._boxes.items():
             look = (box.shape, box.title, box.subtitle, box.lines, box.chips)
-            size = known.get(look)
+            size = sizes_by_look.get(look)
             if size is None:
                 face = self[key]
-                size = known[look] = face.width, face.height
-            found[key] = size
-        return found
+                size = sizes_by_look[look] = face.width, face.height
+            sizes[key] = size
+        return sizes
 
 
 def short_name(box: Box) -> str:
@@ -558,9 +558,9 @@ def _chip(painter: QPainter, rect: QRectF, kind: str, theme: Theme) -> None:
     """Held for backward: the first series' colour; other tensors (parameters, inputs, buffers) plain; "more" bare."""
     if kind == "more":
         return
-    held = kind == "held"
-    painter.setPen(QPen(faded(theme.series[0], 0.55) if held else theme.line3, 1))
-    painter.setBrush(faded(theme.series[0], 0.20) if held else Qt.BrushStyle.NoBrush)
+    saved = kind == "held"
+    painter.setPen(QPen(faded(theme.series[0], 0.55) if saved else theme.line3, 1))
+    painter.setBrush(faded(theme.series[0], 0.20) if saved else Qt.BrushStyle.NoBrush)
     painter.drawRoundedRect(rect.adjusted(0.5, 0.5, -0.5, -0.5), 3, 3)
 
 

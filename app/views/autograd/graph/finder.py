@@ -31,9 +31,9 @@ class TapeFinder(FindBar):
         self._search()
 
     def _search(self) -> None:
-        words = "" if self.isHidden() else self.field.text()
+        query = "" if self.isHidden() else self.field.text()
         self._places, self._at = (
-            (() if self._tape is None else find(self._tape, words)),
+            (() if self._tape is None else find(self._tape, query)),
             -1,
         )
         self.show_count(-1, 0)

@@ -102,26 +102,26 @@ class NearGraph(SpriteItem):
         zoom: float,
         view: QTransform,
     ) -> Iterator[SpriteRequest]:
-        for part in boxes:
-            paint = partial(part.paint, zoom)
+        for box in boxes:
+            paint = partial(box.paint, zoom)
             yield SpriteRequest(
-                view.map(part.corner),
-                part.picture,
+                view.map(box.corner),
+                box.picture,
                 0,
-                part.own_extent,
+                box.own_extent,
                 paint,
-                part.opacity(),
+                box.opacity(),
             )
         for number in labels if zoom >= LEGIBLE else ():
-            place = self._scene.layout_.labels[number]
-            assert place is not None
-            words, color = self._scene.label_at(number)
-            label = Text(words, "axis", 0, 0, "text2")
+            position = self._scene.layout_.labels[number]
+            assert position is not None
+            text, color = self._scene.label_at(number)
+            label = Text(text, "axis", 0, 0, "text2")
             extent = QRectF(-label.width / 2 - 9, -10, label.width + 18, 20)
             opacity = DIMMED if self._scene.is_dimmed(number) else 1.0
             paint = partial(_paint_label, label, color)
             yield SpriteRequest(
-                view.map(QPointF(*place)), (words, color), 0, extent, paint, opacity
+                view.map(QPointF(*position)), (text, color), 0, extent, paint, opacity
             )
 
 
@@ -132,12 +132,14 @@ def arrow_ink(theme: Theme, marked: bool, strokes: float) -> tuple[QPen, QBrush]
     return QPen(color, strokes * (2.4 if marked else 1.6)), QBrush(color)
 
 
-def _paint_group(painter: QPainter, part: GroupPart, now: Theme, zoom: float) -> None:
+def _paint_group(painter: QPainter, frame: GroupPart, now: Theme, zoom: float) -> None:
     painter.save()
-    painter.translate(part.place.x, part.place.y)
-    painter.setOpacity(part.opacity())
-    size = part.place.width, part.place.height
-    part.face.paint(painter, now, size, part.state(), zoom=zoom, played=part.played())
+    painter.translate(frame.place.x, frame.place.y)
+    painter.setOpacity(frame.opacity())
+    size = frame.place.width, frame.place.height
+    frame.face.paint(
+        painter, now, size, frame.state(), zoom=zoom, played=frame.played()
+    )
     painter.restore()
 
 

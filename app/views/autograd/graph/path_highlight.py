@@ -54,29 +54,29 @@ class PathHighlight(Banner):
             0
         ] if item.parameters else f"{item.name}{where}", frozenset({item.id})
 
-    def show_in(self, place: Sequence[str]) -> None:
+    def show_in(self, box_of_node: Sequence[str]) -> None:
         """Update to another folding of the tape: `place[i]` is the box of node `i`."""
-        self._place, drawing = place, self._scene.drawing
+        self._place, drawing = box_of_node, self._scene.drawing
         if not self._ends or drawing is None:
             return
-        (one, here), (other, there) = self._ends
-        found, back = between(
+        (origin, here), (other, there) = self._ends
+        highlighted, back = between(
             ((arrow.source, arrow.target) for arrow in drawing.arrows),
-            frozenset(place[node] for node in here),
-            frozenset(place[node] for node in there),
+            frozenset(box_of_node[node] for node in here),
+            frozenset(box_of_node[node] for node in there),
         )
-        self._scene.set_highlighted(found)
-        if not found:
+        self._scene.set_highlighted(highlighted)
+        if not highlighted:
             self.set(
                 "info",
-                f"No gradient flows between {one} and {other}",
+                f"No gradient flows between {origin} and {other}",
                 "Press Esc to clear",
             )
         else:
-            first, last = (other, one) if back else (one, other)
-            count, boxes = len(found), len(drawing.boxes)
-            said = f"{count:,} of {boxes:,} boxes are on the gradient's path from {first} to {last}"
-            self.set("info", said, "", "Frame it")
+            first, last = (other, origin) if back else (origin, other)
+            count, boxes = len(highlighted), len(drawing.boxes)
+            summary = f"{count:,} of {boxes:,} boxes are on the gradient's path from {first} to {last}"
+            self.set("info", summary, "", "Frame it")
         self.show()
 
     def frame_it(self) -> None:

@@ -114,12 +114,12 @@ class PlayedParts:
         """Change these; the rest stays."""
         self.boxes.update(boxes)
         self.flows.update(flows)
-        made, frames = self._scene.boxes.made, self._scene.groups.made
+        drawn_boxes, frames = self._scene.boxes.made, self._scene.groups.made
         for key, played in boxes.items():
-            part = made.get(key) or frames.get(key)
-            if part is not None:
-                part.set_played(played)
-                self._scene.touch(part)
+            box_or_group = drawn_boxes.get(key) or frames.get(key)
+            if box_or_group is not None:
+                box_or_group.set_played(played)
+                self._scene.touch(box_or_group)
             self._note(key, played)
         if flows:
             self._scene.touch(None, flows)
@@ -129,11 +129,11 @@ class PlayedParts:
         """End the playback."""
         numbers = list(self.flows)
         self.forget()
-        for part in (
+        for box_or_group in (
             *self._scene.boxes.made.values(),
             *self._scene.groups.made.values(),
         ):
-            part.set_played(None)
+            box_or_group.set_played(None)
         self._scene.touch(None, numbers)
         self._scene.touch()
         self._tell_marks()

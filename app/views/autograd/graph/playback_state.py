@@ -95,8 +95,8 @@ class PlayedGraph(QObject):
         keys: set[str] = set()
         arrows: set[int] = set()
         step = 1 if now > before else -1
-        for place in range(min(before, now), max(before, now)):
-            node = index.tape.order[place]
+        for position in range(min(before, now), max(before, now)):
+            node = index.tape.order[position]
             for key in index.keys(node):
                 self._ran[key] += step
                 keys.add(key)
@@ -154,23 +154,23 @@ class PlayedGraph(QObject):
         """Return the norm over an arrow, of all its edges together."""
         assert self._index is not None
         edges, steps = self._index.edges[number], self._index.tape.steps
-        known = [
+        norms = [
             self._player.norms[edge] for edge in edges if edge in self._player.norms
         ]
         reached = any(steps[source] < self._position for source, _ in edges)
-        if not known:
+        if not norms:
             return EdgeFlow(None, reached, "")
-        norm = math.hypot(*known) if len(known) > 1 else known[0]
-        words = f"gradient norm {figure(norm)}"
+        norm = math.hypot(*norms) if len(norms) > 1 else norms[0]
+        text = f"gradient norm {figure(norm)}"
         if len(edges) > 1:
-            words += f" of the sum of {len(edges)} gradients"
+            text += f" of the sum of {len(edges)} gradients"
         edited, now = self._edited(edges)
         if edited:
             sum_ = "" if now is None else f": {figure(now.unscaled)} arrives"
-            words += f"\nThe incoming gradient was edited{sum_}"
+            text += f"\nThe incoming gradient was edited{sum_}"
             if now is not None and len(edges) == 1 and self._alone(*edges[0]):
                 norm = now.unscaled
-        return EdgeFlow(norm, reached, "\n".join([words, *self._shares(edges)]), edited)
+        return EdgeFlow(norm, reached, "\n".join([text, *self._shares(edges)]), edited)
 
     def _edited(self, edges: list[tuple[int, int]]) -> tuple[bool, GradStats | None]:
         """Return whether what some edges lead to was edited, and what arrives there now, if it is known."""
@@ -178,7 +178,9 @@ class PlayedGraph(QObject):
         edits = {(node, output_nr) for _, node, output_nr in self._player.edits}
         for source, slot in edges if edits else ():
             edge = next(
-                each for each in self._index.tape.outgoing[source] if each.slot == slot
+                candidate
+                for candidate in self._index.tape.outgoing[source]
+                if candidate.slot == slot
             )
             if (edge.target, edge.output_nr) in edits:
                 record = self._player.record_of(edge.target)
@@ -197,28 +199,35 @@ class PlayedGraph(QObject):
         """Return whether no other gradient is added to that of an edge."""
         assert self._index is not None
         tape = self._index.tape
-        edge = next(each for each in tape.outgoing[source] if each.slot == slot)
+        edge = next(
+            candidate for candidate in tape.outgoing[source] if candidate.slot == slot
+        )
         return (
-            sum(each.output_nr == edge.output_nr for each in tape.incoming[edge.target])
+            sum(
+                other.output_nr == edge.output_nr
+                for other in tape.incoming[edge.target]
+            )
             == 1
         )
 
     def _shares(self, edges: list[tuple[int, int]]) -> list[str]:
         """Return the share of each edge of a sum."""
         assert self._index is not None
-        found = []
+        texts = []
         for source, slot in edges[:4]:
             edge = next(
-                each for each in self._index.tape.outgoing[source] if each.slot == slot
+                candidate
+                for candidate in self._index.tape.outgoing[source]
+                if candidate.slot == slot
             )
             for sum_ in fan_ins_of(self._player, edge.target):
                 if sum_.output_nr == edge.output_nr:
-                    found += [
-                        words
-                        for key, words in share_texts(sum_).items()
+                    texts += [
+                        text
+                        for key, text in share_texts(sum_).items()
                         if key == (source, slot)
                     ]
-        return found
+        return texts
 
 
 def fan_ins_of(player: Player, node: int) -> tuple[FanIn, ...]:
@@ -231,18 +240,18 @@ def fan_ins_of(player: Player, node: int) -> tuple[FanIn, ...]:
 
 def share_texts(sum_: FanIn) -> dict[tuple[int, int], str]:
     """Format the share of each edge of a sum; "cosine" is to the other, or to the largest of the others."""
-    words: dict[tuple[int, int], str] = {}
-    for place, share in enumerate(sum_.shares):
+    texts: dict[tuple[int, int], str] = {}
+    for index, share in enumerate(sum_.shares):
         parts = []
         if share.projection is not None:
             percent = f"{100 * share.projection:.0f}".replace("-", MINUS)
             parts.append(f"{percent} % of the sum")
-        others = [other for other in range(len(sum_.shares)) if other != place]
+        others = [other for other in range(len(sum_.shares)) if other != index]
         largest = max(others, key=lambda other: sum_.shares[other].norm, default=None)
-        if largest is not None and (cosine := sum_.cosines[place][largest]) is not None:
+        if largest is not None and (cosine := sum_.cosines[index][largest]) is not None:
             parts.append(
                 f"cosine {cosine:.2f}".replace("-", MINUS)
                 + (" with the other" if len(others) == 1 else " with the largest other")
             )
-        words[share.source, share.slot] = ", ".join(parts)
-    return words
+        texts[share.source, share.slot] = ", ".join(parts)
+    return texts

@@ -79,7 +79,7 @@ def arranged(
     page: tuple[float, float],
     row: float | None = None,
     indexed: bool = False,
-    known: KnownPlaces | None = None,
+    previous: KnownPlaces | None = None,
     progress: Progress = no_progress,
 ) -> ArrangedDrawing:
     """Lay a drawing out in the form of `page`, or in rows of a given width; usable on any thread. See `arrange`."""
@@ -90,7 +90,7 @@ def arranged(
         sizes,
         row,
         page=page,
-        known=known,
+        known=previous,
         progress=lambda done: progress(share * done),
     )
     index = places(drawing, layout) if indexed else None
@@ -166,7 +166,7 @@ class TapeScene(QGraphicsScene):
         self.drawing = self._drawing = drawing
         self._faces, self._group_faces = (
             BoxFaces(drawing.boxes),
-            {one.id: GroupFace(one) for one in drawing.groups},
+            {frame.id: GroupFace(frame) for frame in drawing.groups},
         )
         self.__dict__.pop("_box_of", None)
         self.boxes.made.clear()
@@ -201,7 +201,7 @@ class TapeScene(QGraphicsScene):
         self._on_way: frozenset[str] = frozenset()  # with the groups around it
         self._ways: dict[int, ArrowPath] = {}
         self.played.forget()
-        for known in (
+        for cached_name in (
             "_index",
             "_touching",
             "_by_link",
@@ -209,7 +209,7 @@ class TapeScene(QGraphicsScene):
             "_frame_of",
             "_frames",
         ):
-            self.__dict__.pop(known, None)
+            self.__dict__.pop(cached_name, None)
         self.boxes: Parts[BoxPart] = Parts(layout.boxes, self._make_box)
         self.groups: Parts[GroupPart] = Parts(layout.groups, self._make_group)
         self.far, self._marks = (
@@ -234,35 +234,35 @@ class TapeScene(QGraphicsScene):
     @cached_property
     def _frame_of(self) -> dict[str, str | None]:
         """The open group around a box or an open group."""
-        found = {box.id: box.group for box in self._drawing.boxes}
-        found.update((group.id, group.parent) for group in self._drawing.groups)
-        return found
+        frames = {box.id: box.group for box in self._drawing.boxes}
+        frames.update((group.id, group.parent) for group in self._drawing.groups)
+        return frames
 
     @cached_property
     def _touching(self) -> dict[str, list[int]]:
         """The arrows at a box, by their numbers."""
-        found: dict[str, list[int]] = defaultdict(list)
+        arrow_numbers: dict[str, list[int]] = defaultdict(list)
         for number, arrow in enumerate(self._drawing.arrows):
-            found[arrow.source].append(number)
-            found[arrow.target].append(number)
-        return found
+            arrow_numbers[arrow.source].append(number)
+            arrow_numbers[arrow.target].append(number)
+        return arrow_numbers
 
     @cached_property
     def _by_link(self) -> dict[str, list[str]]:
         """Map nodes of the canvas to the boxes and groups outlined for them, without nested ones."""
         links = {group.id: group.link for group in self._drawing.groups}
-        found: dict[str, list[str]] = defaultdict(list)
+        keys_by_link: dict[str, list[str]] = defaultdict(list)
         for group in self._drawing.groups:
             if (
                 group.link is not None
                 and links.get(group.parent or "") != group.link
                 and group.id in self.groups
             ):
-                found[group.link].append(group.id)
+                keys_by_link[group.link].append(group.id)
         for box in self._drawing.boxes:
             if box.link is not None and links.get(box.group or "") != box.link:
-                found[box.link].append(box.id)
-        return found
+                keys_by_link[box.link].append(box.id)
+        return keys_by_link
 
     @cached_property
     def _index(self) -> RectIndex[Place]:
@@ -273,18 +273,18 @@ class TapeScene(QGraphicsScene):
     ) -> tuple[list[GroupPart], list[int], list[BoxPart], list[int]]:
         """Return the open groups, arrows, boxes and labels that touch an area: groups before what is in them, boxes by
         their places."""
-        found: dict[str, list[Any]] = {"group": [], "arrow": [], "box": [], "label": []}
+        hits: dict[str, list[Any]] = {"group": [], "arrow": [], "box": [], "label": []}
         for kind, key in self._index.inside(area):
-            found[kind].append(key)
+            hits[kind].append(key)
         groups = [
             self.groups[key]
-            for key in sorted(found["group"], key=self._frames.__getitem__)
+            for key in sorted(hits["group"], key=self._frames.__getitem__)
         ]
         boxes = [
             self.boxes[key]
-            for key in sorted(found["box"], key=self.layout_.boxes.__getitem__)
+            for key in sorted(hits["box"], key=self.layout_.boxes.__getitem__)
         ]
-        return groups, found["arrow"], boxes, sorted(found["label"])
+        return groups, hits["arrow"], boxes, sorted(hits["label"])
 
     @cached_property
     def _frames(self) -> dict[str, int]:
@@ -299,10 +299,12 @@ class TapeScene(QGraphicsScene):
             GroupPart(self._group_faces[key], self.layout_.groups[key])
         )
 
-    def _dressed(self, part: P) -> P:
-        part.set_state(self._states.get(part.key, self._plain(part.key)))
-        part.set_played(self.played.boxes.get(part.key))
-        return part
+    def _dressed(self, box_or_group: P) -> P:
+        box_or_group.set_state(
+            self._states.get(box_or_group.key, self._plain(box_or_group.key))
+        )
+        box_or_group.set_played(self.played.boxes.get(box_or_group.key))
+        return box_or_group
 
     def path_of(self, number: int) -> ArrowPath:
         """Return the path of an arrow."""
@@ -327,15 +329,16 @@ class TapeScene(QGraphicsScene):
             if self._far
             else self._index.inside(QRectF(at.x() - 3, at.y() - 3, 6, 6))
         )
-        part = self.part_at(at)
+        box_or_group = self.part_at(at)
         flows = self.played.flows
         for kind, key in here:
             if kind == "label" and key in flows:
                 return f"{label_of(self._drawing.arrows[key])}\n{flows[key].words}"
         if here and (
-            isinstance(part, BoxPart) or (part is not None and part.in_header(at))
+            isinstance(box_or_group, BoxPart)
+            or (box_or_group is not None and box_or_group.in_header(at))
         ):
-            return part.tooltip
+            return box_or_group.tooltip
         over = (
             key
             for kind, key in here
@@ -343,15 +346,17 @@ class TapeScene(QGraphicsScene):
         )
         return next((flows[number].words for number in over), "")
 
-    def touch(self, part: Part | None = None, arrows: Iterable[int] = ()) -> None:
+    def touch(
+        self, box_or_group: Part | None = None, arrows: Iterable[int] = ()
+    ) -> None:
         """Repaint a part, or some arrows with their labels; everything if none is given."""
-        areas = [part.extent] if part is not None else []
+        areas = [box_or_group.extent] if box_or_group is not None else []
         for number in arrows:
             self._ways.pop(number, None)
             areas += [
-                self._index[place].adjusted(-4, -4, 4, 4)
-                for place in (("arrow", number), ("label", number))
-                if place in self._index
+                self._index[key].adjusted(-4, -4, 4, 4)
+                for key in (("arrow", number), ("label", number))
+                if key in self._index
             ]
         for area in areas or [self.near.boundingRect()]:
             self.near.update(area)
@@ -369,8 +374,8 @@ class TapeScene(QGraphicsScene):
 
     def link_of(self, key: str) -> str | None:
         """Return the node of the canvas for a box or group."""
-        part = self.part(key) if key else None
-        return part.link if part is not None else None
+        box_or_group = self.part(key) if key else None
+        return box_or_group.link if box_or_group is not None else None
 
     def rect_of(self, key: str) -> Rect | None:
         """Return the rectangle of a box or open group."""
@@ -401,10 +406,10 @@ class TapeScene(QGraphicsScene):
             return
         before, self._current = self._current, key
         for old, on in ((before, False), (key, True)):
-            part = self.part(old) if old else None
-            if part is not None:
-                self._change(part.key, selected=on)
-                if numbers := self._touching.get(part.key):
+            box_or_group = self.part(old) if old else None
+            if box_or_group is not None:
+                self._change(box_or_group.key, selected=on)
+                if numbers := self._touching.get(box_or_group.key):
                     self.touch(None, numbers)
         self.chosen.emit(key)
 
@@ -427,10 +432,10 @@ class TapeScene(QGraphicsScene):
     def _put_state(self, key: str, **states: bool) -> None:
         state = replace(self._states.get(key, self._plain(key)), **states)
         self._states[key] = state
-        part = self.boxes.made.get(key) or self.groups.made.get(key)
-        if part is not None:
-            part.set_state(state)
-            self.touch(part)
+        box_or_group = self.boxes.made.get(key) or self.groups.made.get(key)
+        if box_or_group is not None:
+            box_or_group.set_state(state)
+            self.touch(box_or_group)
 
     def _tell_marks(self) -> None:
         if self._far:
@@ -455,7 +460,9 @@ class TapeScene(QGraphicsScene):
     def linked_parts(self) -> list[Part]:
         """Return the outlined groups and boxes."""
         keys = [key for key, state in self._states.items() if state.linked]
-        return [part for key in keys if (part := self.part(key)) is not None]
+        return [
+            box_or_group for key in keys if (box_or_group := self.part(key)) is not None
+        ]
 
     def set_highlighted(self, boxes: frozenset[str]) -> None:
         """Highlight these boxes and the arrows between them, and dim the rest; none ends that."""
@@ -473,13 +480,13 @@ class TapeScene(QGraphicsScene):
 
     def _frames_of(self, boxes: frozenset[str]) -> frozenset[str]:
         """Return the groups around some boxes."""
-        found: set[str] = set()
+        frames: set[str] = set()
         for box in boxes:
             frame = self._frame_of[box]
-            while frame is not None and frame not in found:
-                found.add(frame)
+            while frame is not None and frame not in frames:
+                frames.add(frame)
                 frame = self._frame_of[frame]
-        return frozenset(found)
+        return frozenset(frames)
 
     @property
     def highlighted(self) -> frozenset[str]:
@@ -583,8 +590,8 @@ class TapeScene(QGraphicsScene):
     def area_of(self, parts: Iterable[Part]) -> QRectF:
         """Return the bounding rectangle of some boxes and groups."""
         area = QRectF()
-        for part in parts:
-            area = area.united(part.extent)
+        for box_or_group in parts:
+            area = area.united(box_or_group.extent)
         return area
 
     def area_of_boxes(self, keys: Iterable[str]) -> QRectF:

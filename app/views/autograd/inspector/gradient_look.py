@@ -65,11 +65,11 @@ class HistogramView(QWidget):
         plot = QRectF(0, 0, self.width(), self.height() - 16)
         painter.fillRect(plot, theme.plot)
         most, width = max(counts, default=0), plot.width() / max(len(counts), 1)
-        for place, count in enumerate(counts):
+        for index, count in enumerate(counts):
             height = (plot.height() - 4) * count / most if most else 0
             painter.fillRect(
                 QRectF(
-                    place * width, plot.bottom() - height, max(width - 1, 1), height
+                    index * width, plot.bottom() - height, max(width - 1, 1), height
                 ),
                 theme.back,
             )
@@ -86,13 +86,13 @@ class HistogramView(QWidget):
 
     def mouseMoveEvent(self, event: QMouseEvent) -> None:
         counts, edges = self._look.histogram.counts, self._look.edges
-        place = min(
+        bin_index = min(
             int(event.position().x() / max(self.width(), 1) * len(counts)),
             len(counts) - 1,
         )
-        if place >= 0:
-            words = f"{counts[place]:,} values from {figure(edges[place])} to {figure(edges[place + 1])}"
-            QToolTip.showText(event.globalPosition().toPoint(), words, self)
+        if bin_index >= 0:
+            tip = f"{counts[bin_index]:,} values from {figure(edges[bin_index])} to {figure(edges[bin_index + 1])}"
+            QToolTip.showText(event.globalPosition().toPoint(), tip, self)
 
 
 class PictureView(QWidget):
@@ -141,8 +141,8 @@ class PictureView(QWidget):
             table = _colors()
             self._images = [_image(picture, table) for picture in self._pictures]
         across, width, height = self._cell()
-        for place, image in enumerate(self._images):
-            at = QPointF(place % across * (width + 2), place // across * (height + 2))
+        for index, image in enumerate(self._images):
+            at = QPointF(index % across * (width + 2), index // across * (height + 2))
             painter.drawImage(QRectF(at.x(), at.y(), width, height), image)
         painter.end()
 
@@ -197,7 +197,7 @@ class LookSections:
             return
         number = (
             self._asked[1]
-            if self._asked in [(item.id, each) for each in numbers] and self._asked
+            if self._asked in [(item.id, output) for output in numbers] and self._asked
             else numbers[0]
         )
         if self._asked != (item.id, number):
@@ -206,7 +206,7 @@ class LookSections:
         section.toggled.connect(self._toggled)
         if len(numbers) > 1:
             choice = ChoiceField(
-                [(each, f"output {each}") for each in numbers], number, pairs=True
+                [(output, f"output {output}") for output in numbers], number, pairs=True
             )
             choice.edited.connect(lambda chosen: self._request(item.id, chosen, ()))
             section.body_layout.addWidget(choice)
@@ -224,11 +224,11 @@ class LookSections:
         self._player.request_stats(node, number, at)
 
     def _show_stats(self, looked: GradientInspected) -> None:
-        asked, section = looked.asked, self._section
+        request, section = looked.asked, self._section
         if (
             section is None
             or not isValid(section)
-            or self._asked != (asked.node, asked.output_nr)
+            or self._asked != (request.node, request.output_nr)
         ):
             return
         body = QWidget()
@@ -239,8 +239,8 @@ class LookSections:
                 note("This gradient was freed. Step back to this node to see it.")
             )
         else:
-            for part in self._parts(asked.node, asked.output_nr, look):
-                column.addWidget(part)
+            for widget in self._parts(request.node, request.output_nr, look):
+                column.addWidget(widget)
         section.set_body(body)
 
     def _parts(self, node: int, number: int, look: GradientLook) -> Iterator[QWidget]:
@@ -282,14 +282,14 @@ class LookSections:
         """Return fields for the index into each leading dimension."""
         widget = QWidget()
         row = hbox(label("Shown:", "caption", "text3"), on=widget, margins=0, spacing=6)
-        for place, size in enumerate(look.leading):
-            field = NumberField(look.at[place], minimum=0, maximum=size - 1)
-            field.setAccessibleName(f"Index in dimension {place}")
-            field.setToolTip(f"0 to {size - 1} in dimension {place}")
+        for dimension, size in enumerate(look.leading):
+            field = NumberField(look.at[dimension], minimum=0, maximum=size - 1)
+            field.setAccessibleName(f"Index in dimension {dimension}")
+            field.setToolTip(f"0 to {size - 1} in dimension {dimension}")
 
-            def chosen(value: int, place: int = place) -> None:
+            def chosen(value: int, axis: int = dimension) -> None:
                 self._request(
-                    node, number, (*look.at[:place], value, *look.at[place + 1 :])
+                    node, number, (*look.at[:axis], value, *look.at[axis + 1 :])
                 )
 
             field.edited.connect(chosen)

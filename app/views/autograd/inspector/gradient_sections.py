@@ -126,10 +126,10 @@ class GradientSections:
         elif record is None:
             adds = "It is added to .grad when this node runs." if node.is_leaf else ""
             body.addWidget(note(adds or "Known once this node has run: step once."))
-        for words in _odd(tape, node, record, arriving):
-            body.addWidget(_warning(words))
-        for words in _notes(record):
-            body.addWidget(note(words))
+        for message in _odd(tape, node, record, arriving):
+            body.addWidget(_warning(message))
+        for message in _notes(record):
+            body.addWidget(note(message))
         yield section
         for sum_ in fan_ins_of(player, node.id):
             yield _sum_section(tape, sum_)
@@ -145,10 +145,10 @@ class GradientSections:
             if (record := self._player.record_of(node)) is not None
         ]
         section = Section("Gradient norms", f"{len(records)} of {len(group.nodes)} run")
-        known = _Known(
+        recorded = _Known(
             {r.node: r.norm for r in records if r.norm is not None}, self._player.norms
         )
-        rung = rung_of(tape, known, group)
+        rung = rung_of(tape, recorded, group)
         rows = (
             ("arriving", rung.arriving),
             ("leaving", rung.leaving),
@@ -166,10 +166,10 @@ class GradientSections:
 
 
 def _norm_row(name: str, where: str, stats: GradStats) -> QWidget:
-    place = f"{where} {shape_text(stats.shape, 'scalar')}".strip()
+    details = f"{where} {shape_text(stats.shape, 'scalar')}".strip()
     return _bar_row(
         name,
-        place,
+        details,
         stats.unscaled,
         f"largest {figure(stats.absmax)}, mean {figure(stats.mean)}, "
         f"{formatting.share(stats.zeros, 1)} exactly 0, {stats.dtype}",
@@ -183,10 +183,10 @@ def _bar_row(name: str, where: str, norm: float, tip: str = "") -> QWidget:
     grid.setHorizontalSpacing(8)
     grid.setVerticalSpacing(2)
     value = cell(figure(norm), "formula", "" if math.isfinite(norm) else "error", tip)
-    place = cell(where, "caption", "text3", where)
-    place.setSizePolicy(QSizePolicy.Policy.Ignored, QSizePolicy.Policy.Preferred)
+    where_cell = cell(where, "caption", "text3", where)
+    where_cell.setSizePolicy(QSizePolicy.Policy.Ignored, QSizePolicy.Policy.Preferred)
     grid.addWidget(FittingLabel(name, "formula"), 0, 0)
-    grid.addWidget(place, 0, 1)
+    grid.addWidget(where_cell, 0, 1)
     grid.addWidget(value, 0, 2)
     grid.addWidget(GradientBar(norm), 1, 0, 1, 3)
     grid.setColumnStretch(1, 1)
@@ -206,9 +206,9 @@ def _empty_row(name: str, where: str) -> QWidget:
     return widget
 
 
-def _warning(words: str) -> QWidget:
+def _warning(message: str) -> QWidget:
     widget = QWidget()
-    text = label(words, "caption", "warn", wrap=True)
+    text = label(message, "caption", "warn", wrap=True)
     text.setMinimumWidth(1)
     hbox(
         Glyph("warning", "warn", 14),
@@ -249,22 +249,22 @@ def _sum_section(tape: Tape, sum_: FanIn) -> Section:
             else f"{100 * share.projection:.0f} %".replace("-", MINUS)
         )
         section.body_layout.addWidget(_bar_row(name, percent, share.norm))
-    words = [f"Together {figure(sum_.norm)}."]
+    sentences = [f"Together {figure(sum_.norm)}."]
     if len(sum_.shares) == 2 and (cosine := sum_.cosines[0][1]) is not None:
-        words.append(
+        sentences.append(
             f"Their cosine is {round(cosine, 2) + 0.0:.2f}: {_agreement(cosine)}.".replace(
                 "-", MINUS
             )
         )
-    known = [
+    measured = [
         share
         for share in sum_.shares
         if share.projection is not None and share.source >= 0
     ]
-    if len(known) > 1:
-        most = max(known, key=lambda share: share.projection or 0.0)
-        words.append(f"{_name(tape, most.source)} contributes most of it.")
-    section.body_layout.addWidget(note(" ".join(words)))
+    if len(measured) > 1:
+        most = max(measured, key=lambda share: share.projection or 0.0)
+        sentences.append(f"{_name(tape, most.source)} contributes most of it.")
+    section.body_layout.addWidget(note(" ".join(sentences)))
     return section
 
 
@@ -278,9 +278,9 @@ def _agreement(cosine: float) -> str:
 
 def _gain_section(gain: float) -> Section:
     section = Section("Gain, input norm / output norm", figure(gain))
-    words = "as large as" if 0.9 <= gain <= 1.1 else f"{figure(gain)} times"
+    comparison = "as large as" if 0.9 <= gain <= 1.1 else f"{figure(gain)} times"
     section.body_layout.addWidget(
-        note(f"The gradient to earlier layers is {words} the one that arrived.")
+        note(f"The gradient to earlier layers is {comparison} the one that arrived.")
     )
     return section
 
@@ -302,16 +302,16 @@ def _odd(
     arriving: tuple[GradStats | None, ...],
 ) -> Iterator[str]:
     """Yield warnings about these gradients."""
-    known = [stats for stats in arriving if stats is not None]
-    if bad := sum(stats.nonfinite for stats in known):
+    arrived = [stats for stats in arriving if stats is not None]
+    if bad := sum(stats.nonfinite for stats in arrived):
         yield f"{bad:,} incoming values are NaN or infinite."
-    elif known and all(stats.norm == 0 for stats in known):
+    elif arrived and all(stats.norm == 0 for stats in arrived):
         yield "The incoming gradient is exactly 0: nothing before this node learns from this batch."
     if record is None:
         return
-    made = sum(edge.stats.nonfinite for edge in record.leaving if edge.stats)
-    if made and not sum(stats.nonfinite for stats in known):
-        yield f"{made:,} outgoing values are NaN or infinite, but no incoming ones: they originate here."
+    nonfinite = sum(edge.stats.nonfinite for edge in record.leaving if edge.stats)
+    if nonfinite and not sum(stats.nonfinite for stats in arrived):
+        yield f"{nonfinite:,} outgoing values are NaN or infinite, but no incoming ones: they originate here."
     most = max((edge.stats.norm for edge in record.leaving if edge.stats), default=0.0)
     for edge in record.leaving:
         target = tape.nodes[edge.target]
@@ -323,8 +323,12 @@ def _odd(
         ):
             continue
         name = target.parameters[0]
-        before = [tape.nodes[each.source] for each in tape.incoming.get(node.id, ())]
-        norm = next((each for each in before if "BatchNorm" in each.name), None)
+        before = [
+            tape.nodes[incoming.source] for incoming in tape.incoming.get(node.id, ())
+        ]
+        norm = next(
+            (candidate for candidate in before if "BatchNorm" in candidate.name), None
+        )
         if norm is not None and name.rpartition(".")[2] == "bias":
             yield (
                 f"{name} gets no gradient: {tape.title_of(norm)} subtracts the channel mean, so any bias "
@@ -343,14 +347,14 @@ def _notes(record: StepRecord | None) -> Iterator[str]:
 
 def _sources(tape: Tape, node: TapeNode) -> dict[int, str]:
     """Return the sources of the gradients, by output number."""
-    found: dict[int, list[TapeEdge]] = {}
+    edges_by_output: dict[int, list[TapeEdge]] = {}
     for edge in tape.incoming.get(node.id, ()):
-        found.setdefault(edge.output_nr, []).append(edge)
+        edges_by_output.setdefault(edge.output_nr, []).append(edge)
     return {
         number: f"from {tape.title_of(tape.nodes[edges[0].source])}"
         if len(edges) == 1
         else f"from {len(edges)} nodes"
-        for number, edges in found.items()
+        for number, edges in edges_by_output.items()
     }
 
 
@@ -370,15 +374,15 @@ def _target(tape: Tape, node: TapeNode) -> tuple[str, str]:
 
 def prepared(tape: Tape, number: int) -> int | None:
     """Return the leaf to which a node leads exclusively: itself, or through views and casts only."""
-    seen = 0
-    while not tape.nodes[number].is_leaf and seen < 4:
+    hops = 0
+    while not tape.nodes[number].is_leaf and hops < 4:
         targets = {edge.target for edge in tape.outgoing.get(number, ())}
         if len(targets) != 1 or any(
             saved.kind == "activation" for saved in tape.nodes[number].saved
         ):
             return None
         (number,) = targets
-        seen += 1
+        hops += 1
     return number if tape.nodes[number].is_leaf else None
 
 

@@ -158,10 +158,10 @@ class TapeInspector(QScrollArea):
 
     def _add(self, layout: QVBoxLayout, parts: Iterator[QWidget]) -> bool:
         """Add the next part of a page, after the last one the sections of `below`; return whether there is more."""
-        part = next(parts, None)
-        if part is None:
-            part = self._bottom = self._sections_of(self.below)
-        layout.insertWidget(layout.count() - 1, part)
+        widget = next(parts, None)
+        if widget is None:
+            widget = self._bottom = self._sections_of(self.below)
+        layout.insertWidget(layout.count() - 1, widget)
         return not self.complete
 
     def _add_in_turns(self, layout: QVBoxLayout, parts: Iterator[QWidget]) -> None:
@@ -189,8 +189,8 @@ class TapeInspector(QScrollArea):
         layout = vbox(on=column, margins=0, spacing=0)
         if self.tape is not None and self._shown is not None:
             for give in givers:
-                for part in give(self.tape, self._shown):
-                    layout.addWidget(part)
+                for section in give(self.tape, self._shown):
+                    layout.addWidget(section)
         return column
 
 
@@ -221,8 +221,8 @@ def _node_page(tape: Tape, node: TapeNode) -> Iterable[QWidget]:
     if node.saved:
         yield _saved_section(tape, [node])
     elif not node.is_leaf:
-        words = "This operation needs no tensor of the forward pass for its gradient."
-        yield _text_section("Saved tensors", "none", words)
+        reason = "This operation needs no tensor of the forward pass for its gradient."
+        yield _text_section("Saved tensors", "none", reason)
     if node.values:
         yield _values_section(node)
     yield _edges_section(tape, node)
@@ -251,15 +251,15 @@ def _tape_page(tape: Tape) -> Iterable[QWidget]:
 
 def _by_module_section(tape: Tape, by_module: dict[str, int]) -> Iterable[QWidget]:
     """Show the bytes by module, or by line of a snippet without modules, the most first."""
-    held = [(path, count) for path, count in by_module.items() if count]
-    if len(held) < 2:
+    sizes = [(path, count) for path, count in by_module.items() if count]
+    if len(sizes) < 2:
         return
-    what = "module" if tape.layers else "line"
-    section = Section(f"Held by {what}", f"{len(held)} {what}s")
+    unit = "module" if tape.layers else "line"
+    section = Section(f"Held by {unit}", f"{len(sizes)} {unit}s")
     section.body_layout.addWidget(
-        table([(path, bytes_text(count)) for path, count in held[:MOST_MODULES]])
+        table([(path, bytes_text(count)) for path, count in sizes[:MOST_MODULES]])
     )
-    rest = held[MOST_MODULES:]
+    rest = sizes[MOST_MODULES:]
     if rest:
         more = f"{len(rest):,} more hold {bytes_text(sum(count for _, count in rest))}."
         section.body_layout.addWidget(note(more))
@@ -319,14 +319,14 @@ def _title(name: str, where: str, category: str) -> QWidget:
     title.setTextInteractionFlags(Qt.TextInteractionFlag.TextSelectableByMouse)
     title.setSizePolicy(QSizePolicy.Policy.Ignored, QSizePolicy.Policy.Preferred)
     title.setToolTip(name)
-    place = label(
+    location = label(
         where.replace(".", ".\u200b"), "caption", "text3", wrap=True
     )  # a long path breaks at its dots
-    place.setAccessibleName(where)
-    words = vbox(title, place, spacing=1)
+    location.setAccessibleName(where)
+    column = vbox(title, location, spacing=1)
     hbox(
         (tile, 0, Qt.AlignmentFlag.AlignTop),
-        (words, 1),
+        (column, 1),
         on=widget,
         margins=12,
         spacing=10,
@@ -355,7 +355,7 @@ def _saved_section(tape: Tape, nodes: list[TapeNode]) -> Section:
     named, parts = len(nodes) > 1, _in_turns(nodes)
     section.body_layout.addWidget(_saved_table(tape, parts[0], named))
     if rest := parts[1:]:
-        count = sum(len(node.saved) for part in rest for node in part)
+        count = sum(len(node.saved) for chunk in rest for node in chunk)
         more = Button(f"Show {count:,} more", "link")
 
         def show_rest() -> None:
@@ -380,7 +380,7 @@ def _in_turns(nodes: list[TapeNode]) -> list[list[TapeNode]]:
     """Split nodes into parts of as many tensors as can be shown in one turn of the window."""
     parts: list[list[TapeNode]] = [[]]
     for node in nodes:
-        if sum(len(one.saved) for one in parts[-1]) >= MOST_ROWS:
+        if sum(len(earlier.saved) for earlier in parts[-1]) >= MOST_ROWS:
             parts.append([])
         parts[-1].append(node)
     return parts
@@ -419,13 +419,13 @@ def _saved_table(tape: Tape, nodes: Iterable[TapeNode], named: bool) -> QWidget:
             )
             row += 1
         for tensor in node.saved:
-            for column, made in enumerate(_saved_cells(tape, tensor)):
+            for column, saved_cell in enumerate(_saved_cells(tape, tensor)):
                 side = (
                     right | Qt.AlignmentFlag.AlignTop
                     if column > 1
                     else Qt.AlignmentFlag.AlignTop
                 )
-                grid.addWidget(made, row, column, side)
+                grid.addWidget(saved_cell, row, column, side)
             row += 1
     grid.setColumnStretch(0, 1)
     return widget
@@ -441,10 +441,10 @@ def _saved_cells(tape: Tape, tensor: SavedTensor) -> tuple[QWidget, ...]:
         spacing=1,
     )
     size, tip = bytes_text(tensor.bytes), ""
-    whole = tape.storages[tensor.storage].bytes
-    if tensor.kind == "activation" and whole > tensor.bytes:
+    storage_bytes = tape.storages[tensor.storage].bytes
+    if tensor.kind == "activation" and storage_bytes > tensor.bytes:
         size, tip = (
-            f"{size}\nof {bytes_text(whole)}",
+            f"{size}\nof {bytes_text(storage_bytes)}",
             "A view: its whole storage is held",
         )
     return (
@@ -456,26 +456,28 @@ def _saved_cells(tape: Tape, tensor: SavedTensor) -> tuple[QWidget, ...]:
 
 
 def _saved_note(rows: list[SavedTensor]) -> str:
-    words = []
+    sentences = []
     if any(s.version is not None for s in rows):
-        words.append(
+        sentences.append(
             "Version is saved / now. Equal numbers: no in-place change since the forward pass."
         )
     if any(s.version is not None and s.version != s.version_now for s in rows):
-        words = [
+        sentences = [
             "Version is saved / now. Where they differ, the tensor was changed in place and backward will raise "
             "an error."
         ]
     if any(s.version is None for s in rows):
-        words.append(
+        sentences.append(
             "PyTorch does not expose the saved version of tensors marked with a dash."
         )
-    for kind, what in _KINDS.items():
+    for kind, description in _KINDS.items():
         names = list(dict.fromkeys(s.name for s in rows if s.kind == kind))
         if names:
             verb = "is" if len(names) == 1 else "are each"
-            words.append(f"{', '.join(names)} {verb} {what} and not counted as held.")
-    return " ".join(words)
+            sentences.append(
+                f"{', '.join(names)} {verb} {description} and not counted as held."
+            )
+    return " ".join(sentences)
 
 
 def _version(saved: SavedTensor) -> QLabel:
@@ -504,10 +506,10 @@ def _parameter_section(node: TapeNode) -> Section:
     section = Section("Parameter", "shared" if len(node.parameters) > 1 else "")
     for name in node.parameters:
         section.body_layout.addWidget(FittingLabel(name, "formula"))
-    words = "AccumulateGrad adds the incoming gradient to this tensor's .grad."
+    explanation = "AccumulateGrad adds the incoming gradient to this tensor's .grad."
     if len(node.parameters) > 1:
-        words += " These names share one tensor, so their gradients are summed."
-    section.body_layout.addWidget(note(words))
+        explanation += " These names share one tensor, so their gradients are summed."
+    section.body_layout.addWidget(note(explanation))
     return section
 
 
@@ -527,10 +529,10 @@ def _edges_section(tape: Tape, node: TapeNode) -> Section:
         )
     section.body_layout.addWidget(table(rows))
     if node.is_leaf:
-        for words in dict.fromkeys(
+        for message in dict.fromkeys(
             filter(None, (_broadcast(tape, edge) for edge in incoming))
         ):
-            section.body_layout.addWidget(note(words))
+            section.body_layout.addWidget(note(message))
     return section
 
 
@@ -540,7 +542,11 @@ def _broadcast(tape: Tape, edge: TapeEdge) -> str:
     if not (_ELEMENTWISE.match(name) or (edge.slot == 0 and _WITH_BIAS.match(name))):
         return ""
     arriving = next(
-        (one.shape for one in tape.incoming.get(edge.source, ()) if one.output_nr == 0),
+        (
+            source_edge.shape
+            for source_edge in tape.incoming.get(edge.source, ())
+            if source_edge.output_nr == 0
+        ),
         None,
     )
     if (
@@ -551,8 +557,10 @@ def _broadcast(tape: Tape, edge: TapeEdge) -> str:
     ):
         return ""
     if any(
-        own not in (1, size)
-        for own, size in zip(reversed(edge.shape), reversed(arriving), strict=False)
+        leaf_size not in (1, size)
+        for leaf_size, size in zip(
+            reversed(edge.shape), reversed(arriving), strict=False
+        )
     ):
         return ""
     return (

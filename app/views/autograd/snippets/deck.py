@@ -113,20 +113,20 @@ class SnippetDeck(QWidget):
             if player.keeps
             else []
         )
-        said = f", grad_out {' and '.join(map(figure, norms))}" if norms else ""
+        norms_text = f", grad_out {' and '.join(map(figure, norms))}" if norms else ""
         return [
             f"{node.name}{where}",
             " runs next",
-            said,
+            norms_text,
             f" · {bytes_text(player.held[player.position])} held",
         ]
 
     def _show_status(self, parts: list[str]) -> None:
         """Show as many parts as there is room for, and all as the tool tip."""
         self._parts = parts
-        words, metrics = "".join(parts), self.words.fontMetrics()
-        self.words.setToolTip(words)
-        self.words.setAccessibleName(words)
+        text, metrics = "".join(parts), self.words.fontMetrics()
+        self.words.setToolTip(text)
+        self.words.setAccessibleName(text)
         shown = parts
         while (
             len(shown) > 1

@@ -86,16 +86,18 @@ class SnippetEdit(CodeEdit):
         mark.cursor = QTextCursor(block)
         mark.format.setBackground(colors.errorBg)
         mark.format.setProperty(QTextFormat.Property.FullWidthSelection, True)
-        words = QTextEdit.ExtraSelection()
-        words.cursor = QTextCursor(block)
+        underline = QTextEdit.ExtraSelection()
+        underline.cursor = QTextCursor(block)
         indent = len(block.text()) - len(block.text().lstrip())
-        words.cursor.setPosition(block.position() + indent)
-        words.cursor.movePosition(
+        underline.cursor.setPosition(block.position() + indent)
+        underline.cursor.movePosition(
             QTextCursor.MoveOperation.EndOfBlock, QTextCursor.MoveMode.KeepAnchor
         )
-        words.format.setUnderlineColor(colors.error)
-        words.format.setUnderlineStyle(words.format.UnderlineStyle.WaveUnderline)
-        self.setExtraSelections([*self.extraSelections(), mark, words])
+        underline.format.setUnderlineColor(colors.error)
+        underline.format.setUnderlineStyle(
+            underline.format.UnderlineStyle.WaveUnderline
+        )
+        self.setExtraSelections([*self.extraSelections(), mark, underline])
 
     def _changed(self, _place: int, removed: int, added: int) -> None:
         text = self.toPlainText()
@@ -189,8 +191,8 @@ class SnippetEdit(CodeEdit):
         """Move the lines of the selection, or that of the caret, by one step."""
         cursor = self.textCursor()
         first, last = (
-            self.document().findBlock(place).blockNumber()
-            for place in (cursor.selectionStart(), cursor.selectionEnd())
+            self.document().findBlock(position).blockNumber()
+            for position in (cursor.selectionStart(), cursor.selectionEnd())
         )
         cursor.beginEditBlock()
         for number in range(first, last + 1):

@@ -82,7 +82,8 @@ class SnippetPage(QWidget):
         self._edited = False  # since then
         self.foreign: Path | None = None
         self.ready = ChoiceField(
-            [(None, OWN), *((one.key, one.title) for one in ready())], pairs=True
+            [(None, OWN), *((snippet.key, snippet.title) for snippet in ready())],
+            pairs=True,
         )
         self.ready.setAccessibleName("Ready snippets")
         self.words = label("", "caption", "text2", wrap=True, whole=True)
@@ -119,7 +120,7 @@ class SnippetPage(QWidget):
 
     def _head_part(self) -> QWidget:
         """Return the row of examples and file buttons, with a description."""
-        part = QWidget()
+        header = QWidget()
         row = hbox(
             (self.ready, 100),
             self.open,
@@ -130,12 +131,12 @@ class SnippetPage(QWidget):
             self.run,
             spacing=6,
         )
-        vbox(row, self.words, on=part, margins=(12, 6, 10, 6), spacing=4)
+        vbox(row, self.words, on=header, margins=(12, 6, 10, 6), spacing=4)
         self.ready.setMinimumContentsLength(24)
         self.ready.setSizePolicy(QSizePolicy.Policy.Expanding, QSizePolicy.Policy.Fixed)
         self.ready.setMaximumWidth(WIDEST)
         self.ready.currentTextChanged.connect(self.ready.setToolTip)
-        return part
+        return header
 
     def _laid_out(self) -> tuple[QSplitter, ...]:
         left = QSplitter(Qt.Orientation.Vertical)
@@ -169,16 +170,16 @@ class SnippetPage(QWidget):
 
     def _graph_part(self) -> QWidget:
         """Return the graph with its playback controls."""
-        part = QWidget()
-        vbox((self.room, 1), self.deck, on=part, margins=0, spacing=0)
-        return part
+        widget = QWidget()
+        vbox((self.room, 1), self.deck, on=widget, margins=0, spacing=0)
+        return widget
 
     def _output_part(self) -> QWidget:
-        part = QWidget()
-        told = hbox(self.status, margins=(12, 6, 10, 6))
-        vbox(told, Divider(), (self.output, 1), on=part, margins=0, spacing=0)
+        widget = QWidget()
+        status_row = hbox(self.status, margins=(12, 6, 10, 6))
+        vbox(status_row, Divider(), (self.output, 1), on=widget, margins=0, spacing=0)
         self.edit.setMinimumSize(LEAST, 70)
-        return part
+        return widget
 
     def resizeEvent(self, event: QResizeEvent) -> None:
         super().resizeEvent(event)
@@ -220,12 +221,14 @@ class SnippetPage(QWidget):
         """Return the snippet to run."""
         return Snippet(self.edit.text(), play=True, diagnose=diagnose)
 
-    def load_ready(self, one: Ready) -> None:
+    def load_ready(self, snippet: Ready) -> None:
         """Load an example into the editor; undo restores the previous text."""
-        self.load(one.text, one.words)
-        self.ready.set_value(one.key)
+        self.load(snippet.text, snippet.words)
+        self.ready.set_value(snippet.key)
 
-    def load(self, text: str, words: str = "", foreign: Path | None = None) -> None:
+    def load(
+        self, text: str, description: str = "", foreign: Path | None = None
+    ) -> None:
         """Load a text into the editor with a description. `foreign` is the file that it came from, not trusted yet.
 
         Undo restores the previous text, but never one that is not trusted.
@@ -235,8 +238,8 @@ class SnippetPage(QWidget):
         self.foreign = foreign
         self._loaded = self.edit.text()
         self.ready.set_value(None)
-        self.words.setText(_with_code(words))
-        self.words.setVisible(bool(words))
+        self.words.setText(_with_code(description))
+        self.words.setVisible(bool(description))
         self.banner.setVisible(foreign is not None)
         if foreign is not None:
             reason = "None of it has been run. View it, and trust it to run it."
@@ -249,12 +252,14 @@ class SnippetPage(QWidget):
         self.set_answer(None)
 
     def _choose_ready(self, key: str | None) -> None:
-        one = next((one for one in ready() if one.key == key), None)
-        if one is None:
+        snippet = next(
+            (candidate for candidate in ready() if candidate.key == key), None
+        )
+        if snippet is None:
             self.words.setText("")
             self.words.hide()
         else:
-            self.load_ready(one)
+            self.load_ready(snippet)
 
     def _text_changed(self) -> None:
         """Deselect the example once its text was edited; its description goes with its last line."""
@@ -265,10 +270,10 @@ class SnippetPage(QWidget):
         ):
             self.ready.set_value(None)
         if self._loaded and self.words.text():
-            kept = set(self._loaded.split("\n")) & set(self.edit.text().split("\n")) - {
-                ""
-            }
-            self.words.setVisible(bool(kept))
+            common_lines = set(self._loaded.split("\n")) & set(
+                self.edit.text().split("\n")
+            ) - {""}
+            self.words.setVisible(bool(common_lines))
         if self._loaded and self.foreign is not None and not self.edit.text().strip():
             QTimer.singleShot(
                 0, self, self._drop_foreign
@@ -349,10 +354,10 @@ class SnippetPage(QWidget):
             return error.sentence(
                 self._changed() or _first_line(error.message)
             ), "error"
-        words = (
+        summary = (
             f"Done in {answer.seconds:.2f} s." if answer.seconds >= 0.005 else "Done."
         )
-        return f"{words} {answer.words or self._freed()}".strip(), "text2"
+        return f"{summary} {answer.words or self._freed()}".strip(), "text2"
 
     def _freed(self) -> str:
         if self.shown is None or self.shown.freed_at is None:
@@ -383,8 +388,8 @@ class SnippetPage(QWidget):
                     )
         return ""
 
-    def _show_status(self, words: str, tone: str = "text2") -> None:
-        self.status.setText(words)
+    def _show_status(self, message: str, tone: str = "text2") -> None:
+        self.status.setText(message)
         set_property(self.status, "tone", tone)
 
     # -- the graph -----------------------------------------------------------------------------------------------------
@@ -516,13 +521,13 @@ class _SnippetRoom(AutogradPage):
             self.head.root.setText(graph.name if unnamed else f"{graph.name}.grad_fn")
 
 
-def _with_code(words: str) -> str:
+def _with_code(text: str) -> str:
     """Convert text to HTML with the parts between backticks in the code font."""
-    parts = html.escape(words).split("`")
+    parts = html.escape(text).split("`")
     family = theme.font("formula").family()
     return "".join(
-        f'<span style="font-family:{family}">{part}</span>' if odd % 2 else part
-        for odd, part in enumerate(parts)
+        f'<span style="font-family:{family}">{fragment}</span>' if odd % 2 else fragment
+        for odd, fragment in enumerate(parts)
     )
 
 

@@ -336,31 +336,31 @@ class Player(QObject):
             self.moved.emit(least, self.position)
 
     @Slot(object)
-    def _handle_event(self, what: object) -> None:
-        if isinstance(what, GraphFreed):
-            self._alive = what.alive
-            self.graph_released.emit(what.alive)
+    def _handle_event(self, event: object) -> None:
+        if isinstance(event, GraphFreed):
+            self._alive = event.alive
+            self.graph_released.emit(event.alive)
         if self.sender() is not self._client:
             return
         self._drain()
-        if isinstance(what, GraphHeld):
-            if not what.same:
-                assert what.tape is not None
-                self._set_tape(what.tape)
-                self.replaced.emit(what.tape)
+        if isinstance(event, GraphHeld):
+            if not event.same:
+                assert event.tape is not None
+                self._set_tape(event.tape)
+                self.replaced.emit(event.tape)
             else:
-                self.tape = what.tape or self.tape
+                self.tape = event.tape or self.tape
                 self.changed.emit()
             self._set_state(PLAYING)
-        elif isinstance(what, MovementEnded):
-            self._show_stop(what)
-        elif isinstance(what, GradientInspected):
-            self.looked.emit(what)
-        elif isinstance(what, Trouble):
-            self.troubled.emit(what)
+        elif isinstance(event, MovementEnded):
+            self._show_stop(event)
+        elif isinstance(event, GradientInspected):
+            self.looked.emit(event)
+        elif isinstance(event, Trouble):
+            self.troubled.emit(event)
 
-    def _show_stop(self, what: MovementEnded) -> None:
-        if what.edits != self.edits:  # norms after the edit are outdated
+    def _show_stop(self, movement_end: MovementEnded) -> None:
+        if movement_end.edits != self.edits:  # norms after the edit are outdated
             steps = self.tape.steps if self.tape is not None else {}
             self.norms = {
                 key: norm
@@ -368,20 +368,20 @@ class Player(QObject):
                 if steps.get(key[0], 0) < self.position
             }
         self.arriving, self.fan_ins, self.edits, self.kept = (
-            what.arriving,
-            what.fan_ins,
-            what.edits,
-            what.kept,
+            movement_end.arriving,
+            movement_end.fan_ins,
+            movement_end.edits,
+            movement_end.kept,
         )
-        if what.stop.reason == "edited":
+        if movement_end.stop.reason == "edited":
             self.changed.emit()
             return
-        self.last = what.stop
-        if what.turn == self._turn:
+        self.last = movement_end.stop
+        if movement_end.turn == self._turn:
             self._target = None
             self._timer.stop()
             self._set_state(STANDING)
-        self.stood.emit(what.stop)
+        self.stood.emit(movement_end.stop)
 
     def _set_state(self, state: str) -> None:
         if state != self.state:

@@ -130,8 +130,8 @@ class ReplayControl(QObject):
 
     def _written(self, written: tuple[Path, int, str]) -> None:
         path, steps, stopped = written
-        words = f"{steps:,} steps of the backward pass, in {path.parent}"
-        self._workspace.notifier.say(f"Saved {path.name}", stopped or words)
+        summary = f"{steps:,} steps of the backward pass, in {path.parent}"
+        self._workspace.notifier.say(f"Saved {path.name}", stopped or summary)
 
     def _failed(self, failure: WorkerFailure) -> None:
         self._workspace.notifier.refuse("The replay was not written", failure.message)

@@ -75,18 +75,18 @@ class StepModel(QAbstractListModel):
 
     def _refill(self) -> None:
         self.beginResetModel()
-        words, self._rows = self._query.split(), []
-        if words and not self._said and self.tape is not None:
+        terms, self._rows = self._query.split(), []
+        if terms and not self._said and self.tape is not None:
             self._said = [
                 self._search_text(step) for step in range(len(self.tape.order))
             ]
         for number, piece in enumerate(self.pieces):
             steps: list[int] | range = range(piece.first, piece.end)
-            if words:
+            if terms:
                 steps = [
                     step
                     for step in steps
-                    if all(word in self._said[step] for word in words)
+                    if all(word in self._said[step] for word in terms)
                 ]
             if steps:
                 self._rows.append(-1 - number)
@@ -122,8 +122,8 @@ class StepModel(QAbstractListModel):
 
     def row_of(self, step: int) -> int | None:
         """Return the row of a step, or of the last visible one before it."""
-        place = bisect_right(self._firsts, step) - 1
-        return self._places[place] if place >= 0 else None
+        index = bisect_right(self._firsts, step) - 1
+        return self._places[index] if index >= 0 else None
 
     def data(self, index: Index, role: int = Qt.ItemDataRole.DisplayRole) -> object:
         if (
@@ -144,11 +144,11 @@ class StepModel(QAbstractListModel):
         named = node.parameters or (
             (self.tape.title_of(node),) if "." in node.layer else ()
         )
-        words = f"{step + 1:,} {' '.join((node.name, *named))}"
+        text = f"{step + 1:,} {' '.join((node.name, *named))}"
         return (
-            f"{words}, frees {bytes_text(self._released[step])}"
+            f"{text}, frees {bytes_text(self._released[step])}"
             if self._released[step]
-            else words
+            else text
         )
 
 

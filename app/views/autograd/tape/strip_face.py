@@ -54,8 +54,8 @@ class StripFace:
     def x(self, position: float) -> float:
         return LEFT + self._step * position
 
-    def y(self, held: int) -> float:
-        return self._bottom - self._byte * held
+    def y(self, memory: int) -> float:
+        return self._bottom - self._byte * memory
 
     def step_at(self, x: float) -> int:
         """Return the step at an x of the strip."""
@@ -73,14 +73,14 @@ class StripFace:
         """Return the tool tip of a step."""
         node = self.tape.nodes[self.tape.order[step]]
         name = f"{node.name} · {node.parameters[0]}" if node.parameters else node.name
-        words = [
+        lines = [
             f"{step + 1:,} {name}",
             f"in {self.tape.title_of(node)}",
             f"{bytes_text(self.held[step])} held",
         ]
         if freed := self.released[step]:
-            words.append(f"frees {bytes_text(freed)} when it has run")
-        return words
+            lines.append(f"frees {bytes_text(freed)} when it has run")
+        return lines
 
     def picture(self, theme: Theme, ratio: float, passed: bool) -> QPixmap:
         """Return the whole strip as a pixmap, in the style of passed or of future steps."""
@@ -130,7 +130,7 @@ class StripFace:
 
     def _paint_names(self, painter: QPainter, theme: Theme, passed: bool) -> None:
         """Paint names of layers at the start of their segments, as many as fit; long segments first."""
-        taken: list[tuple[float, float]] = []
+        spans: list[tuple[float, float]] = []
         by_length = sorted(
             self.pieces, key=lambda piece: (piece.first - piece.end, piece.first)
         )
@@ -139,10 +139,10 @@ class StripFace:
             x = self.x(piece.first)
             right = x + name.width + 12
             if right > self.width or any(
-                x < end and right > start for start, end in taken
+                x < end and right > start for start, end in spans
             ):
                 continue
-            taken.append((x, right))
+            spans.append((x, right))
             painter.fillRect(QRectF(x, 3, 1, NAMES - 3), theme.line3)
             name.draw_in(
                 painter,
@@ -188,16 +188,16 @@ class StripFace:
 
     def _paint_memory(self, painter: QPainter, theme: Theme, passed: bool) -> None:
         """Paint the memory as a step curve: one step each, or first and last value per pixel column."""
-        held, count, plot = self.held, self.count, self.plot
-        stairs = [QPointF(plot.left(), self.y(held[0]))]
-        each = max(count / plot.width(), 1.0)
-        place = each
-        while place < count + each:
-            step = min(int(place), count)
+        memory, count, plot = self.held, self.count, self.plot
+        stairs = [QPointF(plot.left(), self.y(memory[0]))]
+        stride = max(count / plot.width(), 1.0)
+        position = stride
+        while position < count + stride:
+            step = min(int(position), count)
             x = self.x(step)
-            if held[step] != held[max(int(place - each), 0)]:
-                stairs += [QPointF(x, stairs[-1].y()), QPointF(x, self.y(held[step]))]
-            place += each
+            if memory[step] != memory[max(int(position - stride), 0)]:
+                stairs += [QPointF(x, stairs[-1].y()), QPointF(x, self.y(memory[step]))]
+            position += stride
         stairs.append(QPointF(plot.right(), stairs[-1].y()))
         color = theme.series[0]
         painter.setPen(Qt.PenStyle.NoPen)
@@ -209,18 +209,18 @@ class StripFace:
 
     def _paint_labels(self, painter: QPainter, theme: Theme) -> None:
         """Label the memory at the end of forward, and the layers that free the most."""
-        held, plot = self.held, self.plot
-        start = TextLine(f"{bytes_text(held[0])} at the end of forward", "axis")
+        memory, plot = self.held, self.plot
+        start = TextLine(f"{bytes_text(memory[0])} at the end of forward", "axis")
         high = start.height
-        taken = [
+        areas = [
             QRectF(
                 plot.left() + 8,
-                max(self.y(held[0]) - high - 1, plot.top() - 8),
+                max(self.y(memory[0]) - high - 1, plot.top() - 8),
                 start.width,
                 high,
             )
         ]
-        self._paint_label(painter, theme, start, taken[0])
+        self._paint_label(painter, theme, start, areas[0])
         leads: list[QRectF] = []
         for piece in largest(self.pieces):
             steps = piece.end - piece.first
@@ -229,9 +229,9 @@ class StripFace:
                 f"{piece.title} frees {bytes_text(piece.released)}{within}", "axis"
             )
             x = self.x(piece.end)
-            above, below = self.y(held[piece.first]), self.y(held[piece.end])
+            above, below = self.y(memory[piece.first]), self.y(memory[piece.end])
             y = max(min((above + below - high) / 2, below - high - 2), plot.top())
-            place = QRectF(x + 8, y, line.width, high)
+            area = QRectF(x + 8, y, line.width, high)
             lead = None
             top = above - high - 2
             first, last = self.x(piece.first) + 4, x - line.width - 4
@@ -241,45 +241,45 @@ class StripFace:
                 if first <= last
             )
             free = (
-                one
-                for one in tries
+                candidate
+                for candidate in tries
                 if not any(
-                    one.adjusted(-8, 0, 8, 0).intersects(other) for other in taken
+                    candidate.adjusted(-8, 0, 8, 0).intersects(other) for other in areas
                 )
             )
             over = next(free, None)
             if over is not None:
-                place = over  # above the layer's own steps
-            elif place.right() > plot.right():
+                area = over  # above the layer's own steps
+            elif area.right() > plot.right():
                 x = self.x(piece.first)
                 left = x - 24 - line.width
-                under = self.y(held[self.step_at(max(left, plot.left()))])
-                place = QRectF(left, under - high - 4, line.width, high)
+                under = self.y(memory[self.step_at(max(left, plot.left()))])
+                area = QRectF(left, under - high - 4, line.width, high)
                 lead = (
-                    QPointF(place.right() + 3, place.center().y()),
-                    QPointF(x, self.y(held[piece.first])),
+                    QPointF(area.right() + 3, area.center().y()),
+                    QPointF(x, self.y(memory[piece.first])),
                 )
-            fits = plot.left() < place.left() and plot.top() - 10 <= place.top()
+            fits = plot.left() < area.left() and plot.top() - 10 <= area.top()
             led = QRectF(*lead).normalized() if lead is not None else QRectF()
-            parts = place.adjusted(-8, 0, 8, 0), led
+            parts = area.adjusted(-8, 0, 8, 0), led
             if not fits or any(
-                part.intersects(other) for part in parts for other in (*taken, *leads)
+                rect.intersects(other) for rect in parts for other in (*areas, *leads)
             ):
                 continue
-            taken.append(place)
-            self._paint_label(painter, theme, line, place)
+            areas.append(area)
+            self._paint_label(painter, theme, line, area)
             if lead is not None:
                 leads.append(led)
                 painter.setPen(QPen(theme.line3, 1))
                 painter.drawLine(*lead)
-        self.labels = taken
+        self.labels = areas
 
     def _paint_label(
-        self, painter: QPainter, theme: Theme, line: TextLine, place: QRectF
+        self, painter: QPainter, theme: Theme, line: TextLine, area: QRectF
     ) -> None:
         """Paint words with none of the grid behind them."""
-        painter.fillRect(place.adjusted(-3, 1, 3, 0).intersected(self.plot), theme.plot)
-        line.draw(painter, place.x(), place.y(), theme.text2)
+        painter.fillRect(area.adjusted(-3, 1, 3, 0).intersected(self.plot), theme.plot)
+        line.draw(painter, area.x(), area.y(), theme.text2)
 
 
 def _fill_columns(
@@ -311,4 +311,4 @@ def _nice(least: float) -> float:
     size = 1.0
     while size * 10 <= least:
         size *= 10
-    return next(size * part for part in (1, 2, 5, 10) if size * part >= least)
+    return next(size * factor for factor in (1, 2, 5, 10) if size * factor >= least)

@@ -192,13 +192,13 @@ class TapeControl(QObject):
             return
         self._refreshed = time.monotonic()
         selected = self._room.item_of(self._room.scene.current_key())
-        wanted = self._item_to_show(selected)
+        to_show = self._item_to_show(selected)
         if (
-            wanted is self._inspector.shown_item() or not now
+            to_show is self._inspector.shown_item() or not now
         ):  # while it plays, what is shown stays
             self._inspector.refresh()
         else:
-            self._inspector.show_item(self._room.tape, wanted)
+            self._inspector.show_item(self._room.tape, to_show)
 
     # -- what happened -------------------------------------------------------------------------------------------------
 
@@ -232,11 +232,12 @@ class TapeControl(QObject):
         pages.set_offered("steps", here)
         pages.set_offered("outline", not pages.is_front("autograd"))
 
-    def _turn_tape(self, asked: bool) -> None:
-        """Take the net's tape away beside a snippet, which has its own; `asked` for, it comes with the net's graph."""
+    def _turn_tape(self, requested: bool) -> None:
+        """Take the net's tape away beside a snippet, which has its own; `requested` for, it "
+        "comes with the net's graph."""
         pages = self._workspace.pages
         beside = self._snippets.is_shown
-        if beside and asked and not self._tape_waits:
+        if beside and requested and not self._tape_waits:
             self._snippets.show_graph()
             return
         if beside and pages.is_front("tape"):

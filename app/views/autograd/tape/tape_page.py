@@ -236,8 +236,8 @@ class TapePage(QWidget):
     def resizeEvent(self, event: QResizeEvent) -> None:
         super().resizeEvent(event)
         narrow = self.width() < NARROW * manager().scale
-        for each in (self._divider, self.held):  # the strip shows it too
-            each.setVisible(self.width() >= TIGHT * manager().scale)
+        for widget in (self._divider, self.held):  # the strip shows it too
+            widget.setVisible(self.width() >= TIGHT * manager().scale)
         self.non_finite.setText("NaN or Inf" if narrow else "Break on NaN or Inf")
         self.above.setText("Norm above" if narrow else "Break when norm above")
         self.non_finite.setToolTip("Break on NaN or Inf")

@@ -180,14 +180,14 @@ class TapeStrip(KeyboardFocus, QWidget):
     def _paint_head(self, painter: QPainter, theme: Theme) -> None:
         """Paint the play head across cells and curve, with the memory held there."""
         assert self._face is not None
-        wanted = self._wanted is not None
+        seeking = self._wanted is not None
         position = self._wanted if self._wanted is not None else self._position
-        x, held = self._face.x(position), self._face.held[position]
+        x, memory = self._face.x(position), self._face.held[position]
         painter.setPen(
             QPen(
                 theme.back,
                 1.5,
-                Qt.PenStyle.DashLine if wanted else Qt.PenStyle.SolidLine,
+                Qt.PenStyle.DashLine if seeking else Qt.PenStyle.SolidLine,
             )
         )
         painter.drawLine(QPointF(x, NAMES - 2), QPointF(x, self._face.plot.bottom()))
@@ -197,10 +197,10 @@ class TapeStrip(KeyboardFocus, QWidget):
         painter.drawPolygon(
             QPolygonF([QPointF(x - 6, top), QPointF(x + 6, top), QPointF(x, top + 8)])
         )
-        y = self._face.y(held)
+        y = self._face.y(memory)
         painter.setPen(QPen(theme.panel, 1.5))
         painter.drawEllipse(QPointF(x, y), 4.5, 4.5)
-        text = TextLine(f"{bytes_text(held)} held", "section")
+        text = TextLine(f"{bytes_text(memory)} held", "section")
         area = self.held_area(position, text.width + 18)
         painter.setPen(Qt.PenStyle.NoPen)
         box(painter, area, 10, theme.back)
@@ -234,9 +234,11 @@ class TapeStrip(KeyboardFocus, QWidget):
         ]
         return next(
             (
-                one
-                for one in inside
-                if not any(one.intersects(words) for words in self._face.labels)
+                area
+                for area in inside
+                if not any(
+                    area.intersects(label_area) for label_area in self._face.labels
+                )
             ),
             areas[0],
         )
@@ -262,10 +264,10 @@ class TapeStrip(KeyboardFocus, QWidget):
             return
         x = event.position().x()
         if self._wanted is not None:
-            wanted = self._face.position_at(x)
-            if wanted != self._wanted:
-                self._wanted = wanted
-                self.sought.emit(wanted)
+            position = self._face.position_at(x)
+            if position != self._wanted:
+                self._wanted = position
+                self.sought.emit(position)
                 self.update()
             return
         hover = (
@@ -292,7 +294,7 @@ class TapeStrip(KeyboardFocus, QWidget):
             self._face.count if self._face is not None else 0,
         )
         firsts = [piece.first for piece in self.pieces]
-        wanted = {
+        target = {
             Qt.Key.Key_Left: position - 1,
             Qt.Key.Key_Right: position + 1,
             Qt.Key.Key_Home: 0,
@@ -304,8 +306,8 @@ class TapeStrip(KeyboardFocus, QWidget):
                 (first for first in firsts if first > position), default=end
             ),
         }.get(Qt.Key(key))
-        if wanted is not None and self._face is not None:
-            self.sought.emit(max(0, min(wanted, end)))
+        if target is not None and self._face is not None:
+            self.sought.emit(max(0, min(target, end)))
         elif key == Qt.Key.Key_Space and not event.isAutoRepeat():
             self.toggled.emit()
         else:

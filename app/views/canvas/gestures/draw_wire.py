@@ -67,17 +67,17 @@ class DrawWire(Gesture):
         node, target = self._aim(point)
         refusal = "" if target is None else self._refusal(target)
         self._mark(node, target, refusal)
-        found = self._parameters(node, target)
+        parameters = self._parameters(node, target)
         self._wire.set_end(
             self._end(target, point),
-            bool(found) or bool(target) and not refusal,
+            bool(parameters) or bool(target) and not refusal,
             bool(refusal),
         )
-        words = ""
-        if node is not None and found:
-            words = f"To {found[0] if len(found) == 1 else 'a parameter'} of {self.commands.name(node)}"
-        tell = self.view.hint if words else self.view.refusal
-        tell.emit(words or refusal, self.view.mapFromScene(point))
+        hint = ""
+        if node is not None and parameters:
+            hint = f"To {parameters[0] if len(parameters) == 1 else 'a parameter'} of {self.commands.name(node)}"
+        tell = self.view.hint if hint else self.view.refusal
+        tell.emit(hint or refusal, self.view.mapFromScene(point))
 
     def _parameters(
         self, node: str | None, target: tuple[str, bool, int] | None
@@ -108,11 +108,11 @@ class DrawWire(Gesture):
         if hit.node is None or (hit.node == self._node and hit.pin is not None):
             return None, None
         item = self.scene.nodes[hit.node]
-        found = item.port_at(
+        port = item.port_at(
             point, max(PORT_REACH, min(PORT_REACH / self.view.zoom, 18.0))
         )
-        if found is not None and found[0] != self._from_output:
-            return hit.node, (hit.node, found[0], found[1])
+        if port is not None and port[0] != self._from_output:
+            return hit.node, (hit.node, port[0], port[1])
         number = self._best(hit.node, item)
         return hit.node, None if number is None else (
             hit.node,
@@ -190,11 +190,11 @@ class DrawWire(Gesture):
         if not drawn:
             return
         if target is None:
-            found = self._parameters(node, target)
+            parameters = self._parameters(node, target)
             if node is None:
                 self._drop(point)
-            elif found:
-                self._wire_parameter(node, found, point)
+            elif parameters:
+                self._wire_parameter(node, parameters, point)
             return
         if refusal:
             self.commands.refused.emit(refusal)
@@ -205,12 +205,12 @@ class DrawWire(Gesture):
         else:
             self.commands.connect_ports(source, output, end, port)
 
-    def _wire_parameter(self, node: str, found: list[str], point: QPointF) -> None:
+    def _wire_parameter(self, node: str, parameters: list[str], point: QPointF) -> None:
         if self._detached is not None:
-            self.commands.move_end(self._detached, node, found[0])
+            self.commands.move_end(self._detached, node, parameters[0])
         else:
             self.view.parameter_wanted.emit(
-                self._node, self._pin.index, node, found, point
+                self._node, self._pin.index, node, parameters, point
             )
 
     def _drop(self, point: QPointF) -> None:

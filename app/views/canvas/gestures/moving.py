@@ -42,20 +42,20 @@ class Move(Gesture):
         self._alone = False  # one node without wires, which can be
 
     def start(self, keys: Modifiers) -> None:
-        held = frozenset([self._node] if self._node is not None else ())
+        pressed = frozenset([self._node] if self._node is not None else ())
         noted = frozenset([self._note] if self._note is not None else ())
         if keys & Modifiers.ControlModifier:
-            self.commands.select(self._before ^ held, self._noted ^ noted)
+            self.commands.select(self._before ^ pressed, self._noted ^ noted)
         elif keys & Modifiers.ShiftModifier:
-            self.commands.select(self._before | held, self._noted | noted)
-        elif not (held <= self._before and noted <= self._noted):
-            self.commands.select(held, noted)
+            self.commands.select(self._before | pressed, self._noted | noted)
+        elif not (pressed <= self._before and noted <= self._noted):
+            self.commands.select(pressed, noted)
         nodes, notes = self.commands.selected_with_contents()
-        self._take(nodes | held, notes | noted)
+        self._take(nodes | pressed, notes | noted)
         graph = self.scene.graph
-        self._alone = self._starts.keys() == held and not self._notes
+        self._alone = self._starts.keys() == pressed and not self._notes
         self._alone = self._alone and not any(
-            graph.into(node) or graph.out_of(node) for node in held
+            graph.into(node) or graph.out_of(node) for node in pressed
         )
 
     def _take(self, nodes: frozenset[str], notes: frozenset[str]) -> None:
@@ -102,13 +102,13 @@ class Move(Gesture):
         under = self.scene.wire_near(
             QRectF(point.x() - REACH, point.y() - REACH, 2 * REACH, 2 * REACH)
         )
-        found = under or self.scene.wire_near(
+        wire = under or self.scene.wire_near(
             QRectF(start.x(), line - REACH / 2, item.geometry.width, REACH)
         )
-        if found != self._wire:
+        if wire != self._wire:
             self._wire = (
-                found
-                if found is not None and self.commands.fits_on(self._node, found)
+                wire
+                if wire is not None and self.commands.fits_on(self._node, wire)
                 else None
             )
             self.scene.set_hovered(self._node, self._wire)
@@ -172,14 +172,14 @@ class ResizeNote(Gesture):
             self.scrolls = True
             self.view.set_dragging(True)
         area = self._area(point)
-        made = replace(
+        resized = replace(
             self._note,
             x=area.left,
             y=area.top,
             width=area.right - area.left,
             height=area.bottom - area.top,
         )
-        self.scene.drag({}, {self._key: made})
+        self.scene.drag({}, {self._key: resized})
 
     def _area(self, point: QPointF) -> Area:
         """Return the note's area with the dragged edges on the grid, but not beyond the opposite edges."""
@@ -239,9 +239,15 @@ class BendWire(Gesture):
             (end.x(), end.y())
             for end in (path.pointAtPercent(0.0), path.pointAtPercent(1.0))
         ]
-        held = (self.began.x(), self.began.y())
-        self._bend = bends.nearest_stretch((ends[0], *self._points, ends[1]), held)
-        self._points = (*self._points[: self._bend], held, *self._points[self._bend :])
+        grab_point = (self.began.x(), self.began.y())
+        self._bend = bends.nearest_stretch(
+            (ends[0], *self._points, ends[1]), grab_point
+        )
+        self._points = (
+            *self._points[: self._bend],
+            grab_point,
+            *self._points[self._bend :],
+        )
 
     def _led(self, point: QPointF) -> tuple[Point, ...]:
         assert self._bend is not None

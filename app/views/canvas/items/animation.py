@@ -52,12 +52,12 @@ class Glide(QObject):
     def from_here(self) -> Iterator[None]:
         """Let what an edit moves glide from where it is seen now."""
         self.finish()
-        places = {node: item.pos() for node, item in self._scene.nodes.items()}
+        positions = {node: item.pos() for node, item in self._scene.nodes.items()}
         notes = dict(self._scene.notes.comments)
         yield
         self._ways = {
             node: (start, item.pos())
-            for node, start in places.items()
+            for node, start in positions.items()
             if (item := self._scene.nodes.get(node)) is not None and item.pos() != start
         }
         after = self._scene.notes.comments
@@ -98,11 +98,11 @@ class Glide(QObject):
             )
             for key, (start, end) in self._notes.items()
         }
-        places = {
+        positions = {
             node: start + (end - start) * share
             for node, (start, end) in self._ways.items()
         }
-        self._scene.drag(places, notes, plain=True)
+        self._scene.drag(positions, notes, plain=True)
 
     def _end(self) -> None:
         self._scene.settle()

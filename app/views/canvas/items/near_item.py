@@ -66,9 +66,9 @@ class WiresItem(QGraphicsItem):
         painter.setRenderHint(QPainter.RenderHint.Antialiasing)
         area = _exposed(option)
         self._catch_up(area)
-        found = [self._wires[edge] for edge in self._index.inside(area)]
-        found.sort(key=_order)
-        for wire in found:
+        wires = [self._wires[edge] for edge in self._index.inside(area)]
+        wires.sort(key=_order)
+        for wire in wires:
             if wire.isVisible():
                 wire.paint(painter)
 

@@ -142,10 +142,10 @@ class NodeItem:
 
     def words_of(self, way: Sequence[str]) -> str:
         """Describe a node inside by its path: its name, its op and its output shape."""
-        found = self._inside(way)
-        if found is None:
+        hit = self._inside(way)
+        if hit is None:
             return ""
-        item, inner = found
+        item, inner = hit
         lines = [item.text]
         lines += [
             inner.inner.carried.get((item.node, number), "")
@@ -155,8 +155,8 @@ class NodeItem:
 
     def face_at(self, way: Sequence[str]) -> Face | None:
         """Return the face of a node inside, None if it is not visible."""
-        found = self._inside(way)
-        return found[0].face if found is not None else None
+        hit = self._inside(way)
+        return hit[0].face if hit is not None else None
 
     def _inside(self, way: Sequence[str]) -> tuple[NodeItem, InnerLook] | None:
         """Return a node inside and its container."""
@@ -168,17 +168,17 @@ class NodeItem:
             item = inner.nodes[step]
         return (item, inner) if inner is not None and way else None
 
-    def set_pos(self, place: QPointF) -> None:
+    def set_pos(self, position: QPointF) -> None:
         """Move it."""
-        if place == self._place:
+        if position == self._place:
             return
         self._ground.touch(self, self.extent)
-        self.put(place)
+        self.put(position)
         self._ground.touch(self, self.extent)
 
-    def put(self, place: QPointF) -> None:
+    def put(self, position: QPointF) -> None:
         """Move it, of which the scene knows already."""
-        self._place = QPointF(place)
+        self._place = QPointF(position)
         self._body = self._shape.rect.translated(self._place)
 
     def set_face(self, face: Face) -> bool:
@@ -214,14 +214,12 @@ class NodeItem:
             else ""
         )
 
-    def set_cost(
-        self, share: float | None, low: float, high: float, words: str
-    ) -> bool:
+    def set_cost(self, share: float | None, low: float, high: float, text: str) -> bool:
         """Show a share of the whole as a strip of one colour, or none; return whether the shape changed.
 
         Gradients take precedence.
         """
-        cost = None if share is None else (share, low, high, words)
+        cost = None if share is None else (share, low, high, text)
         if cost == self._cost:
             return False
         self._cost = cost
@@ -236,15 +234,15 @@ class NodeItem:
             else None
         )
 
-    def _show_strip(self, words: str) -> bool:
+    def _show_strip(self, text: str) -> bool:
         """Repaint the strip and set its text; return whether the shape changed."""
         had, self._cells = self._cells is not None, self._strip()
         if self._norms is None and self._cost is not None and self._face.tall:
-            words = self._cost[3]
-        if had and self._cells is not None and words == self._words:
+            text = self._cost[3]
+        if had and self._cells is not None and text == self._words:
             self.repaint()
             return False
-        self._words = words
+        self._words = text
         return self._remake()
 
     def _remake(self) -> bool:
@@ -310,10 +308,12 @@ class NodeItem:
         best, nearest = None, reach
         for is_output, pins in ((False, self._face.inputs), (True, self._face.outputs)):
             for number, pin in enumerate(pins):
-                place = (
+                port_point = (
                     self.output_point(number) if is_output else self.input_point(number)
                 )
-                distance = math.hypot(place.x() - point.x(), place.y() - point.y())
+                distance = math.hypot(
+                    port_point.x() - point.x(), port_point.y() - point.y()
+                )
                 if distance <= nearest:
                     best, nearest = (is_output, number, pin), distance
         return best
@@ -402,12 +402,12 @@ class InnerLook:
         ground = _Still()
         self.nodes: dict[str, NodeItem] = {}
         self.node_index: RectIndex[str] = RectIndex()
-        for rank, (node, place) in enumerate(plan.places.items()):
+        for rank, (node, position) in enumerate(plan.places.items()):
             item = self.nodes[node] = NodeItem(
                 node, inner.faces[node], ground, plan.shapes[node]
             )
             item.rank = rank
-            item.set_pos(place)
+            item.set_pos(position)
             self.node_index.put(node, item.body)
         self.wires: dict[Edge, WireItem] = {}
         self.wire_index: RectIndex[Edge] = RectIndex()
@@ -423,9 +423,9 @@ class InnerLook:
 
     def paint_wires(self, painter: QPainter, area: QRectF, shape: Shape) -> None:
         """Paint frames of notes and the wires that an area touches, those to the outputs on to the frame's side."""
-        for place, text, color in self.plan.frames:
-            if place.intersects(area):
-                paint_note(painter, place, text, color)
+        for frame_rect, text, color in self.plan.frames:
+            if frame_rect.intersects(area):
+                paint_note(painter, frame_rect, text, color)
         shift = self.plan.shift
         painter.translate(shift)
         for wire in self.wires_in(area):

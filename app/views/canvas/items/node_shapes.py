@@ -126,18 +126,18 @@ def _spread(count: int, height: float) -> tuple[float, ...]:
 def _plan(drawn: Drawn) -> FrameLayout:
     block = drawn.block
     shapes = {node: _roomy(face) for node, face in drawn.faces.items()}
-    places = complete(
+    positions = complete(
         block.graph,
         block.positions,
         {node: shape.size for node, shape in shapes.items()},
     )
     ends = {node.id for node in (*block.inputs, *block.outputs)}
     bodies = {
-        n: QRectF(*places[n], s.width, s.height)
+        n: QRectF(*positions[n], s.width, s.height)
         for n, s in shapes.items()
         if n not in ends
     }
-    lines = {node: _line(drawn, node, places, shapes, bodies) for node in ends}
+    lines = {node: _line(drawn, node, positions, shapes, bodies) for node in ends}
     frames = [
         QRectF(c.x, c.y, c.width, c.height)
         for c in block.comments.values()
@@ -188,7 +188,7 @@ def _plan(drawn: Drawn) -> FrameLayout:
 def _line(
     drawn: Drawn,
     end: str,
-    places: Mapping[str, Point],
+    positions: Mapping[str, Point],
     shapes: Mapping[str, Shape],
     bodies: Mapping[str, QRectF],
 ) -> float:
@@ -205,7 +205,7 @@ def _line(
             ports.append(
                 (body.left(), body.top() + outputs[min(edge.output, len(outputs) - 1)])
             )
-    return min(ports)[1] if ports else places[end][1] + shapes[end].anchor
+    return min(ports)[1] if ports else positions[end][1] + shapes[end].anchor
 
 
 def _roomy(face: Face) -> Shape:
@@ -220,11 +220,11 @@ def _roomy(face: Face) -> Shape:
 
 def _apart(heights: list[float]) -> list[float]:
     """Separate the ports on one side."""
-    found = dict.fromkeys(range(len(heights)), 0.0)
+    spaced = dict.fromkeys(range(len(heights)), 0.0)
     last = -math.inf
-    for number in sorted(found, key=lambda i: heights[i]):
-        last = found[number] = max(heights[number], last + PORT_CLOSEST)
-    return list(found.values())
+    for number in sorted(spaced, key=lambda i: heights[i]):
+        last = spaced[number] = max(heights[number], last + PORT_CLOSEST)
+    return list(spaced.values())
 
 
 class _Routes:
@@ -282,12 +282,12 @@ class _Routes:
         points = [QPointF(*point) for point in block.bends.get(edge, ())]
         if points:
             return through(start, end, points, source, target)
-        places, lanes = self._places, self._lanes
+        node_index, lanes = self._places, self._lanes
 
         def others(area: QRectF) -> list[QRectF]:
             return [
-                places[node]
-                for node in places.inside(area)
+                node_index[node]
+                for node in node_index.inside(area)
                 if node not in (edge.source, edge.target)
             ]
 

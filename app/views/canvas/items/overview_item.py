@@ -70,7 +70,7 @@ class NodeBatch(Batch["NodeItem"]):
     def map(self, now: Theme, most: int) -> tuple[MapRects, MapRects]:
         """Return rectangles in the colours of categories, nodes with errors in theirs. Beyond `most`, further blocks
         are not unfolded."""
-        found: tuple[list[tuple[float, ...]], list[tuple[float, ...]]] = [], []
+        rects: tuple[list[tuple[float, ...]], list[tuple[float, ...]]] = [], []
         for item, at, inner in _looked_into(self.members, most):
             color = (
                 now.error
@@ -80,7 +80,7 @@ class NodeBatch(Batch["NodeItem"]):
                 else item.far_color(now)
             )
             left, top, right, bottom = item.edges
-            found[inner is None].append(
+            rects[inner is None].append(
                 (
                     left + at.x(),
                     top + at.y(),
@@ -89,7 +89,7 @@ class NodeBatch(Batch["NodeItem"]):
                     color.rgba(),
                 )
             )
-        return found
+        return rects
 
 
 class CanvasOverview(Overview):

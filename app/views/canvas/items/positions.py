@@ -46,8 +46,8 @@ class NodePositions:
         Nodes without a position in `wished` are placed by `complete`.
         """
         before = self.positions
-        whole = wished.keys() == graph.nodes.keys()
-        self.positions = wished if whole else complete(graph, wished, self.sizes())
+        all_placed = wished.keys() == graph.nodes.keys()
+        self.positions = wished if all_placed else complete(graph, wished, self.sizes())
         shifted = differing(before, self.positions) & self._nodes.keys()
         touched |= {
             n
@@ -77,11 +77,11 @@ class NodePositions:
         if self._whole is not None:
             self._whole = bounds([self._whole, *new])
 
-    def drag(self, places: Mapping[str, QPointF]) -> None:
+    def drag(self, positions: Mapping[str, QPointF]) -> None:
         """Show nodes elsewhere for a while."""
-        for node, place in places.items():
-            self._put(node, place, [])
-        self.adrift.update(places)
+        for node, position in positions.items():
+            self._put(node, position, [])
+        self.adrift.update(positions)
 
     def remove(self, node: str, swept: list[QRectF]) -> None:
         """Remove a node."""
@@ -96,9 +96,9 @@ class NodePositions:
         self.adrift.clear()
         self.positions, self._whole = FrozenMap(), None
 
-    def _put(self, node: str, place: QPointF, swept: list[QRectF]) -> None:
+    def _put(self, node: str, position: QPointF, swept: list[QRectF]) -> None:
         item = self._nodes[node]
-        item.set_pos(place)
+        item.set_pos(position)
         body = item.body
         if node in self.index:
             swept.append(self.index[node])
@@ -124,10 +124,10 @@ class NodePositions:
         area = QRectF(0, 0, size.width + 16, size.height + 16)
         area.moveCenter(middle)
         for _ in range(len(self._nodes) + 1):
-            found = self.index.inside(area)
-            if not found:
+            blocking = self.index.inside(area)
+            if not blocking:
                 break
-            area.moveTop(max(self._nodes[node].body.bottom() for node in found) + 8)
+            area.moveTop(max(self._nodes[node].body.bottom() for node in blocking) + 8)
         return area.center()
 
     def beside(self, size: Size, corner: QPointF) -> QPointF:
@@ -150,17 +150,19 @@ class NodePositions:
                 for body in around
                 for y in (body.top() - size.height - APART, body.bottom() + APART)
             }
-            places = [
+            corners = [
                 snapped(QPointF(x, y), size.anchor)
                 for x in lefts | {corner.x()}
                 for y in tops | {corner.y()}
             ]
             near = sorted(
                 (hypot(at.x() - corner.x(), at.y() - corner.y()), at.x(), at.y())
-                for at in places
+                for at in corners
             )
-            found = (QPointF(x, y) for far, x, y in near if far <= reach)
-            free = next((at for at in found if self._has_room(size, at, CLEAR)), None)
+            reachable = (QPointF(x, y) for far, x, y in near if far <= reach)
+            free = next(
+                (at for at in reachable if self._has_room(size, at, CLEAR)), None
+            )
             if free is not None:
                 return free
         return corner

@@ -37,7 +37,9 @@ class SheetPart:
         here = Graph(FrozenMap(self._nodes), tuple(self._edges))
         self._into, self._out_of = dict(here.incoming), dict(here.outgoing)
         self._places = {
-            key: place for key, place in sheet.positions.items() if key in self._nodes
+            key: position
+            for key, position in sheet.positions.items()
+            if key in self._nodes
         }
 
     @property
@@ -88,16 +90,19 @@ class SheetPart:
             self._out_of[source] = tuple(
                 edge for edge in out_of if edge.target in nodes and edge not in owed
             )
-        part = Graph(FrozenMap(nodes), tuple(self._edges))
-        known = {
+        partial_graph = Graph(FrozenMap(nodes), tuple(self._edges))
+        cached = {
             "incoming": dict(self._into),
             "outgoing": dict(self._out_of),
             "shared": graph.shared & nodes.keys(),
         }
-        part.__dict__.update(known)  # cached properties of the whole sheet
-        places: Positions = FrozenMap(self._places)
+        partial_graph.__dict__.update(cached)  # cached properties of the whole sheet
+        shown_positions: Positions = FrozenMap(self._places)
         return cast(
-            Sheet, replace(cast(Any, self._sheet), graph=part, positions=places)
+            Sheet,
+            replace(
+                cast(Any, self._sheet), graph=partial_graph, positions=shown_positions
+            ),
         )
 
     def _between(self, key: str) -> list[Edge]:

@@ -32,10 +32,10 @@ class NoteCommands:
         self._commands, self._scene = commands, scene
 
     def counts_text(
-        self, notes: Iterable[str], known: Mapping[str, Comment] | None = None
+        self, notes: Iterable[str], among: Mapping[str, Comment] | None = None
     ) -> list[str]:
         """Describe notes: how many frames and how many comments."""
-        comments = self._scene.notes.comments if known is None else known
+        comments = self._scene.notes.comments if among is None else among
         kinds = [comments[note].kind for note in notes if note in comments]
         frames = sum(kind == FRAME for kind in kinds)
         return [
@@ -67,14 +67,18 @@ class NoteCommands:
             f"new {new}",
         )
         self._commands.select((), [new])
-        held = notes_edits.inside(
+        contained = notes_edits.inside(
             project.comments, project.positions, self._scene.sizes(), new
         )[0]
-        strangers = [self._commands.name(node) for node in held if node not in inside]
+        strangers = [
+            self._commands.name(node) for node in contained if node not in inside
+        ]
         if strangers and inside:
-            one = len(strangers) == 1
+            single = len(strangers) == 1
             names = (
-                f"{strangers[0]} was" if one else f"{len(strangers)} other nodes were"
+                f"{strangers[0]} was"
+                if single
+                else f"{len(strangers)} other nodes were"
             )
             self._commands.said.emit(
                 f"{names} added to the frame and will move with it"
@@ -88,7 +92,7 @@ class NoteCommands:
             return
         frame = old.kind == FRAME
         height = 0.0 if frame else grid_up(height_for(text, old.width))
-        words = (
+        change = (
             f"Name frame {text}"
             if frame and text
             else "Edit frame"
@@ -97,7 +101,7 @@ class NoteCommands:
         )
         key = f"new {note}" if new else None
         self._commands.apply(
-            words,
+            change,
             lambda: notes_edits.write(self._commands.project, note, text, height),
             key,
         )

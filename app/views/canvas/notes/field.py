@@ -138,15 +138,15 @@ class NoteEditor(QObject):
             )
         else:
             area = QRectF(self._at.x(), self._at.y(), *NEW_SIZE)
-        seen = self._canvas.on_canvas(area)
+        rect = self._canvas.on_canvas(area)
         width, height = (
-            max(round(seen.width()), LEAST_WIDTH),
-            max(round(seen.height()), LEAST_HEIGHT),
+            max(round(rect.width()), LEAST_WIDTH),
+            max(round(rect.height()), LEAST_HEIGHT),
         )
         least = LEAST_HEIGHT if item is not None and item.is_frame else 56
         most = LEAST_HEIGHT if item is not None and item.is_frame else 400
         self.field.setGeometry(
-            round(seen.left()), round(seen.top()), width, min(max(height, least), most)
+            round(rect.left()), round(rect.top()), width, min(max(height, least), most)
         )
 
     def _written(self, text: str) -> None:

@@ -74,10 +74,10 @@ class NoteItem(QGraphicsItem):
             self._note = note
             self._measure()
 
-    def set_subtitle(self, words: str) -> None:
+    def set_subtitle(self, text: str) -> None:
         """Set the text behind a frame's title."""
-        if words != self._words:
-            self._words = words
+        if text != self._words:
+            self._words = text
             self._measure()
 
     def set_zoom(self, zoom: float) -> None:
@@ -249,10 +249,13 @@ class NoteItem(QGraphicsItem):
         base = TITLE_BASE + (scale - 1) * 4
         painter.save()
         painter.scale(scale, scale)
-        for i, (place, line) in enumerate(self._lines):
+        for i, (position, line) in enumerate(self._lines):
             ascent = QFontMetricsF(scene_font("caption" if i else "section")).ascent()
             line.draw(
-                painter, place.x(), base / scale - ascent, now.text3 if i else now.text
+                painter,
+                position.x(),
+                base / scale - ascent,
+                now.text3 if i else now.text,
             )
         painter.restore()
 
@@ -272,8 +275,8 @@ class NoteItem(QGraphicsItem):
             return
         painter.save()
         painter.scale(self._text_scale, self._text_scale)
-        for place, line in self._lines:
-            line.draw(painter, place.x(), place.y(), now.text2)
+        for position, line in self._lines:
+            line.draw(painter, position.x(), position.y(), now.text2)
         painter.restore()
 
     def _paint_grips(self, painter: QPainter, now: Theme) -> None:

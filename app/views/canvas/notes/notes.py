@@ -61,10 +61,10 @@ class Notes:
         for key, item in self.items.items():
             item.set_note(self.comments[key])
 
-    def count(self, words: Mapping[str, str]) -> None:
+    def count(self, subtitles: Mapping[str, str]) -> None:
         """Put words behind the titles of frames."""
         for key, item in self.items.items():
-            item.set_subtitle(words.get(key, ""))
+            item.set_subtitle(subtitles.get(key, ""))
 
     def set_zoom(self, zoom: float) -> None:
         self._zoom = zoom
@@ -73,10 +73,10 @@ class Notes:
 
     def select(self, notes: Iterable[str]) -> None:
         """Show a selection."""
-        wanted = frozenset(notes) & self.items.keys()
-        for key in wanted ^ self.selected:
-            self.items[key].set_state(selected=key in wanted)
-        self.selected = wanted
+        selection = frozenset(notes) & self.items.keys()
+        for key in selection ^ self.selected:
+            self.items[key].set_state(selected=key in selection)
+        self.selected = selection
 
     def set_hovered(self, note: str | None) -> None:
         """Set the hovered note."""
@@ -111,21 +111,21 @@ class Notes:
 
 def subtotals(
     notes: Mapping[str, NoteItem],
-    places: RectIndex[str],
+    node_index: RectIndex[str],
     graph: Graph,
     analysis: Analysis | None,
 ) -> dict[str, str]:
     """Format the number of parameters in each frame; a module that is called twice counts once."""
-    words = {}
+    texts = {}
     for key, item in notes.items():
         if analysis is not None and item.is_frame:
             body = item.body
             inside = (
                 node
-                for node in places.inside(body)
-                if body.contains(places[node].center())
+                for node in node_index.inside(body)
+                if body.contains(node_index[node].center())
             )
             owners = {graph.owner(node).id for node in inside if node in graph.nodes}
             count = sum(analysis.parameters.get(node, 0) for node in owners)
-            words[key] = f"{counted(count, 'param')}" if count else ""
-    return words
+            texts[key] = f"{counted(count, 'param')}" if count else ""
+    return texts

@@ -77,17 +77,17 @@ class Connector:
             canvas.say("Select the node to connect, or two nodes")
             return
         node, only = order[0], order[1:] or None
-        found = connect_candidates.to_connect(
+        offers = connect_candidates.to_connect(
             scene.graph, canvas.catalog, scene.analysis, node, only
         )
         name = scene.graph.nodes[node].name
-        if not found:
+        if not offers:
             other = scene.graph.nodes[order[1]].name if only else "any other node"
             canvas.say(f"No port of {name} fits one of {other}")
             return
         self._open(
             node,
-            found,
+            offers,
             self._connect,
             f"Connect {name} to",
             "Enter connects: → from it, ← into it. Esc closes",
@@ -96,7 +96,7 @@ class Connector:
     def connect_port(self, node: str, pin: Pin, from_output: bool) -> None:
         """List the wires that one port of a node can have."""
         canvas, scene = self._canvas, self._canvas.scene
-        found = [
+        offers = [
             offer
             for offer in connect_candidates.to_connect(
                 scene.graph, canvas.catalog, scene.analysis, node
@@ -109,10 +109,10 @@ class Connector:
             )
         ]
         name = f"{'output' if from_output else 'input'} {pin.port} of {scene.graph.nodes[node].name}"
-        if found:
+        if offers:
             self._open(
                 node,
-                found,
+                offers,
                 self._connect,
                 f"Connect {name}",
                 "Enter connects, Esc closes",
@@ -127,15 +127,15 @@ class Connector:
             canvas.say("Select one node to disconnect it")
             return
         name = canvas.scene.graph.nodes[node].name
-        found = connect_candidates.to_cut(
+        offers = connect_candidates.to_cut(
             canvas.scene.graph, canvas.catalog, canvas.scene.analysis, node
         )
-        if not found:
+        if not offers:
             canvas.say(f"{name} has no wires")
             return
         self._open(
             node,
-            found,
+            offers,
             canvas.commands.cut_wire,
             f"Disconnect {name} from",
             "Enter cuts the wire, Esc closes",
@@ -151,7 +151,7 @@ class Connector:
             self._connect(wires[0])
             return
         node = graph.nodes[target]
-        made = [
+        offers = [
             Offer(wire, wire.port, "", catalog.spec_of(graph, node).category, "", True)
             for wire in wires
         ]
@@ -159,7 +159,7 @@ class Connector:
         canvas = self._canvas
         canvas.connect_box.open_at(
             canvas.view.mapTo(canvas, canvas.view.mapFromScene(point)),
-            made,
+            offers,
             f"Parameter of {node.name}",
             f"Enter connects it to {graph.nodes[source].name}, Esc closes",
         )
@@ -167,7 +167,7 @@ class Connector:
     def _open(
         self,
         node: str,
-        found: list[Offer],
+        offers: list[Offer],
         do: Callable[[Edge], object],
         placeholder: str,
         hint: str,
@@ -177,7 +177,7 @@ class Connector:
         canvas.reveal([node])
         body = canvas.on_canvas(canvas.scene.nodes[node].body).toRect()
         canvas.connect_box.open_at(
-            body.bottomLeft() + QPoint(0, GAP), found, placeholder, hint, body
+            body.bottomLeft() + QPoint(0, GAP), offers, placeholder, hint, body
         )
 
     def _connect(self, wire: Edge) -> None:

@@ -47,7 +47,7 @@ def to_connect(
         if other != node and (only is None or other in only)
     ]
     before, behind = rules.upstream(graph, (node,)), rules.downstream(graph, (node,))
-    made = [
+    out_offers = [
         offer
         for other in others
         if other not in before
@@ -59,7 +59,7 @@ def to_connect(
         if other not in behind
         for offer in _wires(graph, catalog, analysis, other, node, outgoing=False)
     ]
-    return sorted(made, key=_replaces_wire) + sorted(into, key=_replaces_wire)
+    return sorted(out_offers, key=_replaces_wire) + sorted(into, key=_replaces_wire)
 
 
 def to_cut(
@@ -88,14 +88,14 @@ def parameters(
 
 def fitting(offers: list[Offer], query: str) -> list[Offer]:
     """Filter offers by letters of node and port, best first; a part of a shape matches too. No letters match all."""
-    found = []
+    scored = []
     for offer in offers:
         fit = fuzzy.score(query, f"{offer.node} {offer.port}")
         if fit is None and query and query.lower() in offer.hint.lower():
             fit = 0.0
         if fit is not None:
-            found.append((fit, offer))
-    return [offer for _, offer in sorted(found, key=lambda pair: -pair[0])]
+            scored.append((fit, offer))
+    return [offer for _, offer in sorted(scored, key=lambda pair: -pair[0])]
 
 
 def _wires(
@@ -110,18 +110,18 @@ def _wires(
     outputs = catalog.spec_of(graph, graph.nodes[source]).outputs
     ports = _ports(graph, catalog, target)
     arriving = {edge.port: edge for edge in graph.into(target)}
-    for number, given in enumerate(outputs):
+    for number, output in enumerate(outputs):
         for port in ports:
-            taken = None if port.variadic else arriving.get(port.name)
-            there = taken is not None and (taken.source, taken.output) == (
+            occupying = None if port.variadic else arriving.get(port.name)
+            there = occupying is not None and (occupying.source, occupying.output) == (
                 source,
                 number,
             )
-            if not there and rules.kinds_fit(given.kind, port.kind):
+            if not there and rules.kinds_fit(output.kind, port.kind):
                 wire = Edge(source, number, target, port.name)
                 hint = (
-                    f"instead of {graph.nodes[taken.source].name}"
-                    if taken
+                    f"instead of {graph.nodes[occupying.source].name}"
+                    if occupying
                     else _carried(analysis, wire)
                 )
                 yield _offer(graph, catalog, wire, hint, outgoing)
@@ -129,9 +129,9 @@ def _wires(
 
 def _ports(graph: Graph, catalog: Catalog, node: str) -> list[Port]:
     """Return the inputs of a node, then the parameters that can be wired."""
-    own = list(catalog.spec_of(graph, graph.nodes[node]).inputs)
-    names = {port.name for port in own}
-    return own + [
+    inputs = list(catalog.spec_of(graph, graph.nodes[node]).inputs)
+    names = {port.name for port in inputs}
+    return inputs + [
         port for port in rules.wirable(graph, catalog, node) if port.name not in names
     ]
 
@@ -141,12 +141,12 @@ def _offer(
 ) -> Offer:
     other = graph.nodes[wire.target if outgoing else wire.source]
     outputs = catalog.spec_of(graph, graph.nodes[wire.source]).outputs
-    given = (
+    output_name = (
         outputs[wire.output].name
         if len(outputs) > 1 and wire.output < len(outputs)
         else ""
     )
-    port = f"{given} → {wire.port}" if given else wire.port
+    port = f"{output_name} → {wire.port}" if output_name else wire.port
     return Offer(
         wire, other.name, port, catalog.spec_of(graph, other).category, hint, outgoing
     )

@@ -53,7 +53,7 @@ class PickRow(Struct, frozen=True):
 
     @property
     def accessible_text(self) -> str:
-        return ", ".join(part for part in (self.text, self.faint, self.hint) if part)
+        return ", ".join(text for text in (self.text, self.faint, self.hint) if text)
 
 
 class PickBox(QFrame):
@@ -119,14 +119,12 @@ class PickBox(QFrame):
         self.refill()
         self.adjustSize()
         area = present(self.parentWidget()).rect().adjusted(8, 8, -8, -8)
-        place = QRect(spot, self.size())
-        if beside is not None and not area.contains(place):
-            place = self._beside(beside, area) or place
-        place.moveLeft(
-            max(area.left(), min(place.left(), area.right() - place.width()))
-        )
-        place.moveTop(max(area.top(), min(place.top(), area.bottom() - place.height())))
-        self.move(place.topLeft())
+        rect = QRect(spot, self.size())
+        if beside is not None and not area.contains(rect):
+            rect = self._beside(beside, area) or rect
+        rect.moveLeft(max(area.left(), min(rect.left(), area.right() - rect.width())))
+        rect.moveTop(max(area.top(), min(rect.top(), area.bottom() - rect.height())))
+        self.move(rect.topLeft())
         self.show()
         self.raise_()
         self.field.setFocus(Qt.FocusReason.PopupFocusReason)
@@ -139,8 +137,8 @@ class PickBox(QFrame):
             QPoint(thing.right() + GAP, top),
             QPoint(thing.left() - self.width() - GAP, top),
         )
-        places = (QRect(corner, self.size()) for corner in (above, right, left))
-        return next((place for place in places if area.contains(place)), None)
+        rects = (QRect(corner, self.size()) for corner in (above, right, left))
+        return next((rect for rect in rects if area.contains(rect)), None)
 
     def close_box(self) -> None:
         if self.isVisible():

@@ -30,25 +30,32 @@ def by_shape(
     def cost(key: str) -> tuple[int, int, int]:
         spec = catalog[key]
         misfit = not _takes(spec, rank)
-        place = usual.index(spec.category) if spec.category in usual else len(usual)
-        return misfit, place, spec.kind != "module"
+        category_rank = (
+            usual.index(spec.category) if spec.category in usual else len(usual)
+        )
+        return misfit, category_rank, spec.kind != "module"
 
     return sorted(keys, key=cost)
 
 
 def by_kind(catalog: Catalog, op: str) -> list[str]:
     """Sort all ops by how alike they are to one: of its category and kind first, itself last of those."""
-    own = catalog.get(op)
-    if own is None:
+    reference = catalog.get(op)
+    if reference is None:
         return list(catalog)
 
     def cost(key: str) -> tuple[bool, bool, bool, bool]:
         spec = catalog[key]
         ports = (len(spec.inputs), len(spec.outputs)) != (
-            len(own.inputs),
-            len(own.outputs),
+            len(reference.inputs),
+            len(reference.outputs),
         )
-        return spec.category != own.category, ports, key == op, spec.kind != own.kind
+        return (
+            spec.category != reference.category,
+            ports,
+            key == op,
+            spec.kind != reference.kind,
+        )
 
     return sorted(catalog, key=cost)
 

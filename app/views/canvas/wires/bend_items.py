@@ -45,8 +45,8 @@ class BendDots:
 
     def drag(self, points: Mapping[Edge, tuple[tuple[float, float], ...]]) -> None:
         """Show bends elsewhere while they are dragged; the project does not know of it yet."""
-        for wire, places in points.items():
-            self._put(wire, places)
+        for wire, positions in points.items():
+            self._put(wire, positions)
 
     def settle(self) -> set[Edge]:
         """Show every bend where the project has it; returns the wires that were led otherwise."""

@@ -43,35 +43,35 @@ def around(
         way.backward and _runs_through(way, start, end, obstacles)
     ):
         return way
-    found = detour(start, end, source, target, obstacles, lanes) or way
-    if blocking := _crossed(found, obstacles):
+    detoured = detour(start, end, source, target, obstacles, lanes) or way
+    if blocking := _crossed(detoured, obstacles):
         for far in (FAR, FARTHEST):
             if (
                 led := _beyond(
                     blocking, start, end, source, target, obstacles, lanes, far
                 )
             ) is not None:
-                found = led
+                detoured = led
                 break
     # What comes or goes anywhere in between may open a corridor, or close it.
-    asked = QRectF(
+    span = QRectF(
         min(start.x(), end.x()),
         start.y(),
         abs(end.x() - start.x()),
         end.y() - start.y(),
     ).normalized()
     reach = (FARTHEST if blocking else FAR) + 2 * STUB
-    wide = asked.adjusted(-reach, 0, reach, 0)
-    return replace(found, area=found.area.united(way.area).united(wide))
+    wide = span.adjusted(-reach, 0, reach, 0)
+    return replace(detoured, area=detoured.area.united(way.area).united(wide))
 
 
 def _runs_through(
     way: Route, start: QPointF, end: QPointF, obstacles: Obstacles
 ) -> bool:
     """Return whether a vertical segment of a backward route crosses a node."""
-    whole = way.path.boundingRect()
+    bounding = way.path.boundingRect()
     legs = (
-        QRectF(x, whole.top(), 1, whole.height())
+        QRectF(x, bounding.top(), 1, bounding.height())
         for x in (start.x() + STUB, end.x() - STUB)
     )
     return any(obstacles(leg) for leg in legs)
@@ -82,13 +82,13 @@ def _crossed(way: Route, obstacles: Obstacles) -> list[QRectF]:
     path = way.path
     elements = map(path.elementAt, range(path.elementCount()))
     points = [QPointF(element.x, element.y) for element in elements]
-    found = []
+    crossed = []
     for a, b in pairwise(points):
         if (b - a).manhattanLength() > RADIUS:
-            found += obstacles(
+            crossed += obstacles(
                 QRectF(a, b).normalized().adjusted(-THIN, -THIN, THIN, THIN)
             )
-    return found
+    return crossed
 
 
 def _beyond(
@@ -120,9 +120,11 @@ def _beyond(
     )
     for out in (start.x() + STUB, *outs[:TRIES]):
         for into in (end.x() - STUB, *intos[:TRIES]):
-            found = detour(start, end, source, target, obstacles, lanes, out, into, far)
-            if found is not None and not _crossed(found, obstacles):
-                return found
+            candidate = detour(
+                start, end, source, target, obstacles, lanes, out, into, far
+            )
+            if candidate is not None and not _crossed(candidate, obstacles):
+                return candidate
     return None
 
 
@@ -182,26 +184,31 @@ def detour(
     a, b = max(level, key=lambda pair: abs(pair[1].x() - pair[0].x()))
     run, middle = abs(b.x() - a.x()), (a.x() + b.x()) / 2
     area = path.boundingRect().adjusted(0, -CLEAR, 0, CLEAR)
-    taken = QRectF(min(a.x(), b.x()), a.y() - LABEL_RISE - 10, run, LABEL_RISE + 14)
+    lane_area = QRectF(min(a.x(), b.x()), a.y() - LABEL_RISE - 10, run, LABEL_RISE + 14)
     label = QPointF(middle, a.y() - LABEL_RISE)
     return Route(
-        path, label, run - 2 * RADIUS, area, lane=taken, backward=runs_back(start, end)
+        path,
+        label,
+        run - 2 * RADIUS,
+        area,
+        lane=lane_area,
+        backward=runs_back(start, end),
     )
 
 
 def _free(
-    taken: list[tuple[float, float]], left: float, right: float, wished: float
+    occupied: list[tuple[float, float]], left: float, right: float, wished: float
 ) -> float | None:
     """Return the free position nearest to the wished one."""
     free, at = [], left
-    for begin, end in sorted(taken):
+    for begin, end in sorted(occupied):
         if begin > at:
             free.append((at, begin))
         at = max(at, end)
     if right > at:
         free.append((at, right))
-    places = [min(max(wished, begin), end) for begin, end in free]
-    return min(places, key=lambda place: abs(place - wished), default=None)
+    positions = [min(max(wished, begin), end) for begin, end in free]
+    return min(positions, key=lambda position: abs(position - wished), default=None)
 
 
 def _gutter(
@@ -231,10 +238,10 @@ def _gutter(
     return _beside(lanes(QRectF(left, begin, right - left, end - begin)), begin, end)
 
 
-def _beside(taken: list[QRectF], begin: float, end: float) -> float:
+def _beside(occupied: list[QRectF], begin: float, end: float) -> float:
     """Return the middle of the widest part of a gutter without wires, or of the whole."""
     free, at = [], begin
-    for rect in sorted(taken, key=lambda rect: rect.top()):
+    for rect in sorted(occupied, key=lambda rect: rect.top()):
         free.append((at, rect.top()))
         at = max(at, rect.bottom())
     first, last = max([*free, (at, end)], key=lambda stretch: stretch[1] - stretch[0])
@@ -245,14 +252,14 @@ def _beside(taken: list[QRectF], begin: float, end: float) -> float:
 
 def _turns(corners: list[QPointF]) -> list[QPointF]:
     """Remove the corners at which nothing turns."""
-    kept = [corners[0]]
+    turning = [corners[0]]
     for here, after in pairwise(corners[1:]):
-        before = kept[-1]
+        before = turning[-1]
         if here == before:
             continue
         straight = (before.x() == here.x() == after.x()) or (
             before.y() == here.y() == after.y()
         )
         if not straight:
-            kept.append(here)
-    return [*kept, corners[-1]]
+            turning.append(here)
+    return [*turning, corners[-1]]

@@ -167,9 +167,9 @@ class WireItem:
 
     def _labelled(self) -> bool:
         """Return whether the label is shown: it needs room, unless the wire is selected or hovered."""
-        asked = self._selected or self._hovered
+        highlighted = self._selected or self._hovered
         room = self._route.run >= self.chip.width + 10 and not self._crowded
-        return bool(self._text) and (asked or room)
+        return bool(self._text) and (highlighted or room)
 
     # --- Hits and painting
 

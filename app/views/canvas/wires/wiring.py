@@ -106,7 +106,7 @@ class Wiring:
         for edge in gone:
             self._remove(edge)
         back = {edge for edge in came if not self.held and self._runs_back(edge)}
-        made = [self._make(edge) for edge in (*sorted(came - back), *sorted(back))]
+        new_items = [self._make(edge) for edge in (*sorted(came - back), *sorted(back))]
         self._fresh |= came
         if gone or came:
             both = enumerate(zip(before, after.edges, strict=False))
@@ -116,7 +116,7 @@ class Wiring:
             )
             for rank, edge in enumerate(after.edges[first:], first):
                 self.items[edge].rank = rank
-        return made
+        return new_items
 
     def _make(self, edge: Edge) -> WireItem:
         way = (
@@ -132,15 +132,15 @@ class Wiring:
         item = self.items.pop(edge)
         self._leave_lane(edge)
         self._late.pop(edge, None)
-        for known in (self._back, self._late_back):
-            known.discard(edge)
+        for pending in (self._back, self._late_back):
+            pending.discard(edge)
         self._unsettled.add((edge.source, edge.output))
         item.remove()
 
     def clear(self) -> None:
         """Remove all wires."""
         self._turn.stop()
-        for known in (
+        for collection in (
             self.items,
             self._late,
             self._late_back,
@@ -149,7 +149,7 @@ class Wiring:
             self._stirred,
             self._unsettled,
         ):
-            known.clear()
+            collection.clear()
         for index in (self.index, self._areas, self._lanes):
             index.clear()
         self._graph = Graph()
@@ -200,7 +200,7 @@ class Wiring:
         wide = area.width() > FAR
         if self._late and not (wide and len(self._late) > WHICH):
             end = perf_counter() + PAINTING
-            seen = (
+            visible = (
                 self._late
                 if wide
                 else [
@@ -209,7 +209,7 @@ class Wiring:
                     if edge in self._late
                 ]
             )
-            for edge in tuple(seen):
+            for edge in tuple(visible):
                 self._late.pop(edge, None)
                 self._late_back |= self._routed_but_for_back((edge,), plain=True)
                 if perf_counter() > end:
@@ -281,10 +281,10 @@ class Wiring:
             return set(self.wires_at(moved))
         if len(swept) > MANY:
             return set(self.items)
-        found = set(self.wires_at(moved))
+        touched = set(self.wires_at(moved))
         for area in swept:
-            found.update(self._areas.inside(area))
-        return found
+            touched.update(self._areas.inside(area))
+        return touched
 
     def wires_at(self, nodes: Iterable[str]) -> Iterable[Edge]:
         """Yield the wires at some nodes, those between two of them twice."""
@@ -303,10 +303,10 @@ class Wiring:
 
     def lead(self, wires: Iterable[Edge]) -> None:
         """Reroute the wires whose bends changed."""
-        found = [self.items[wire] for wire in wires if wire in self.items]
-        if found:
+        bent = [self.items[wire] for wire in wires if wire in self.items]
+        if bent:
             self.finish_few()
-            for item in found:
+            for item in bent:
                 self._route(item)
             self.follow(set(), [])
 
@@ -358,12 +358,12 @@ class Wiring:
                 self._nodes[edge.source].body,
                 self._nodes[edge.target].body,
             )
-        places, lanes, back = self._places, self._lanes, self._back
+        node_index, lanes, back = self._places, self._lanes, self._back
 
         def others(area: QRectF) -> list[QRectF]:
             return [
-                places[node]
-                for node in places.inside(area)
+                node_index[node]
+                for node in node_index.inside(area)
                 if node not in (edge.source, edge.target)
             ]
 
@@ -456,10 +456,12 @@ class Wiring:
 
     def _counts(self, analysis: Analysis | None) -> dict[Edge, int]:
         values = analysis.values if analysis is not None else {}
-        found = {edge: values.get((edge.source, edge.output)) for edge in self.items}
+        edge_values = {
+            edge: values.get((edge.source, edge.output)) for edge in self.items
+        }
         counts = {
             edge: value.per_sample()
-            for edge, value in found.items()
+            for edge, value in edge_values.items()
             if isinstance(value, TensorType)
         }
         return {edge: count for edge, count in counts.items() if count}
@@ -485,5 +487,5 @@ class Wiring:
 
     def _shown_in(self, area: QRectF) -> list[WireItem]:
         wide = area.adjusted(-REACH, -REACH, REACH, REACH)
-        found = (self.items[edge] for edge in self.index.inside(wide))
-        return [item for item in found if item.isVisible()]
+        nearby = (self.items[edge] for edge in self.index.inside(wide))
+        return [item for item in nearby if item.isVisible()]

@@ -90,13 +90,13 @@ def box_size(box: Box) -> tuple[float, float]:
 
 def sizes_of(drawing: Drawing) -> Sizes:
     """Measure boxes, headers and labels."""
-    known: dict[tuple[object, ...], tuple[float, float]] = {}
+    sizes_by_look: dict[tuple[object, ...], tuple[float, float]] = {}
     boxes = {}
     for box in drawing.boxes:
         look = (box.title, *_lines(box), box.chips)
-        if look not in known:
-            known[look] = box_size(box)
-        boxes[box.id] = known[look]
+        if look not in sizes_by_look:
+            sizes_by_look[look] = box_size(box)
+        boxes[box.id] = sizes_by_look[look]
     headers = {group.id: max(_header_width(group), 4 * PAD) for group in drawing.groups}
     labels = {
         arrow.label: label_width(arrow) for arrow in drawing.arrows if arrow.label
@@ -165,7 +165,7 @@ def box_marks(box: Box, rect: Rect) -> Iterator[Mark]:
 def _chips(box: Box, x: float, y: float) -> Iterator[Mark]:
     for chip in box.chips:
         width = width_of(chip.text) + 10
-        held = chip.kind == "held"
+        filled = chip.kind == "held"
         if chip.kind != "more":
             yield Frame(
                 x,
@@ -173,8 +173,8 @@ def _chips(box: Box, x: float, y: float) -> Iterator[Mark]:
                 width,
                 CHIP,
                 3,
-                "#E3EEFB" if held else "",
-                "#0B66D0" if held else LINE,
+                "#E3EEFB" if filled else "",
+                "#0B66D0" if filled else LINE,
                 0.7,
             )
         yield text_mark(chip.text, x + 5, y + 11, BODY, False, TEXT2)

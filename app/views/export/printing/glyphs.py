@@ -23,10 +23,10 @@ class Outlines:
         self.paths: dict[str, tuple[Segment, ...]] = {}
         self._keys: dict[tuple[str, str, int], str] = {}
 
-    def of(self, words: Words) -> Iterator[tuple[str, float]]:
+    def of(self, mark: Words) -> Iterator[tuple[str, float]]:
         """Yield the key of each visible glyph of a text, and how far right of its start it is, in pixels."""
-        for font, indexes, places in _shaped(words.text, words.size, words.bold):
-            for index, x in zip(indexes, places, strict=True):
+        for font, indexes, positions in _shaped(mark.text, mark.size, mark.bold):
+            for index, x in zip(indexes, positions, strict=True):
                 face = (font.familyName(), font.styleName(), index)
                 if face not in self._keys:
                     path = _outline(font, index)
@@ -59,8 +59,8 @@ def _shaped(
 def _outline(font: QRawFont, index: int) -> tuple[Segment, ...]:
     large = QRawFont(font)
     large.setPixelSize(DRAWN)
-    found = segments(large.pathForGlyph(index))
+    outline = segments(large.pathForGlyph(index))
     return tuple(
         Segment(s.kind, tuple((x / DRAWN, y / DRAWN) for x, y in s.points))
-        for s in found
+        for s in outline
     )

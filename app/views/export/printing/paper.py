@@ -114,14 +114,14 @@ class Sheet(Struct, frozen=True):
     @property
     def note(self) -> str:
         """Format the size, and what does not fit the paper: `8.5 x 11.2 cm, text from 6.4 pt`."""
-        words = f"{self.width / POINT:.1f} × {self.height / POINT:.1f} cm, text from {self.text:.1f} pt"
+        description = f"{self.width / POINT:.1f} × {self.height / POINT:.1f} cm, text from {self.text:.1f} pt"
         if self.width > self.paper.width + 0.5:
-            words += "; it does not fit the width with readable text"
+            description += "; it does not fit the width with readable text"
         elif self.text < self.paper.text[0] - 0.05:
-            words += ", which is small: fold some parts"
+            description += ", which is small: fold some parts"
         elif self.height > self.paper.height + 0.5:
-            words += "; higher than a page: fold some parts"
-        return words
+            description += "; higher than a page: fold some parts"
+        return description
 
 
 def fitting(width: float, height: float, paper: Paper) -> float:

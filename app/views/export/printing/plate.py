@@ -55,20 +55,26 @@ def printed(drawing: Drawing, choice: Choice) -> Sheet:
         raise EmptyDrawingError("There is nothing to draw yet.")
     paper = choice.paper
     if choice.arranged != "rows" and drawing.places:
-        asked = choice.arranged == "canvas"
-        found = _arrangement(drawing, paper)
-        if found is not None and (
-            asked
-            or fitting(found[1].width, found[1].height, paper) * BODY >= paper.text[0]
+        canvas_chosen = choice.arranged == "canvas"
+        arrangement = _arrangement(drawing, paper)
+        if arrangement is not None and (
+            canvas_chosen
+            or fitting(arrangement[1].width, arrangement[1].height, paper) * BODY
+            >= paper.text[0]
         ):
-            sheet = on_paper(_as_placed(*found), paper, "canvas", widen=asked)
+            sheet = on_paper(
+                _as_placed(*arrangement), paper, "canvas", widen=canvas_chosen
+            )
             if (
-                asked or sheet.text >= paper.text[0] - 0.01
+                canvas_chosen or sheet.text >= paper.text[0] - 0.01
             ):  # wires beside the boxes take some of the width
                 return sheet
-    known: KnownPlaces = {}
+    placed: KnownPlaces = {}
     return _best(
-        [_in_rows(one, paper, spacing, known) for one, spacing in _styles(drawing)]
+        [
+            _in_rows(styled, paper, spacing, placed)
+            for styled, spacing in _styles(drawing)
+        ]
     )
 
 
@@ -80,7 +86,8 @@ def _best(sheets: list[Sheet]) -> Sheet:
     good = [sheet for sheet in sheets if sheet.fits_readably]
     if not good:
         return max(
-            sheets, key=lambda one: (one.fits, one.text if one.fits else -one.height)
+            sheets,
+            key=lambda sheet: (sheet.fits, sheet.text if sheet.fits else -sheet.height),
         )
     lower = [
         sheet
@@ -102,28 +109,29 @@ def _arrangement(drawing: Drawing, paper: Paper) -> tuple[Drawing, Places] | Non
     """Return the first style whose text is well readable as its owner arranged it, else the most readable one."""
     best: tuple[Drawing, Places] | None = None
     largest = 0.0
-    for one, _ in _styles(drawing):
-        places = keep_places(one, sizes_of(one))
-        if places is None:
+    for styled, _ in _styles(drawing):
+        placement = keep_places(styled, sizes_of(styled))
+        if placement is None:
             return None
-        text = fitting(places.width, places.height, paper) * BODY
+        text = fitting(placement.width, placement.height, paper) * BODY
         if text > largest:
-            best, largest = (one, places), text
+            best, largest = (styled, placement), text
         if text >= paper.text[1]:
             break
     return best
 
 
 def _in_rows(
-    drawing: Drawing, paper: Paper, spacing: Spacing, known: KnownPlaces
+    drawing: Drawing, paper: Paper, spacing: Spacing, placed: KnownPlaces
 ) -> Sheet:
-    """Wrap into rows with the largest text at which they fit the paper, else the smallest. `known` are the groups that
+    """Wrap into rows with the largest text at which they fit the paper, else the smallest. `placed` are the groups that
     were placed before, at another scale or for another picture."""
     sizes = sizes_of(drawing)
     if paper.is_slide:
         return on_paper(
             _plate(
-                drawing, arrange(drawing, sizes, None, spacing, paper.room, known=known)
+                drawing,
+                arrange(drawing, sizes, None, spacing, paper.room, known=placed),
             ),
             paper,
             "rows",
@@ -135,7 +143,7 @@ def _in_rows(
         limit = most = width / scale
         before = math.inf
         for _ in range(TRIES):  # wires beside the rows take some of the width
-            layout = arrange(drawing, sizes, limit, spacing, known=known)
+            layout = arrange(drawing, sizes, limit, spacing, known=placed)
             if layout.width <= most or limit < NARROWEST or layout.width >= before:
                 break
             before = layout.width
@@ -164,18 +172,18 @@ def _plate(drawing: Drawing, layout: Layout) -> Plate:
     return _cropped(marks, drawing.title)
 
 
-def _as_placed(drawing: Drawing, places: Places) -> Plate:
+def _as_placed(drawing: Drawing, placement: Places) -> Plate:
     """Return the marks of the owner's arrangement, with wires as the canvas leads them."""
     marks: list[Mark] = []
     framed = zip(
-        (frame for frame in drawing.frames if frame.members & places.boxes.keys()),
-        places.frames,
+        (frame for frame in drawing.frames if frame.members & placement.boxes.keys()),
+        placement.frames,
         strict=True,
     )
-    for frame, rect in sorted(framed, key=lambda one: -one[1].width * one[1].height):
+    for frame, rect in sorted(framed, key=lambda pair: -pair[1].width * pair[1].height):
         marks += frame_marks(frame.title, frame.category, rect)
     late: list[Mark] = []
-    for arrow, way in _wires(drawing, places):
+    for arrow, way in _wires(drawing, placement):
         marks += _arrow(arrow, way.path)
         text = (
             arrow.label if arrow.count == 1 else f"{arrow.label} ×{arrow.count}".strip()
@@ -186,7 +194,7 @@ def _as_placed(drawing: Drawing, places: Places) -> Plate:
         if text and label.width + 4 <= way.run:
             late.append(label)
     for box in drawing.boxes:
-        marks += box_marks(box, places.boxes[box.id])
+        marks += box_marks(box, placement.boxes[box.id])
     return _cropped([*marks, *late], drawing.title)
 
 
@@ -199,15 +207,15 @@ class _Way:
         self.path, self.label, self.run = path, label, run
 
 
-def _wires(drawing: Drawing, places: Places) -> Iterator[tuple[Arrow, _Way]]:
+def _wires(drawing: Drawing, placement: Places) -> Iterator[tuple[Arrow, _Way]]:
     """Lead the wires around all other boxes, those that run back last."""
-    rects = {key: _rect(rect) for key, rect in places.boxes.items()}
+    rects = {key: _rect(rect) for key, rect in placement.boxes.items()}
     near: RectIndex[str] = RectIndex()
     for key, rect in rects.items():
         near.put(key, rect)
     lanes: RectIndex[int] = RectIndex()
     ends = [
-        (_side(places.boxes[a.source], 1), _side(places.boxes[a.target], 0))
+        (_side(placement.boxes[a.source], 1), _side(placement.boxes[a.target], 0))
         for a in drawing.arrows
     ]
     order = sorted(range(len(ends)), key=lambda number: runs_back(*ends[number]))
@@ -262,18 +270,18 @@ def _arrow(arrow: Arrow, path: QPainterPath) -> Iterator[Mark]:
 
 def segments(path: QPainterPath) -> tuple[Segment, ...]:
     """Return the pieces of a Qt path."""
-    found: list[Segment] = []
+    pieces: list[Segment] = []
     number, count = 0, path.elementCount()
     while number < count:
         at = path.elementAt(number)
         if at.isCurveTo():
             three = [path.elementAt(number + step) for step in range(3)]
-            found.append(Segment("C", tuple((one.x, one.y) for one in three)))
+            pieces.append(Segment("C", tuple((point.x, point.y) for point in three)))
             number += 3
             continue
-        found.append(Segment("M" if at.isMoveTo() else "L", ((at.x, at.y),)))
+        pieces.append(Segment("M" if at.isMoveTo() else "L", ((at.x, at.y),)))
         number += 1
-    return tuple(found)
+    return tuple(pieces)
 
 
 def _cropped(marks: list[Mark], title: str) -> Plate:
@@ -313,9 +321,9 @@ def _narrowed(drawing: Drawing) -> Drawing:
     for arrow in drawing.arrows:
         labels.setdefault(arrow.source, set()).add(arrow.label)
     moved = {
-        box: next(iter(each))
-        for box, each in labels.items()
-        if len(each) == 1 and each != {""}
+        box: next(iter(texts))
+        for box, texts in labels.items()
+        if len(texts) == 1 and texts != {""}
     }
     boxes = tuple(_narrow(box, moved.get(box.id, "")) for box in drawing.boxes)
     arrows = tuple(
@@ -340,9 +348,9 @@ def _narrow(box: Box, output: str) -> Box:
     subtitle, more = (
         (first, (rest,)) if rest and len(box.subtitle) > _WIDE else (box.subtitle, ())
     )
-    said = output and output not in (box.subtitle, *box.lines)
+    shows_output = output and output not in (box.subtitle, *box.lines)
     return with_values(
         box,
         subtitle=subtitle,
-        lines=(*more, *box.lines, *((f"→ {output}",) if said else ())),
+        lines=(*more, *box.lines, *((f"→ {output}",) if shows_output else ())),
     )

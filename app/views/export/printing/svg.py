@@ -42,10 +42,10 @@ def to_svg(sheet: Sheet, metadata: str = "") -> str:
     return "\n".join(lines) + "\n"
 
 
-def _text(words: str) -> str:
+def _text(text: str) -> str:
     shown = "".join(
         letter if letter.isprintable() else "\N{REPLACEMENT CHARACTER}"
-        for letter in words
+        for letter in text
     )
     return escape(shown.encode("utf-8", "replace").decode(), quote=True)
 
@@ -72,14 +72,14 @@ def _mark(mark: Mark, outlines: Outlines) -> Iterator[str]:
         yield from _text_element(mark, outlines)
 
 
-def _text_element(words: Words, outlines: Outlines) -> Iterator[str]:
+def _text_element(mark: Words, outlines: Outlines) -> Iterator[str]:
     yield (
-        f'<g aria-label="{_text(words.text)}" fill="{words.color}" '
-        f'transform="translate({words.left:.1f} {words.y:.1f}) scale({words.size})">'
+        f'<g aria-label="{_text(mark.text)}" fill="{mark.color}" '
+        f'transform="translate({mark.left:.1f} {mark.y:.1f}) scale({mark.size})">'
     )
     uses = (
-        f'<use xlink:href="#{key}" x="{x / words.size:.3f}"/>'
-        for key, x in outlines.of(words)
+        f'<use xlink:href="#{key}" x="{x / mark.size:.3f}"/>'
+        for key, x in outlines.of(mark)
     )
     yield f"{''.join(uses)}</g>"
 

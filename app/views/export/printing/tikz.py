@@ -102,12 +102,14 @@ def latex(text: str) -> str:
     >>> print(latex("a_b 50 % {x} \\end $1$ 3×3"))
     a\_b 50 \% \{x\} \textbackslash{}end \$1\$ 3$\times$3
     """
-    return "".join(_LETTERS.get(one, one if one.isprintable() else "?") for one in text)
+    return "".join(
+        _LETTERS.get(letter, letter if letter.isprintable() else "?") for letter in text
+    )
 
 
 def _plain(text: str) -> str:
     """Return text for a comment, which ends with its line."""
-    return "".join(one if one.isprintable() else " " for one in text)
+    return "".join(letter if letter.isprintable() else " " for letter in text)
 
 
 def _mark(mark: Mark, sheet: Sheet, colors: dict[str, str]) -> Iterator[str]:
@@ -149,17 +151,15 @@ def _route(path: Path, sheet: Sheet) -> str:
     return "".join(parts).strip() + (" -- cycle" if path.fill else "")
 
 
-def _text_node(words: Words, sheet: Sheet, colors: dict[str, str]) -> str:
-    anchor = {"start": "base west", "middle": "base", "end": "base east"}[words.anchor]
-    size = words.size * sheet.scale
+def _text_node(mark: Words, sheet: Sheet, colors: dict[str, str]) -> str:
+    anchor = {"start": "base west", "middle": "base", "end": "base east"}[mark.anchor]
+    size = mark.size * sheet.scale
     font = (
         f"\\fontsize{{{size:.2f}bp}}{{{1.2 * size:.2f}bp}}\\selectfont\\sffamily"
-        + words.bold * r"\bfseries"
+        + mark.bold * r"\bfseries"
     )
-    options = f"anchor={anchor},font={font},text={_color(words.color, colors)}"
-    return (
-        f"\\node[{options}] at {_at(words.x, words.y, sheet)} {{{latex(words.text)}}};"
-    )
+    options = f"anchor={anchor},font={font},text={_color(mark.color, colors)}"
+    return f"\\node[{options}] at {_at(mark.x, mark.y, sheet)} {{{latex(mark.text)}}};"
 
 
 def _at(x: float, y: float, sheet: Sheet) -> str:

@@ -145,12 +145,12 @@ def inline(text: str) -> str:
     >>> inline("If :attr:`bias` is ``True`` & `see this <http://x>`__, :math:`k=1`")
     'If <code>bias</code> is <code>True</code> &amp; see this, <i>k=1</i>'
     """
-    parts, place = [], 0
+    parts, position = [], 0
     for match in _INLINE.finditer(text):
-        parts.append(html.escape(text[place : match.start()], quote=False))
+        parts.append(html.escape(text[position : match.start()], quote=False))
         parts.append(_marked(match))
-        place = match.end()
-    return "".join([*parts, html.escape(text[place:], quote=False)])
+        position = match.end()
+    return "".join([*parts, html.escape(text[position:], quote=False)])
 
 
 def _marked(match: re.Match[str]) -> str:
@@ -183,7 +183,7 @@ def _blocks(lines: list[str]) -> Iterator[str]:
             body, at = _indented(lines, at + 1, margin)
             yield from _directive(match[1] or "", match[2], body)
         elif line.startswith(">>>"):
-            code, at = _take_while(lines, at, lambda each: bool(each.strip()))
+            code, at = _take_while(lines, at, lambda text: bool(text.strip()))
             yield _pre("\n".join(code))
         elif at + 1 < len(lines) and re.fullmatch(
             r"([-=~^])\1{2,}", lines[at + 1].strip()
@@ -199,12 +199,12 @@ def _blocks(lines: list[str]) -> Iterator[str]:
             yield f"<p>• {inline(' '.join([match[1], *_first_paragraph(body)]))}</p>"
             yield from _blocks(_rest(body))
         else:
-            words, at = _take_while(lines, at, lambda each: _runs_on(each))
-            yield from _paragraph(words)
+            paragraph, at = _take_while(lines, at, lambda text: _runs_on(text))
+            yield from _paragraph(paragraph)
 
 
-def _paragraph(words: list[str]) -> Iterator[str]:
-    text = " ".join(word.strip() for word in words)
+def _paragraph(lines: list[str]) -> Iterator[str]:
+    text = " ".join(word.strip() for word in lines)
     yield f"<p>{inline(re.sub(r'::$', ':', text))}</p>"
 
 
@@ -228,8 +228,8 @@ def _arguments(body: list[str]) -> Iterator[str]:
         if match and " " not in match[1]:
             more, at = _indented(body, at + 1, 0)
             kind = f" <i>{inline(match[2])}</i>" if match[2] else ""
-            words = inline(" ".join([match[3], *_first_paragraph(more)]).strip())
-            yield f"<p><code><b>{html.escape(match[1])}</b></code>{kind}: {words}</p>"
+            description = inline(" ".join([match[3], *_first_paragraph(more)]).strip())
+            yield f"<p><code><b>{html.escape(match[1])}</b></code>{kind}: {description}</p>"
             yield from _blocks(_rest(more))
         else:
             until = at + 1
@@ -242,8 +242,8 @@ def _arguments(body: list[str]) -> Iterator[str]:
 
 
 def _first_paragraph(body: list[str]) -> list[str]:
-    words, _ = _take_while(body, 0, lambda line: _runs_on(line))
-    return [word.strip() for word in words]
+    lines, _ = _take_while(body, 0, lambda line: _runs_on(line))
+    return [word.strip() for word in lines]
 
 
 def _rest(body: list[str]) -> list[str]:

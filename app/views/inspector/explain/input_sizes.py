@@ -120,7 +120,7 @@ class CandidatesSection(Section):
 
     def _show_results(self, answers: tuple[Tried, ...]) -> None:
         if self._asked is not None and self._question == self._asked[0]:
-            self._known = {one.shape: one for one in answers}
+            self._known = {answer.shape: answer for answer in answers}
             self._show()
 
     def _failed(self, failure: WorkerFailure) -> None:
@@ -145,9 +145,11 @@ class CandidatesSection(Section):
             row.select_requested.connect(self.select_requested)
             self.rows.append(row)
             self._rows_at.addWidget(row)
-        known = [self._known[shape] for shape in shapes if shape in self._known]
+        answered = [self._known[shape] for shape in shapes if shape in self._known]
         self.set_caption(
-            f"{sum(one.runs for one in known)} of {len(known)} run" if known else ""
+            f"{sum(answer.runs for answer in answered)} of {len(answered)} run"
+            if answered
+            else ""
         )
 
     def _mark(self, problem: str) -> None:

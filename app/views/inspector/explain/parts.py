@@ -70,7 +70,7 @@ class DimensionChip(KeyboardFocus, ShapeChip):
     def area_of(self, dimension: int) -> QRectF:
         """Return the area of a dimension inside the chip."""
         left = 8.0 + sum(
-            part.width + self._sign.width for part in self._parts[:dimension]
+            text_line.width + self._sign.width for text_line in self._parts[:dimension]
         )
         return QRectF(left, 0, self._parts[dimension].width, self.height())
 
@@ -85,7 +85,7 @@ class DimensionChip(KeyboardFocus, ShapeChip):
         )
 
     def sizeHint(self) -> QSize:
-        width = sum(part.width for part in self._parts) + self._sign.width * (
+        width = sum(text_line.width for text_line in self._parts) + self._sign.width * (
             len(self._parts) - 1
         )
         return at_least(width + 16, HEIGHT + 6)
@@ -139,9 +139,9 @@ class DimensionChip(KeyboardFocus, ShapeChip):
         painter = start(self)
         middle = QRectF(0, (self.height() - HEIGHT) / 2, self.width(), HEIGHT)
         box(painter, middle, 9, fill, line)
-        for i, part in enumerate(self._parts):
+        for i, text_line in enumerate(self._parts):
             area = self.area_of(i)
-            part.draw_in(painter, area.left(), middle, text)
+            text_line.draw_in(painter, area.left(), middle, text)
             if i + 1 < len(self._parts):
                 self._sign.draw_in(painter, area.right(), middle, text)
             if i in (self._dimension, self._over):
@@ -334,9 +334,9 @@ def _cell(text: str, state: str) -> str:
 
 
 def _accessible_text(row: Aligned) -> str:
-    words = {SAME: "", STRETCHED: " stretches", CLASH: " clashes"}
+    notes = {SAME: "", STRETCHED: " stretches", CLASH: " clashes"}
     return f"{row.name}: " + ", ".join(
-        "missing" if state == MISSING else text + words[state]
+        "missing" if state == MISSING else text + notes[state]
         for text, state in row.cells
     )
 

@@ -86,7 +86,7 @@ class ExplainSection(ShapeSection):
         self,
         inputs: Sequence[PortShape],
         outputs: Sequence[PortShape],
-        words: str,
+        message: str,
         tone: str,
     ) -> None:
         self._shown, self._subject = None, None
@@ -97,7 +97,7 @@ class ExplainSection(ShapeSection):
             [],
             None,
         )
-        super().show_shapes(inputs, outputs, words, tone)
+        super().show_shapes(inputs, outputs, message, tone)
 
     def explain(
         self,
@@ -106,11 +106,11 @@ class ExplainSection(ShapeSection):
         outputs: Sequence[PortShape],
     ) -> bool:
         """Explain the outputs of a node, `outputs` being their chips; return False if there is no explanation."""
-        told, chips = self._subject, (tuple(inputs), tuple(outputs))
+        explained, chips = self._subject, (tuple(inputs), tuple(outputs))
         if (
-            told is not None
-            and (told.node, chips) == (subject.node, self._chips)
-            and told.analysis is subject.analysis
+            explained is not None
+            and (explained.node, chips) == (subject.node, self._chips)
+            and explained.analysis is subject.analysis
         ):
             return True  # the analysis of an edit is pending, and this is the old one
         stories = tuple(
@@ -139,8 +139,8 @@ class ExplainSection(ShapeSection):
             column = emptied(self)
             self.alignment = AlignedShapes(grid)
             column.addWidget(self.alignment)
-            words = "Aligned from the right. Red dimensions must be equal, or one of them 1. See Problems."
-            column.addWidget(label(words, "caption", "text3", wrap=True))
+            hint = "Aligned from the right. Red dimensions must be equal, or one of them 1. See Problems."
+            column.addWidget(label(hint, "caption", "text3", wrap=True))
         return True
 
     def _start_with(self, node: str) -> None:
@@ -212,26 +212,30 @@ class ExplainSection(ShapeSection):
     def _show_chips(self, column: QVBoxLayout, grid: tuple[Aligned, ...]) -> None:
         inputs, outputs = self._chips
         self.chips, self.alignment = {}, None
-        made = [
+        output_chips = [
             self._output_chip(number, shown) for number, shown in enumerate(outputs)
         ]
         if not outputs:  # an Output of the net passes its input through
-            made, inputs, outputs = [self._output_chip(0, inputs[0])], (), inputs[:1]
+            output_chips, inputs, outputs = (
+                [self._output_chip(0, inputs[0])],
+                (),
+                inputs[:1],
+            )
         if grid:
             self.alignment = AlignedShapes(grid)
             column.addWidget(self.alignment)
             if any(state != "same" for row in grid for _, state in row.cells):
-                words = "Aligned from the right. Dashed dimensions are broadcast: a 1 or a missing one (–) is repeated."
-                column.addWidget(label(words, "caption", "text3", wrap=True))
+                hint = "Aligned from the right. Dashed dimensions are broadcast: a 1 or a missing one (–) is repeated."
+                column.addWidget(label(hint, "caption", "text3", wrap=True))
             inputs = ()
         if (
             len(inputs) <= 1
-            and len(made) == 1
-            and sum(len(one.text) for one in (*inputs, *outputs)) <= 30
+            and len(output_chips) == 1
+            and sum(len(shape.text) for shape in (*inputs, *outputs)) <= 30
         ):
-            self._in_one_row(column, inputs, outputs[0], made[0])
+            self._in_one_row(column, inputs, outputs[0], output_chips[0])
         else:
-            self._in_rows(column, inputs, outputs, made)
+            self._in_rows(column, inputs, outputs, output_chips)
 
     def _output_chip(self, number: int, shown: PortShape) -> ShapeChip:
         stories = self._stories[number] if number < len(self._stories) else ()
@@ -251,13 +255,15 @@ class ExplainSection(ShapeSection):
         chip: ShapeChip,
     ) -> None:
         row = hbox(spacing=8)
-        for one in inputs:
-            row.addWidget(_chip(one))
+        for shape in inputs:
+            row.addWidget(_chip(shape))
         if inputs or self.alignment is not None:
             row.addWidget(Glyph("chevron-right", "text3", 12))
         row.addWidget(chip)
         dtypes = " → ".join(
-            dict.fromkeys(one.dtype for one in (*inputs, output) if one.dtype)
+            dict.fromkeys(
+                port_shape.dtype for port_shape in (*inputs, output) if port_shape.dtype
+            )
         )
         row.addWidget(label(dtypes, "caption", "text3"))
         row.addStretch(1)
@@ -274,10 +280,10 @@ class ExplainSection(ShapeSection):
         table.setHorizontalSpacing(10)
         table.setVerticalSpacing(5)
         table.setColumnStretch(2, 1)
-        lines = [(one.port, _chip(one), one.dtype) for one in inputs]
+        lines = [(shape.port, _chip(shape), shape.dtype) for shape in inputs]
         lines += [
-            (f"→ {one.port}", chip, one.dtype)
-            for one, chip in zip(outputs, chips, strict=True)
+            (f"→ {shape.port}", chip, shape.dtype)
+            for shape, chip in zip(outputs, chips, strict=True)
         ]
         for line, (port, chip, dtype) in enumerate(lines):
             table.addWidget(label(port, "formula", "text2"), line, 0)
@@ -363,7 +369,7 @@ class ExplainSection(ShapeSection):
         self.select_requested.emit(step.node)
 
 
-def _chip(one: PortShape) -> ShapeChip:
-    chip = ShapeChip(one.text, one.state)
-    chip.setAccessibleName(f"{one.port}: {one.text}")
+def _chip(shape: PortShape) -> ShapeChip:
+    chip = ShapeChip(shape.text, shape.state)
+    chip.setAccessibleName(f"{shape.port}: {shape.text}")
     return chip

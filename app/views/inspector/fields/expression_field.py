@@ -135,8 +135,8 @@ class ComputedNumbersEditor(NumbersEditor):
         return _ComputedNumbers(param, self.scope)
 
     def can_show(self, value: Any) -> bool:
-        whole = not isinstance(value, str) and value is not None
-        return whole and fits(self.param, value)
+        numeric = not isinstance(value, str) and value is not None
+        return numeric and fits(self.param, value)
 
 
 class ComputedTextEditor(TextEditor):

@@ -63,26 +63,26 @@ class FieldTools(QObject):
         if form.scope is not None and form.scope.allows(param):
             if computes(row.value):
                 value = self.resolved.get(name)
-                known = name in self.resolved and not computes(value)
-                words = (
+                resolves = name in self.resolved and not computes(value)
+                text = (
                     f"Type a value instead ({show(value)})"
-                    if known
+                    if resolves
                     else "Type a value instead"
                 )
                 action = menu.addAction(
-                    words, lambda: self._edits.set(name, value, None)
+                    text, lambda: self._edits.set(name, value, None)
                 )
-                action.setEnabled(known)
+                action.setEnabled(resolves)
             elif not row.wired:
                 menu.addAction(
                     f"Expose on {form.scope.block}…", lambda: self._ask_name(name)
                 )
-        given = {wire.port: wire.source for wire in self._edits.wires()}
+        wire_sources = {wire.port: wire.source for wire in self._edits.wires()}
         for port in self._edits.ports(name):
-            if port in given:
+            if port in wire_sources:
                 to = f" to {port}" if port != name else ""
                 menu.addAction(
-                    f"Cut the wire from {given[port]}{to}",
+                    f"Cut the wire from {wire_sources[port]}{to}",
                     partial(self._edits.cut, port),
                 )
             else:
@@ -141,9 +141,9 @@ class FieldTools(QObject):
         params = {**self._edits.owner.params, **self.resolved}
         row = form.rows[name]
 
-        def show_message(words: str) -> None:
+        def show_message(message: str) -> None:
             if self.form is form:
-                row.show_torch_message(words, text)
+                row.show_torch_message(message, text)
 
         self._engine.ask(
             KEY,

@@ -82,7 +82,7 @@ class ParamForm(RowOwner):
         """Give the names what the widest of them wants, as far as the editors leave it."""
         most = round(LABEL_MOST * manager().scale)
         least = min(beside_text(_LABELS), most)
-        wanted = max(
+        name_width = max(
             (
                 row.name.wanted + form._tools_room
                 for form in self._aligned
@@ -90,12 +90,12 @@ class ParamForm(RowOwner):
             ),
             default=0,
         )
-        wanted = min(max(wanted, least), most)
+        name_width = min(max(name_width, least), most)
         editors = self._grid.minimumSize().width() - self._column
         column = (
-            wanted
+            name_width
             if not self.isVisible()
-            else min(max(self.width() - editors, least), wanted)
+            else min(max(self.width() - editors, least), name_width)
         )
         if column != self._column:
             self._column = column
@@ -139,10 +139,10 @@ class ParamForm(RowOwner):
         self, values: Mapping[str, Any], wires: Sequence[ParamWire] = ()
     ) -> None:
         """Show the values that are set, defaults for the others, and which of them, or of their parts, wires give."""
-        whole = {wire.param: wire.source for wire in wires if wire.port == wire.param}
+        sources = {wire.param: wire.source for wire in wires if wire.port == wire.param}
         self._filling = True
         for name, row in self.rows.items():
-            row.show_value(values.get(name, row.param.default), whole.get(name, ""))
+            row.show_value(values.get(name, row.param.default), sources.get(name, ""))
             parts = [
                 (wire.port, wire.source)
                 for wire in wires
@@ -166,15 +166,15 @@ class ParamForm(RowOwner):
         for name, row in self.rows.items():
             row.set_doc(docs.get(name, ""))
 
-    def blame(self, said: Sequence[str]) -> None:
+    def blame(self, messages: Sequence[str]) -> None:
         """Mark the parameters that torch's error message names."""
         for name, row in self.rows.items():
             row.blame(
                 next(
                     (
-                        words
-                        for words in said
-                        if re.search(rf"\b{re.escape(name)}\b", words)
+                        message
+                        for message in messages
+                        if re.search(rf"\b{re.escape(name)}\b", message)
                     ),
                     "",
                 )
@@ -235,9 +235,9 @@ class ParamForm(RowOwner):
         tip = f"Actions for {row.param.name} (Shift+F10)"
         self._more.setToolTip(tip)
         self._more.setAccessibleName(tip)
-        place = row.name.geometry()
+        name_rect = row.name.geometry()
         self._more.move(
-            place.right() - _TOOLS + 3, place.center().y() - _TOOLS // 2 + 1
+            name_rect.right() - _TOOLS + 3, name_rect.center().y() - _TOOLS // 2 + 1
         )
         self._more.show()
         self._more.raise_()

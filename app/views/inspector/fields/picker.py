@@ -56,8 +56,8 @@ class Picker(QFrame):
         self.nothing.setVisible(not picks)
         self.list.setVisible(bool(picks))
         self.search.setVisible(bool(picks))
-        for part in (self.search, self.list, self.nothing):
-            column.addWidget(part)
+        for widget in (self.search, self.list, self.nothing):
+            column.addWidget(widget)
         self.setFixedWidth(_WIDTH)
         self.search.textChanged.connect(self._narrow)
         self.search.installEventFilter(self)
@@ -78,13 +78,15 @@ class Picker(QFrame):
     def open_below(self, widget: QWidget) -> None:
         """Open below a widget, on the screen as a whole."""
         self.adjustSize()
-        place = widget.mapToGlobal(widget.rect().bottomLeft() + QPoint(0, 2))
+        position = widget.mapToGlobal(widget.rect().bottomLeft() + QPoint(0, 2))
         if (screen := widget.screen()) is not None:
             room = screen.availableGeometry()
-            place.setX(max(room.left(), min(place.x(), room.right() - self.width())))
-            if place.y() + self.height() > room.bottom():
-                place.setY(widget.mapToGlobal(QPoint(0, 0)).y() - self.height() - 2)
-        self.move(place)
+            position.setX(
+                max(room.left(), min(position.x(), room.right() - self.width()))
+            )
+            if position.y() + self.height() > room.bottom():
+                position.setY(widget.mapToGlobal(QPoint(0, 0)).y() - self.height() - 2)
+        self.move(position)
         self.show()
         self.search.setFocus(Qt.FocusReason.PopupFocusReason)
 

@@ -59,11 +59,11 @@ class NamePrompt(QWidget):
         else:
             self.closed.emit()
 
-    def _show_problem(self, words: str) -> None:
-        set_property(self.line, "invalid", bool(words))
-        self.line.setAccessibleDescription(words)
-        self.problem.setText(words)
-        self.problem.setVisible(bool(words))
+    def _show_problem(self, message: str) -> None:
+        set_property(self.line, "invalid", bool(message))
+        self.line.setAccessibleDescription(message)
+        self.problem.setText(message)
+        self.problem.setVisible(bool(message))
 
     def eventFilter(self, watched: QObject, event: QEvent) -> bool:
         return leaves_to_window(event, watched) or super().eventFilter(watched, event)

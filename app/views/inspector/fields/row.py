@@ -144,7 +144,7 @@ class ParamRow:
         self.name = ParamName(param.name)
         self.name.setContextMenuPolicy(Qt.ContextMenuPolicy.CustomContextMenu)
         self.name.customContextMenuRequested.connect(
-            lambda place: self.open_menu(self.name.mapToGlobal(place))
+            lambda position: self.open_menu(self.name.mapToGlobal(position))
         )
         self._cell = hbox(spacing=6)
         grid.addWidget(self.name, 2 * line, 0)
@@ -295,9 +295,9 @@ class ParamRow:
         elif "link" in self.__dict__:
             self.link.hide()
         if "note" in self.__dict__:
-            said = computes(self._value) or self.note.text() == _DEFAULT
+            shows_note = computes(self._value) or self.note.text() == _DEFAULT
             self.note.setVisible(
-                bool(self.note.text()) and not wired and (automatic or said)
+                bool(self.note.text()) and not wired and (automatic or shows_note)
             )
             self._cell.setStretch(0, 0 if automatic else 1)
             self._cell.setStretch(1, 0 if computes(self._value) else 1)
@@ -308,25 +308,25 @@ class ParamRow:
             "error" if self._blame else "accent" if computed else "text2",
         )
 
-    def blame(self, words: str) -> None:
+    def blame(self, message: str) -> None:
         """Mark the parameter with torch's error message that names it; "" removes the mark."""
-        if words != self._blame:
-            self._blame = words
+        if message != self._blame:
+            self._blame = message
             self._describe()
             self.fit()
 
     def show_resolved(self, value: Any, source: str) -> None:
         """Show the resolved value of AUTO and the node that it comes from, or the value of an expression."""
-        words = ""
+        note = ""
         if isinstance(self.editor, AutoEditor):
             self.editor.set_resolved(value)
-            words = f"from {source}" if source else ""
+            note = f"from {source}" if source else ""
         elif computes(self._value) and value is not AUTO and not computes(value):
-            words = f"= {show(value)}"
+            note = f"= {show(value)}"
         elif "note" in self.__dict__ and self.note.text() == _DEFAULT:
             return
-        if words or "note" in self.__dict__:
-            self.note.show_text(words)
+        if note or "note" in self.__dict__:
+            self.note.show_text(note)
             self.fit()
 
     def show_default(self, unset: bool) -> None:
@@ -350,12 +350,12 @@ class ParamRow:
     def _part(self, port: str, source: str) -> QWidget:
         holder = QWidget()
         holder.setProperty("source", source)
-        words = _Note()
-        words.show_text(f"{port} from {source}")
+        note = _Note()
+        note.show_text(f"{port} from {source}")
         cut = icon_button("close", f"Cut the wire from {source} to {port}")
         cut.setFixedSize(20, 20)
         cut.clicked.connect(lambda: self._form.cut.emit(port))
-        hbox((words, 1), cut, on=holder, margins=(0, 0, 0, 2), spacing=4)
+        hbox((note, 1), cut, on=holder, margins=(0, 0, 0, 2), spacing=4)
         self._below.addWidget(holder)
         return holder
 
@@ -401,10 +401,12 @@ class ParamRow:
             merge = f"{self.param.name}/{id(self.editor)}/{self.editor.visit}"
         self._form.edited.emit(self.param.name, value, merge)
 
-    def _show_error(self, message: str, words: str = "") -> None:
+    def _show_error(self, message: str, torch_message: str = "") -> None:
         self._message = message
         if message or "problem" in self.__dict__:
-            self.problem.setText(f"{message}\nPyTorch: {words}" if words else message)
+            self.problem.setText(
+                f"{message}\nPyTorch: {torch_message}" if torch_message else message
+            )
             self.problem.setVisible(bool(message))
             if message:
                 announce(self.problem, message)
@@ -413,15 +415,19 @@ class ParamRow:
         """Show why an action on the parameter was refused."""
         self._show_error(message)
 
-    def show_torch_message(self, words: str, text: str) -> None:
+    def show_torch_message(self, torch_message: str, text: str) -> None:
         """Show torch's own message below ours, unless the field no longer holds that text."""
         lines = self.editor.lines() if self.editor is not None else ()
-        if self._message and words and any(line.text() == text for line in lines):
-            self._show_error(self._message, words)
+        if (
+            self._message
+            and torch_message
+            and any(line.text() == text for line in lines)
+        ):
+            self._show_error(self._message, torch_message)
 
     # --- Menu and prompt
 
-    def open_menu(self, place: QPoint) -> None:
+    def open_menu(self, position: QPoint) -> None:
         """Open the context menu: actions of the parameter and of the text field."""
         menu = QMenu(self._form)
         menu.setAttribute(Qt.WidgetAttribute.WA_DeleteOnClose)
@@ -438,7 +444,7 @@ class ParamRow:
                     if action.text() or action.isSeparator()
                 ]
             )
-        menu.popup(place)
+        menu.popup(position)
 
     def ask_name(self, name: str, title: str, take: Callable[[str], None]) -> None:
         """Prompt for a name below the field. `take` receives it and raises ValueError to refuse it."""

@@ -16,9 +16,9 @@ class TabDown(QWidget):
         here = self.window().focusWidget()
         if here not in order:
             return super().focusNextPrevChild(forward)
-        place = order.index(here) + (1 if forward else -1)
+        index = order.index(here) + (1 if forward else -1)
         target = (
-            order[place] if 0 <= place < len(order) else _outside(self, here, forward)
+            order[index] if 0 <= index < len(order) else _outside(self, here, forward)
         )
         if target is None:
             return super().focusNextPrevChild(forward)
@@ -32,21 +32,21 @@ class TabDown(QWidget):
 
 def in_reading_order(page: QWidget) -> list[QWidget]:
     """Return the widgets of a page that Tab reaches, line by line."""
-    found = [
+    reachable = [
         (widget.mapTo(page, widget.rect().center()), widget)
         for widget in page.findChildren(QWidget)
         if _takes_tab(widget) and widget.isVisibleTo(page)
     ]
-    found.sort(key=lambda one: one[0].y())
+    reachable.sort(key=lambda pair: pair[0].y())
     lines: list[list[tuple[QPoint, QWidget]]] = []
-    for place, widget in found:
-        if not lines or place.y() - lines[-1][0][0].y() > _SAME_LINE:
+    for center, widget in reachable:
+        if not lines or center.y() - lines[-1][0][0].y() > _SAME_LINE:
             lines.append([])
-        lines[-1].append((place, widget))
+        lines[-1].append((center, widget))
     return [
         widget
         for line in lines
-        for _, widget in sorted(line, key=lambda one: one[0].x())
+        for _, widget in sorted(line, key=lambda pair: pair[0].x())
     ]
 
 

@@ -222,22 +222,22 @@ def expected(param: ParamLike) -> str:
             if param.count
             else "numbers with commas between, such as 0.5, 2"
         )
-        words = f"expects {several}" + (" or None" if param.optional else "")
+        requirement = f"expects {several}" + (" or None" if param.optional else "")
     elif param.kind == "str":
-        words = "expects a string"
+        requirement = "expects a string"
     else:
-        words = expectation(_of_catalog(param))
-    return f"{param.name} {words}"
+        requirement = expectation(_of_catalog(param))
+    return f"{param.name} {requirement}"
 
 
 def choices(param: ParamLike) -> tuple[Any, ...]:
     """Return the values of a "choice", a "dtype" or a bool, None first where it is allowed."""
-    words: tuple[Any, ...] = param.choices
+    options: tuple[Any, ...] = param.choices
     if param.kind == "dtype":
-        words = tuple(DType(name) for name in (param.choices or DTYPES))
+        options = tuple(DType(name) for name in (param.choices or DTYPES))
     elif param.kind == "bool":
-        words = (True, False)
-    return (None, *words) if param.optional else words
+        options = (True, False)
+    return (None, *options) if param.optional else options
 
 
 def _parse_literal(param: ParamLike, text: str) -> Any:

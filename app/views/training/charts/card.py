@@ -59,15 +59,15 @@ class Heading(QWidget):
         value: str | None = None,
     ) -> None:
         """Change the texts that are not None."""
-        given = (title, note, value)
+        changes = (title, note, value)
         new = tuple(
             old if text is None else text
-            for text, old in zip(given, self.texts, strict=True)
+            for text, old in zip(changes, self.texts, strict=True)
         )
         if new != self.texts:
-            wanted = self.minimumSizeHint()
+            old_hint = self.minimumSizeHint()
             self._title, self._note, self._value = new
-            if self.minimumSizeHint() != wanted:
+            if self.minimumSizeHint() != old_hint:
                 self.updateGeometry()
             self._tell()
             self.update()
@@ -218,16 +218,16 @@ class ChartLegend(QWidget):
     def fitted_entries(self) -> list[tuple[str, str, bool, float]]:
         """Return label, value, whether the mark is small, and width of every entry, in the longest form that fits."""
         for short, small in ((False, False), (True, False), (True, True)):
-            places = _widths(self._entries, short, small)
-            if _rows(places, small, self.width()) <= self._lines:
-                return places
+            fitted = _widths(self._entries, short, small)
+            if _rows(fitted, small, self.width()) <= self._lines:
+                return fitted
         plain = [replace(entry, value="") for entry in self._entries]
-        places = _widths(plain, True, True)
+        fitted = _widths(plain, True, True)
         room = float("inf")
-        while _rows(places, True, self.width()) > self._lines and room > 20:
-            room = min(room - 4, max(width for *_, width in places) - 4)
-            places = _widths(plain, True, True, room)
-        return places
+        while _rows(fitted, True, self.width()) > self._lines and room > 20:
+            room = min(room - 4, max(width for *_, width in fitted) - 4)
+            fitted = _widths(plain, True, True, room)
+        return fitted
 
     def paintEvent(self, event: QPaintEvent) -> None:
         now = theme.current()
@@ -272,27 +272,29 @@ def _widths(
         QFontMetricsF(theme.font("caption")),
         QFontMetricsF(theme.font("section")),
     )
-    found = []
+    widths = []
     for entry in entries:
         label = (entry.short if short else "") or entry.label
-        taken = _mark_width(entry.mark, small) + strong.horizontalAdvance(entry.value)
-        taken += (3 if entry.value else 2) * _gap(small)
+        used_width = _mark_width(entry.mark, small) + strong.horizontalAdvance(
+            entry.value
+        )
+        used_width += (3 if entry.value else 2) * _gap(small)
         if most < float("inf"):
             label = plain.elidedText(
-                label, Qt.TextElideMode.ElideRight, max(most - taken, 0.0)
+                label, Qt.TextElideMode.ElideRight, max(most - used_width, 0.0)
             )
-        found.append(
-            (label, entry.value, small, taken + plain.horizontalAdvance(label))
+        widths.append(
+            (label, entry.value, small, used_width + plain.horizontalAdvance(label))
         )
-    return found
+    return widths
 
 
 def _rows(
-    places: Sequence[tuple[str, str, bool, float]], small: bool, room: float
+    entries: Sequence[tuple[str, str, bool, float]], small: bool, room: float
 ) -> int:
     """Return the number of lines that the entries fill."""
     rows, x = 1, 0.0
-    for *_, width in places:
+    for *_, width in entries:
         if x and x + width - 2 * _gap(small) > room:
             rows, x = rows + 1, 0.0
         x += width

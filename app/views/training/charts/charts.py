@@ -266,16 +266,16 @@ class LossChart(Chart):
         scale = "log scale" if self._log else "linear"
         if self._left_out:
             scale += ", non-positive values omitted"
-        words = [name_in(self.run_name), self._name, scale]
+        notes = [name_in(self.run_name), self._name, scale]
         if self._compares:  # what the marks mean
-            words = [
+            notes = [
                 "lines: training"
                 + f", smoothed {self.smoothing:g}" * bool(self.smoothing),
                 "dots: validation",
                 self._name,
                 scale,
             ]
-        self.heading.set(note=", ".join(filter(None, words)))
+        self.heading.set(note=", ".join(filter(None, notes)))
 
     def entries(self, index: int | None) -> Sequence[LegendEntry]:
         steps, row = self.history.steps, self._epoch_at(index)
@@ -300,10 +300,10 @@ class LossChart(Chart):
         at = len(values) - 1 if index is None else index
         if not 0 <= at < len(values):
             return []
-        own = LegendEntry(
+        this_run = LegendEntry(
             name, formatting.figure(float(values[at])), short=name_in(name)
         )
-        return [own, *self.others.entries()] if index is None else [own]
+        return [this_run, *self.others.entries()] if index is None else [this_run]
 
     def rows(self, index: int) -> Sequence[Row]:
         rows = list(super().rows(index))
@@ -364,12 +364,14 @@ class AccuracyChart(Chart):
         scores_x, *scores = self._scores.redraw(self.history, self.scale)
         scored = [y[self._window(scores_x)] for y in scores]
         others = self.others.redraw(self.scale.mode, 0.0, lambda y: y)
-        seen = np.concatenate([*levels, *scored, *others])
-        seen = seen[np.isfinite(seen)]
-        if seen.size:
+        visible_levels = np.concatenate([*levels, *scored, *others])
+        visible_levels = visible_levels[np.isfinite(visible_levels)]
+        if visible_levels.size:
             limits = (0.0, 100.5) if shares else ()
             self.plot.set_y_range(
-                *series.snapped(float(seen.min()), float(seen.max()), *limits)
+                *series.snapped(
+                    float(visible_levels.min()), float(visible_levels.max()), *limits
+                )
             )
         self._mark_epochs()
 
@@ -384,8 +386,8 @@ class AccuracyChart(Chart):
             shared = formatting.figure(
                 float(accuracies(self.history, self._smoother)[2][row])
             )
-            own = LegendEntry(name, shared, 0, "dots", name_in(name))
-            return [own, *self.others.entries()] if index is None else [own]
+            this_run = LegendEntry(name, shared, 0, "dots", name_in(name))
+            return [this_run, *self.others.entries()] if index is None else [this_run]
         if not np.isnan(epochs["train_accuracy"][row]):
             entries.append(
                 LegendEntry(
@@ -461,11 +463,11 @@ class ThroughputChart(Chart):
     def _rate_at(self, index: int) -> float | None:
         if not len(self._x):
             return None
-        place = min(
+        row = min(
             int(np.searchsorted(self._x, self.scale.of_steps()[index])),
             len(self._x) - 1,
         )
-        return float(self._rates[place])
+        return float(self._rates[row])
 
     def rows(self, index: int) -> Sequence[Row]:
         rate = self._rate_at(index)

@@ -38,12 +38,12 @@ def export_as(
     parent: QWidget, title: str, name: str, kind: str, write: Callable[[Path], None]
 ) -> None:
     """Ask for a file and write it; say why where that fails."""
-    found, _ = QFileDialog.getSaveFileName(
+    file_name, _ = QFileDialog.getSaveFileName(
         parent, title, f"{name}.{kind}", FORMATS[kind]
     )
-    if not found:
+    if not file_name:
         return
-    path = Path(found if Path(found).suffix else f"{found}.{kind}")
+    path = Path(file_name if Path(file_name).suffix else f"{file_name}.{kind}")
     try:
         write(path)
     except OSError as error:

@@ -88,13 +88,13 @@ class Curve(PlotLayer):
         """Set the points in the view's x and y, both of shape (points,)."""
         if len(x) or len(self._x):
             self._x, self._y = x, y
-            kept = (
+            cache_mode = (
                 self.CacheMode.DeviceCoordinateCache
                 if len(x)
                 else self.CacheMode.NoCache
             )
-            if self.cacheMode() != kept:
-                self.setCacheMode(kept)
+            if self.cacheMode() != cache_mode:
+                self.setCacheMode(cache_mode)
             self.update()
 
     def clear(self) -> None:

@@ -169,12 +169,12 @@ def cells_at(norms: Floats, at: np.ndarray, bounds: Bounds) -> np.ndarray:
     if bounds.log:
         span = np.log10(bounds.high / bounds.low)
         with np.errstate(invalid="ignore", divide="ignore"):
-            places = np.log10(chosen / bounds.low) / span
+            ramp_positions = np.log10(chosen / bounds.low) / span
     else:
-        places = (chosen - bounds.low) / (bounds.high - bounds.low)
+        ramp_positions = (chosen - bounds.low) / (bounds.high - bounds.low)
     nothing = np.isnan(chosen) | (at < 0)
     cells = np.clip(
-        np.nan_to_num(places, nan=0.0, posinf=1.0, neginf=0.0), 0.0, 1.0
+        np.nan_to_num(ramp_positions, nan=0.0, posinf=1.0, neginf=0.0), 0.0, 1.0
     ) * (NO_GRADIENT - 1)
     return np.where(nothing, NO_GRADIENT, cells).astype(np.uint8)
 
@@ -350,15 +350,16 @@ class GradientMap(Chart):
         text = ""
         if self._quantity == "gradient":
             losses = self.history.steps["loss"]
-            found = verdict(
+            problem = verdict(
                 self.layers,
                 self._columns.matrix(),
                 float(losses[0]) if len(losses) else 0.0,
             )
-            text = found.text if found is not None else ""
+            text = problem.text if problem is not None else ""
         elif self._quantity in ("reach", "gain"):
             text = " ".join(
-                one.text for one in lost_over(self.history.seen.tables["reach"])
+                lost_gradient.text
+                for lost_gradient in lost_over(self.history.seen.tables["reach"])
             )
         if text != self.words.toolTip():
             self.words.setToolTip(text)

@@ -78,13 +78,13 @@ def nodes_by_layer(source: Source, layers: Iterable[str]) -> dict[str, tuple[str
     beside = ((node, path) for node, paths in source.further.items() for path in paths)
     for node, path in (*source.modules.items(), *beside):
         owners[path] = (*owners.get(path, ()), node)
-    found: dict[str, tuple[str, ...]] = {}
+    nodes: dict[str, tuple[str, ...]] = {}
     for layer in layers:
         path = layer
         while path and path not in owners:
             path = path.rpartition(".")[0]
-        found[layer] = owners.get(path, ())
-    return found
+        nodes[layer] = owners.get(path, ())
+    return nodes
 
 
 class Overlay(Struct, frozen=True):

@@ -37,24 +37,24 @@ class LossPartCurves:
         """Draw the curves and return the levels in view, for the y range."""
         names = history.parts.names[1:]
         while len(self._curves) < len(names):
-            place = FIRST + len(self._curves) % 4
+            color = FIRST + len(self._curves) % 4
             self._curves.append(
                 (
-                    Curve(self._plot, place, 1.5),
-                    Curve(self._plot, place, 1.5, dashed=True),
+                    Curve(self._plot, color, 1.5),
+                    Curve(self._plot, color, 1.5, dashed=True),
                 )
             )
-        known = [
+        up_to_date = [
             smoother.weight == weight and len(smoother) <= len(history.parts)
             for smoother in self._smoothers
         ]
         if (
             history is not self._history
             or len(self._smoothers) != len(names)
-            or not all(known)
+            or not all(up_to_date)
         ):
             self._history, self._smoothers = history, [Smoother(weight) for _ in names]
-        seen = []
+        levels = []
         steps = history.parts["step"]
         x = scale.x_of(steps, self._seconds(history, steps))
         low, high = self._plot.view.viewRange()[0]
@@ -77,14 +77,14 @@ class LossPartCurves:
                 else validated[:0]
             )
             validation.set_points(validated[: len(held_out)], level(held_out))
-            seen += [level(thin_y), level(held_out)]
-        return seen
+            levels += [level(thin_y), level(held_out)]
+        return levels
 
     def _seconds(self, history: History, steps: Floats) -> Floats:
         """Return the time of each step; `steps` are those of the run, or the first of them."""
-        places = np.searchsorted(history.steps["step"], steps)
+        indices = np.searchsorted(history.steps["step"], steps)
         return history.steps["seconds"][
-            np.minimum(places, max(len(history.steps) - 1, 0))
+            np.minimum(indices, max(len(history.steps) - 1, 0))
         ]
 
     def entries(self, history: History, index: int | None) -> Sequence[LegendEntry]:
@@ -96,9 +96,9 @@ class LossPartCurves:
         if index is not None:
             step = history.steps["step"][index]
             row = min(int(np.searchsorted(parts["step"], step)), row)
-        found = []
+        entries = []
         for number, name in enumerate(parts.names[1:]):
-            words = name.removeprefix("loss_")
+            label = name.removeprefix("loss_")
             value = formatting.figure(float(parts[name][row]))
-            found.append(LegendEntry(words, value, FIRST + number % 4, short=words))
-        return found
+            entries.append(LegendEntry(label, value, FIRST + number % 4, short=label))
+        return entries

@@ -32,10 +32,14 @@ class RateChart(Chart):
     def _rates(self, window: slice = slice(None)) -> dict[str, Floats]:
         """Return the rate of each group at each step of a window, the main one first."""
         history = self.history
-        own, main = history.own_rates, history.main_group
-        others = {name: history.rates_of(name, window) for name in own if name != main}
+        group_rates, main = history.own_rates, history.main_group
+        others = {
+            name: history.rates_of(name, window) for name in group_rates if name != main
+        }
         return {
-            main or (MAIN if own else "learning rate"): history.steps["rate"][window],
+            main or (MAIN if group_rates else "learning rate"): history.steps["rate"][
+                window
+            ],
             **others,
         }
 
@@ -50,12 +54,12 @@ class RateChart(Chart):
     def redraw(self) -> None:
         x, highest = self.scale.of_steps(), 0.0
         window = self._window(x)
-        found = self._rates(window)
-        while len(self._curves) < len(found):
+        rates_by_group = self._rates(window)
+        while len(self._curves) < len(rates_by_group):
             self._curves.append(Curve(self.plot, len(self._curves) % COLORS, 1.5))
-        for curve in self._curves[len(found) :]:
+        for curve in self._curves[len(rates_by_group) :]:
             curve.clear()
-        for curve, rates in zip(self._curves, found.values(), strict=False):
+        for curve, rates in zip(self._curves, rates_by_group.values(), strict=False):
             thin_x, thin_y = series.thin_peaks(x[window], rates, self.plot.pixels // 2)
             curve.set_points(thin_x, thin_y)
             finite = thin_y[np.isfinite(thin_y)]
@@ -65,7 +69,9 @@ class RateChart(Chart):
         self._mark_epochs()
 
     def entries(self, index: int | None) -> Sequence[LegendEntry]:
-        found = enumerate(self._rates_at(-1 if index is None else index).items())
+        numbered_rates = enumerate(
+            self._rates_at(-1 if index is None else index).items()
+        )
         return [
             LegendEntry(
                 name,
@@ -73,30 +79,30 @@ class RateChart(Chart):
                 number % COLORS,
                 short="main" if name == MAIN else name,
             )
-            for number, (name, rate) in found
+            for number, (name, rate) in numbered_rates
             if np.isfinite(rate)
         ]
 
     def show_legend(self, index: int | None = None) -> None:
-        found = self.entries(index)
+        entries = self.entries(index)
         several = bool(self.history.own_rates)
         self.legend.setVisible(several)
-        self.legend.set_entries(found if several else ())
-        self.heading.set(value=found[0].value if found and not several else "")
+        self.legend.set_entries(entries if several else ())
+        self.heading.set(value=entries[0].value if entries and not several else "")
 
     def rows(self, index: int) -> Sequence[Row]:
         several = bool(self.history.own_rates)
-        words = "learning rate, {}" if several else "{}"
+        template = "learning rate, {}" if several else "{}"
         return [
-            (entry.color, words.format(entry.label), entry.value)
+            (entry.color, template.format(entry.label), entry.value)
             for entry in self.entries(index)
         ]
 
     def dots(self, index: int) -> Sequence[tuple[float, QColor]]:
         colors = theme.current().series
-        found = enumerate(self._rates_at(index).values())
+        numbered_rates = enumerate(self._rates_at(index).values())
         return [
             (rate, colors[number % COLORS])
-            for number, rate in found
+            for number, rate in numbered_rates
             if np.isfinite(rate)
         ]

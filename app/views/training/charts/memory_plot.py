@@ -90,23 +90,23 @@ class MemoryChart(Chart):
             )
             if row < 0:
                 return ()
-        said = {
+        texts = {
             name: _bytes(memory[name][row])
             for name in ("allocated", "reserved", "peak", "resident")
         }
         if not self.of_device:
             return (
                 LegendEntry(
-                    "resident", f"{said['resident']} MiB", 0, "square", opacity=0.6
+                    "resident", f"{texts['resident']} MiB", 0, "square", opacity=0.6
                 ),
             )
-        entries = [LegendEntry("allocated", said["allocated"], 0, "square", "alloc.")]
+        entries = [LegendEntry("allocated", texts["allocated"], 0, "square", "alloc.")]
         if not np.isnan(memory["peak"][row]):
-            entries.append(LegendEntry("peak", said["peak"], -1, "dash"))
+            entries.append(LegendEntry("peak", texts["peak"], -1, "dash"))
         if not np.isnan(memory["reserved"][row]):
             entries.append(
                 LegendEntry(
-                    "reserved", said["reserved"], 0, "square", "res.", opacity=0.3
+                    "reserved", texts["reserved"], 0, "square", "res.", opacity=0.3
                 )
             )
         return entries

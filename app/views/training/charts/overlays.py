@@ -53,8 +53,8 @@ def _last_finite(values: Floats) -> float | None:
     """Return the last value that is a number; None if there is none."""
     if len(values) and np.isfinite(values[-1]):
         return float(values[-1])
-    known = np.flatnonzero(np.isfinite(values))
-    return float(values[known[-1]]) if len(known) else None
+    finite_indices = np.flatnonzero(np.isfinite(values))
+    return float(values[finite_indices[-1]]) if len(finite_indices) else None
 
 
 def smoothed_loss(
@@ -86,12 +86,12 @@ def cut_lines(
     history: History, mode: Mode, prefix: str = "", color: int = -1
 ) -> list[CutLine]:
     """Return the lines where the net of a run was edited."""
-    places = TimeScale(history, mode).x_of(
+    positions = TimeScale(history, mode).x_of(
         np.array([cut.step for cut in history.cuts], dtype=float)
     )
     return [
         CutLine(x, prefix + cut.description, color)
-        for x, cut in zip(places.tolist(), history.cuts, strict=True)
+        for x, cut in zip(positions.tolist(), history.cuts, strict=True)
     ]
 
 
@@ -127,7 +127,7 @@ class RunOverlays:
     ) -> list[Floats]:
         """Draw them by the x axis of the chart; the levels that are in view, for its y range."""
         low, high = self._plot.view.viewRange()[0]
-        seen = []
+        levels = []
         for line in self._lines:
             if line.smoother.weight != weight:
                 line.smoother = Smoother(weight)
@@ -139,12 +139,12 @@ class RunOverlays:
             line.curve.set_points(thin_x, level(thin_y))
             if line.dots is not None:
                 line.dots.set_points(thin_x, level(thin_y))
-            seen.append(level(thin_y))
-        return seen
+            levels.append(level(thin_y))
+        return levels
 
-    def prepare(self, place: int, weight: float) -> None:
+    def prepare(self, index: int, weight: float) -> None:
         """Read and smooth the values of one run, which a later `redraw` then need not do."""
-        for line in self._lines[place : place + 1]:
+        for line in self._lines[index : index + 1]:
             if line.smoother.weight != weight:
                 line.smoother = Smoother(weight)
             self._values(line.other.history, line.smoother)
@@ -156,14 +156,14 @@ class RunOverlays:
 
     def entries(self) -> list[LegendEntry]:
         """Return legend entries with the newest value of each."""
-        found = []
+        entries = []
         for line in self._lines:
             values = self._values(line.other.history, line.smoother)[2]
             text = formatting.figure(float(values[-1])) if len(values) else "–"
-            found.append(
+            entries.append(
                 LegendEntry(line.other.label, text, line.color, short=line.other.title)
             )
-        return found
+        return entries
 
     def read(
         self, x: float | None, mode: Mode
@@ -172,7 +172,7 @@ class RunOverlays:
 
         The value is None where the run has none, nan where the run has none there.
         """
-        found: list[tuple[Other, int, float | None]] = []
+        readings: list[tuple[Other, int, float | None]] = []
         for line in self._lines:
             steps, seconds, values = self._values(line.other.history, line.smoother)
             scale = TimeScale(line.other.history, mode)
@@ -185,8 +185,8 @@ class RunOverlays:
                 )
                 there = _last_finite(values[:end])
                 value = float("nan") if there is None else there
-            found.append((line.other, line.color, value))
-        return found
+            readings.append((line.other, line.color, value))
+        return readings
 
     def cuts(self, mode: Mode) -> list[CutLine]:
         """Return the lines where the nets of these runs were edited."""

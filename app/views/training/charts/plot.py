@@ -81,8 +81,8 @@ class StepView(pg.ViewBox):
     def mouseClickEvent(self, ev: Any) -> None:
         if ev.button() == Qt.MouseButton.LeftButton and not ev.double():
             ev.accept()
-            place = self.mapSceneToView(ev.scenePos())
-            self.clicked.emit(float(place.x()), float(place.y()))
+            position = self.mapSceneToView(ev.scenePos())
+            self.clicked.emit(float(position.x()), float(position.y()))
         elif ev.button() == Qt.MouseButton.RightButton:
             ev.accept()
             self.menuWanted.emit(
@@ -149,16 +149,16 @@ class Backdrop(PlotLayer):
             self._epochs = list(ends)
             self.update()
 
-    def set_marks(self, places: Sequence[float]) -> None:
+    def set_marks(self, positions: Sequence[float]) -> None:
         """Set the positions of manual changes."""
-        if tuple(places) != self._marks:
-            self._marks = tuple(places)
+        if tuple(positions) != self._marks:
+            self._marks = tuple(positions)
             self.update()
 
-    def set_flags(self, places: Sequence[float]) -> None:
+    def set_flags(self, positions: Sequence[float]) -> None:
         """Set the positions of steps at which a watch point held or the loss was not finite."""
-        if tuple(places) != self._flags:
-            self._flags = tuple(places)
+        if tuple(positions) != self._flags:
+            self._flags = tuple(positions)
             self.update()
 
     def _paint_flags(
@@ -175,8 +175,8 @@ class Backdrop(PlotLayer):
             for x in self._flags
             if x0 <= x <= x1
         }
-        for place in shown:
-            at = min(max(place, rect.left() + FLAG), rect.right() - FLAG)
+        for flag_x in shown:
+            at = min(max(flag_x, rect.left() + FLAG), rect.right() - FLAG)
             corners = [
                 QPointF(at - FLAG, rect.bottom()),
                 QPointF(at + FLAG, rect.bottom()),
@@ -199,8 +199,10 @@ class Backdrop(PlotLayer):
             level = round(rect.bottom() - (y - y0) / (y1 - y0) * rect.height())
             painter.drawLine(QPointF(rect.left(), level), QPointF(rect.right(), level))
         for x in plot.bottom.ticks(x0, x1, rect.width())[1] if plot.grid_x else ():
-            place = round(rect.left() + (x - x0) / (x1 - x0) * rect.width())
-            painter.drawLine(QPointF(place, rect.top()), QPointF(place, rect.bottom()))
+            line_x = round(rect.left() + (x - x0) / (x1 - x0) * rect.width())
+            painter.drawLine(
+                QPointF(line_x, rect.top()), QPointF(line_x, rect.bottom())
+            )
         pen = QPen(now.line3, 1)
         pen.setDashPattern([2, 3])
         painter.setPen(pen)
@@ -213,9 +215,9 @@ class Backdrop(PlotLayer):
         painter.setPen(pen)
         for x in self._marks:
             if x0 <= x <= x1:
-                place = round(rect.left() + (x - x0) / (x1 - x0) * rect.width())
+                line_x = round(rect.left() + (x - x0) / (x1 - x0) * rect.width())
                 painter.drawLine(
-                    QPointF(place, rect.top()), QPointF(place, rect.bottom())
+                    QPointF(line_x, rect.top()), QPointF(line_x, rect.bottom())
                 )
         self._paint_flags(painter, rect, x0, x1)
         self._paint_cuts(painter, rect, x0, x1)
@@ -228,11 +230,11 @@ class Backdrop(PlotLayer):
         painter.setRenderHint(QPainter.RenderHint.Antialiasing, False)
         painter.setFont(theme.font("axis"))
         metrics = QFontMetricsF(painter.font())
-        places = [
+        positions = [
             round(rect.left() + (cut.x - x0) / (x1 - x0) * rect.width())
             for cut in self.cuts
         ]
-        for cut, place in zip(self.cuts, places, strict=True):
+        for cut, line_x in zip(self.cuts, positions, strict=True):
             if not x0 <= cut.x <= x1:
                 continue
             painter.setPen(
@@ -243,15 +245,17 @@ class Backdrop(PlotLayer):
                     1,
                 )
             )
-            painter.drawLine(QPointF(place, rect.top()), QPointF(place, rect.bottom()))
-            end = min([other for other in places if other > place] + [rect.right()])
-            room = min(end - place - 8, CUT_ROOM)
+            painter.drawLine(
+                QPointF(line_x, rect.top()), QPointF(line_x, rect.bottom())
+            )
+            end = min([other for other in positions if other > line_x] + [rect.right()])
+            room = min(end - line_x - 8, CUT_ROOM)
             if room > metrics.averageCharWidth() * 6:
                 text = metrics.elidedText(cut.text, Qt.TextElideMode.ElideRight, room)
                 painter.setPen(now.text2)
                 painter.drawText(
                     QPointF(
-                        place + 4, rect.top() + metrics.height() + metrics.ascent() + 2
+                        line_x + 4, rect.top() + metrics.height() + metrics.ascent() + 2
                     ),
                     text,
                 )
@@ -287,17 +291,17 @@ class Backdrop(PlotLayer):
             end = self._epochs[index - 1]
             if not x0 <= end <= x1:
                 continue
-            place = round(rect.left() + (end - x0) / (x1 - x0) * rect.width())
+            line_x = round(rect.left() + (end - x0) / (x1 - x0) * rect.width())
             label = f"{index + 1:,}" if lines else f"epoch {index + 1:,}"
             width = metrics.horizontalAdvance(label)
-            at = place + LABEL_GAP
+            at = line_x + LABEL_GAP
             if at + width >= rect.right():
-                at = place - LABEL_GAP - width
+                at = line_x - LABEL_GAP - width
                 label = (
                     label if at > free and index < len(self._epochs) else ""
                 )  # no epoch may follow the last one
             free = max(free, at + width + LABEL_GAP if label else 0.0)
-            lines.append(EpochLine(place, label, at))
+            lines.append(EpochLine(line_x, label, at))
         return lines
 
 
@@ -354,10 +358,10 @@ class CursorLine(PlotLayer):
         (x0, x1), (y0, y1) = self._plot.view.viewRange()
         if not x0 <= self._x <= x1:
             return
-        place = rect.left() + (self._x - x0) / (x1 - x0) * rect.width()
+        line_x = rect.left() + (self._x - x0) / (x1 - x0) * rect.width()
         painter.setPen(QPen(now.text2, 1))
         painter.drawLine(
-            QPointF(round(place), rect.top()), QPointF(round(place), rect.bottom())
+            QPointF(round(line_x), rect.top()), QPointF(round(line_x), rect.bottom())
         )
         painter.setRenderHint(QPainter.RenderHint.Antialiasing)
         for y, color in self._dots:
@@ -366,7 +370,7 @@ class CursorLine(PlotLayer):
                 painter.setBrush(color)
                 painter.drawEllipse(
                     QPointF(
-                        place, rect.bottom() - (y - y0) / (y1 - y0) * rect.height()
+                        line_x, rect.bottom() - (y - y0) / (y1 - y0) * rect.height()
                     ),
                     4,
                     4,
@@ -403,8 +407,8 @@ class StepPlot(pg.GraphicsView):
         self.cursor_line = CursorLine(self)
         self.readout = Readout(self)
         self.setFrameShape(self.Shape.NoFrame)
-        for each in (self, self.viewport()):
-            each.setFocusPolicy(Qt.FocusPolicy.NoFocus)
+        for widget in (self, self.viewport()):
+            widget.setFocusPolicy(Qt.FocusPolicy.NoFocus)
         self.setMinimumSize(90, 60)
         self.setMouseTracking(True)
         self.setSizePolicy(QSizePolicy.Policy.Expanding, QSizePolicy.Policy.Expanding)
@@ -466,10 +470,10 @@ class StepPlot(pg.GraphicsView):
 
     def mouseMoveEvent(self, event: QMouseEvent) -> None:
         super().mouseMoveEvent(event)
-        place = self.mapToScene(event.position().toPoint())
+        position = self.mapToScene(event.position().toPoint())
         rect = self.view.sceneBoundingRect()
-        if rect.contains(place) and not event.buttons():
-            inside = self.view.mapSceneToView(place)
+        if rect.contains(position) and not event.buttons():
+            inside = self.view.mapSceneToView(position)
             self.pointer_y = float(inside.y())
             self.pointed.emit(float(inside.x()))
         else:

@@ -102,14 +102,14 @@ def thin_peaks(x: Floats, y: Floats, pixels: int) -> tuple[Floats, Floats]:
     stride = _stride(len(x), pixels)
     if stride == 1:
         return x, y
-    whole = len(x) // stride * stride
-    groups = y[:whole].reshape(-1, stride)
+    bucketed = len(x) // stride * stride
+    groups = y[:bucketed].reshape(-1, stride)
     ends = np.empty((len(groups), 2))
     np.fmin.reduce(groups, axis=1, out=ends[:, 0])
     np.fmax.reduce(groups, axis=1, out=ends[:, 1])
-    places = np.repeat(x[:whole:stride], 2)
-    return np.concatenate([places, x[whole:]]), np.concatenate(
-        [ends.reshape(-1), y[whole:]]
+    bucket_x = np.repeat(x[:bucketed:stride], 2)
+    return np.concatenate([bucket_x, x[bucketed:]]), np.concatenate(
+        [ends.reshape(-1), y[bucketed:]]
     )
 
 
@@ -192,10 +192,10 @@ def log_ticks(low: float, high: float, most: int) -> list[float]:
     >>> log_ticks(-1.85, 0.65, 3)
     [-1.0, 0.0]
     """
-    found = _log_ticks(low, high, most)
-    if len(found) < 2:
-        found = _round_ticks(low, high, most)
-    return found
+    ticks = _log_ticks(low, high, most)
+    if len(ticks) < 2:
+        ticks = _round_ticks(low, high, most)
+    return ticks
 
 
 def _round_ticks(low: float, high: float, most: int) -> list[float]:
@@ -206,8 +206,8 @@ def _round_ticks(low: float, high: float, most: int) -> list[float]:
         first, last = math.ceil(start / step - 1e-6), math.floor(end / step + 1e-6)
         values = [number * step for number in range(first, last + 1) if number > 0]
         if len(values) >= 2:
-            kept = values if len(values) <= most else [values[0], values[-1]]
-            return [min(max(math.log10(value), low), high) for value in kept]
+            labelled = values if len(values) <= most else [values[0], values[-1]]
+            return [min(max(math.log10(value), low), high) for value in labelled]
     return []
 
 

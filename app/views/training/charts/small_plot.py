@@ -108,10 +108,10 @@ class SmallPlot(QWidget):
         if not self._log_x or len(self._x) < 2 or self._x[0] <= 0:
             return []
         most = max(2, self.width() // ROOM_X)
-        found = series.log_ticks(
+        exponents = series.log_ticks(
             float(np.log10(self._x[0])), float(np.log10(self._x[-1])), most
         )
-        return [(10**exponent, log_tick(exponent)) for exponent in found]
+        return [(10**exponent, log_tick(exponent)) for exponent in exponents]
 
     def levels(self) -> list[tuple[float, str]]:
         """Return the labels of the y axis of a tall plot, with their values."""
@@ -143,9 +143,9 @@ class SmallPlot(QWidget):
         painter.setBrush(now.plot)
         painter.drawRoundedRect(area, 4, 4)
         if len(self._x) > 1:
-            for place, token in self._marks:
+            for mark_x, token in self._marks:
                 painter.setPen(QPen(now.color(token), 1.5))
-                at = float(self._pixels(np.asarray([place]))[0])
+                at = float(self._pixels(np.asarray([mark_x]))[0])
                 painter.drawLine(QPointF(at, area.top()), QPointF(at, area.bottom()))
             self._paint_grid(painter, area)
             painter.setClipRect(area)
@@ -209,12 +209,12 @@ class SmallPlot(QWidget):
         painter.setPen(now.text3)
         left, right = Qt.AlignmentFlag.AlignLeft, Qt.AlignmentFlag.AlignRight
         inside = area.adjusted(PAD, 3, -PAD, -3)
-        words = (
+        caption = (
             f"{self._unit[1]} {figure(low)} to {figure(high)}"
             if high > low
             else f"{self._unit[1]} {figure(high)}"
         )
-        painter.drawText(inside, left | Qt.AlignmentFlag.AlignTop, words.strip())
+        painter.drawText(inside, left | Qt.AlignmentFlag.AlignTop, caption.strip())
         below = QRectF(
             area.left(),
             area.bottom() + 3,

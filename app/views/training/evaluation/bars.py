@@ -83,8 +83,8 @@ class Bars(QWidget):
             if self._unit
             else (min(float(self._values.min()), 0.0), float(self._values.max()))
         )
-        for place, number in enumerate(order):
-            value, top = float(self._values[number]), place * height
+        for row, number in enumerate(order):
+            value, top = float(self._values[number]), row * height
             share = (value - low) / (high - low) if high > low else 0.0
             painter.setPen(look.text if number == best else look.text2)
             side = Qt.AlignmentFlag.AlignRight | Qt.AlignmentFlag.AlignVCenter
@@ -142,10 +142,10 @@ class LayerPictures(QWidget):
             painter.drawText(
                 QRectF(0, top, self.width(), NAME - 3), Qt.AlignmentFlag.AlignLeft, name
             )
-            for place, image in enumerate(maps):
-                if (place + 1) * (TILE + SPACE) <= self.width() + SPACE:
+            for column, image in enumerate(maps):
+                if (column + 1) * (TILE + SPACE) <= self.width() + SPACE:
                     painter.drawImage(
-                        QRectF(place * (TILE + SPACE), top + NAME - 3, TILE, TILE),
+                        QRectF(column * (TILE + SPACE), top + NAME - 3, TILE, TILE),
                         image,
                     )
         painter.end()

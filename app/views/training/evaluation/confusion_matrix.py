@@ -50,9 +50,9 @@ class ConfusionMatrix(QWidget):
     def sizeHint(self) -> QSize:
         return QSize(290, 280)
 
-    def set_found(self, found: Evaluation | None) -> None:
+    def set_found(self, evaluation: Evaluation | None) -> None:
         """Show another evaluation's matrix."""
-        self._found, self._cell, self._hovered = found, None, None
+        self._found, self._cell, self._hovered = evaluation, None, None
         self.update()
 
     def set_cell(self, cell: tuple[int, int] | None) -> None:
@@ -62,10 +62,10 @@ class ConfusionMatrix(QWidget):
 
     @property
     def count(self) -> int:
-        found = self._found
+        evaluation = self._found
         return (
-            len(found.confusion)
-            if found is not None and found.confusion is not None
+            len(evaluation.confusion)
+            if evaluation is not None and evaluation.confusion is not None
             else 0
         )
 
@@ -86,16 +86,16 @@ class ConfusionMatrix(QWidget):
         side = max(min(self.width() - left - EDGE, self.height() - foot - EDGE), 40)
         return QRectF(left, EDGE, side, side)
 
-    def cell_at(self, place: QPointF) -> tuple[int, int] | None:
+    def cell_at(self, position: QPointF) -> tuple[int, int] | None:
         """(true, called) below a point."""
         if not self.count:
             return None
         grid, size = self._grid(), self._grid().width() / self.count
-        if not grid.contains(place):
+        if not grid.contains(position):
             return None
         row, column = (
-            int((place.y() - grid.top()) / size),
-            int((place.x() - grid.left()) / size),
+            int((position.y() - grid.top()) / size),
+            int((position.x() - grid.left()) / size),
         )
         return min(row, self.count - 1), min(column, self.count - 1)
 
@@ -134,17 +134,20 @@ class ConfusionMatrix(QWidget):
         self.update()
 
     def _cell_text(self, cell: tuple[int, int]) -> str:
-        found = self._found
-        assert found is not None and found.confusion is not None
+        evaluation = self._found
+        assert evaluation is not None and evaluation.confusion is not None
         true, called = cell
-        count, row = int(found.confusion[cell]), int(found.confusion[true].sum())
+        count, row = (
+            int(evaluation.confusion[cell]),
+            int(evaluation.confusion[true].sum()),
+        )
         share = f" ({formatting.share(count, row)} of it)" if row else ""
-        what = (
+        outcome = (
             "classified correctly"
             if true == called
-            else f"predicted as {found.name(called)}"
+            else f"predicted as {evaluation.name(called)}"
         )
-        return f"{formatting.grouped_digits(count)} of class {found.name(true)} {what}{share}"
+        return f"{formatting.grouped_digits(count)} of class {evaluation.name(true)} {outcome}{share}"
 
     def keyPressEvent(self, event: QKeyEvent) -> None:
         moves = {
@@ -166,13 +169,13 @@ class ConfusionMatrix(QWidget):
     # painting
 
     def paintEvent(self, _event: QPaintEvent) -> None:
-        found = self._found
-        if found is None or found.confusion is None:
+        evaluation = self._found
+        if evaluation is None or evaluation.confusion is None:
             return
         painter, look, grid = start(self), theme.current(), self._grid()
         size = grid.width() / self.count
-        rows = found.confusion.sum(1, keepdims=True)
-        shares = found.confusion / np.maximum(rows, 1)
+        rows = evaluation.confusion.sum(1, keepdims=True)
+        shares = evaluation.confusion / np.maximum(rows, 1)
         numbers = self.count <= MOST_NUMBERS and size >= 12
         painter.setPen(Qt.PenStyle.NoPen)
         painter.setRenderHint(QPainter.RenderHint.Antialiasing, False)
@@ -316,13 +319,17 @@ class ValuesPlot(QWidget):
     def sizeHint(self) -> QSize:
         return QSize(290, 280)
 
-    def set_found(self, found: Evaluation | None) -> None:
+    def set_found(self, evaluation: Evaluation | None) -> None:
         empty = np.zeros(0)
         self._true = (
-            found.columns["true"][:, 0].astype(float) if found is not None else empty
+            evaluation.columns["true"][:, 0].astype(float)
+            if evaluation is not None
+            else empty
         )
         self._called = (
-            found.columns["called"][:, 0].astype(float) if found is not None else empty
+            evaluation.columns["called"][:, 0].astype(float)
+            if evaluation is not None
+            else empty
         )
         self.update()
 

@@ -80,19 +80,20 @@ class EvaluationControl(QObject):
 
     def _list_weights(self) -> None:
         choices = [(NEWEST, "Newest weights"), (START, "Start weights")]
-        for kept in store.listed(self._workspace.runs_keeper.folder)[:RUNS]:
-            found = checkpoints(kept)
-            if found:
+        for stored_run in store.listed(self._workspace.runs_keeper.folder)[:RUNS]:
+            saved = checkpoints(stored_run)
+            if saved:
                 choices.append(("", ""))
             choices += [
-                (str(each.path), f"{kept.record.title}: {each.label}") for each in found
+                (str(checkpoint.path), f"{stored_run.record.title}: {checkpoint.label}")
+                for checkpoint in saved
             ]
         choices += [("", ""), (FILE, "From a file…")]
         self._page.set_weights(
             choices, self._key if self._path is None else str(self._path)
         )
 
-    def _choose(self, key: str, words: str) -> None:
+    def _choose(self, key: str, label: str) -> None:
         if key == FILE:
             folder = str(self._workspace.settings.export_folder)
             name, _ = QFileDialog.getOpenFileName(
@@ -100,14 +101,14 @@ class EvaluationControl(QObject):
             )
             if not name:
                 return
-            key, words = name, Path(name).name
-        self.choose(key, words)
+            key, label = name, Path(name).name
+        self.choose(key, label)
 
-    def choose(self, key: str, words: str = "") -> None:
+    def choose(self, key: str, label: str = "") -> None:
         """Other weights: "newest", "start", or the path of a file of weights or of a checkpoint."""
-        known = key in (NEWEST, START)
-        self._key, self._path = key, None if known else Path(key)
-        self._name = words or ("" if known else Path(key).name)
+        preset = key in (NEWEST, START)
+        self._key, self._path = key, None if preset else Path(key)
+        self._name = label or ("" if preset else Path(key).name)
         self._page.weights.setText(
             self._name or {NEWEST: "Newest weights", START: "Start weights"}[key]
         )
@@ -267,10 +268,10 @@ class EvaluationControl(QObject):
 
     def try_sample(self, number: int) -> None:
         """Predict on a sample of the evaluation again, to show the whole output."""
-        found = self._page.found
-        if self._evaluated is None or found is None:
+        evaluation = self._page.found
+        if self._evaluated is None or evaluation is None:
             return
-        name = f"{found.part.capitalize()} sample {number}"
+        name = f"{evaluation.part.capitalize()} sample {number}"
 
         def take(values: Image | Mapping[str, Image]) -> None:
             self._page.view.set_value("try")
@@ -311,28 +312,29 @@ class EvaluationControl(QObject):
 
     # --- Out
 
-    def export(self, what: str) -> None:
+    def export(self, table: str) -> None:
         """Ask for a file, and write the samples or the classes as CSV."""
-        found, workspace = self._page.found, self._workspace
-        if found is None:
+        evaluation, workspace = self._page.found, self._workspace
+        if evaluation is None:
             return
         start = (
             workspace.settings.export_folder
-            / f"{workspace.document.title}-{found.part}-{what}.csv"
+            / f"{workspace.document.title}-{evaluation.part}-{table}.csv"
         )
         name, _ = QFileDialog.getSaveFileName(
             workspace.window, "Export the evaluation", str(start), "Numbers (*.csv)"
         )
         if name:
-            self.write(what, Path(name))
+            self.write(table, Path(name))
 
-    def write(self, what: str, path: Path) -> None:
-        found = self._page.found
-        if found is None:
+    def write(self, table: str, path: Path) -> None:
+        evaluation = self._page.found
+        if evaluation is None:
             return
         try:
             atomic.write_text(
-                path, found.to_csv() if what == "samples" else found.classes_csv()
+                path,
+                evaluation.to_csv() if table == "samples" else evaluation.classes_csv(),
             )
         except OSError as error:
             self._workspace.notifier.refuse(

@@ -39,14 +39,14 @@ class ScoreCurves:
         if names != self._names:
             self._names = names
             while len(self._curves) < len(names):
-                place = FIRST + len(self._curves) % 4
-                self._curves.append(Curve(self._plot, place, 1.5, dashed=True))
+                number = FIRST + len(self._curves) % 4
+                self._curves.append(Curve(self._plot, number, 1.5, dashed=True))
         x = scale.x_of(history.scores["step"], history.scores["seconds"])
         factor = 100 if has_accuracy(history) else 1
         levels = [factor * history.scores[name] for name in names]
-        for place, curve in enumerate(self._curves):
+        for number, curve in enumerate(self._curves):
             curve.set_points(
-                *((x, levels[place]) if place < len(levels) else (x[:0], x[:0]))
+                *((x, levels[number]) if number < len(levels) else (x[:0], x[:0]))
             )
         return [x, *levels]
 
@@ -54,24 +54,24 @@ class ScoreCurves:
         """Return the legend at an epoch, from 0."""
         if epoch >= len(history.scores):
             return ()
-        drawn, found = self.drawn(history), []
+        drawn, entries = self.drawn(history), []
         for name in of_scores(history):
             value, share = (
                 float(history.scores[name][epoch]),
                 has_accuracy(history) and is_share(name),
             )
-            place = FIRST + drawn.index(name) % 4 if name in drawn else -1
+            color = FIRST + drawn.index(name) % 4 if name in drawn else -1
             text = formatting.percent(value) if share else formatting.figure(value)
-            found.append(
+            entries.append(
                 LegendEntry(
                     label_of(name),
                     text,
-                    place,
+                    color,
                     "dash",
                     label_of(name).removesuffix(" accuracy"),
                 )
             )
-        return found
+        return entries
 
 
 def of_scores(history: History) -> tuple[str, ...]:

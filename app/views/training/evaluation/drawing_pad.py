@@ -130,8 +130,8 @@ class Pad(QWidget):
         if self._empty:
             painter.setPen(QColor("#8A919D"))  # on black in either theme
             painter.setFont(theme.font("label"))
-            words = "Draw here,\nor drop an image"
-            painter.drawText(self.rect(), Qt.AlignmentFlag.AlignCenter, words)
+            hint = "Draw here,\nor drop an image"
+            painter.drawText(self.rect(), Qt.AlignmentFlag.AlignCenter, hint)
         painter.end()
 
 

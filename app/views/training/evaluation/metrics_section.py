@@ -52,14 +52,14 @@ class MetricsSection(KnobSection):
 
     def _make(self) -> None:
         fit = [score.name for score in fitting(*self._task)]
-        wanted = [*fit, *(name for name in self._chosen if name not in fit)]
-        if list(self.toggles) != wanted:
+        names = [*fit, *(name for name in self._chosen if name not in fit)]
+        if list(self.toggles) != names:
             with keeping_focus(self):
                 for toggle in self.toggles.values():
                     self._rows.removeWidget(toggle)
                     toggle.hide()
                     toggle.deleteLater()
-                self.toggles = {name: self._toggle(name) for name in wanted}
+                self.toggles = {name: self._toggle(name) for name in names}
         for name, toggle in self.toggles.items():
             toggle.set_value(name in self._chosen)
             toggle.set_invalid(refusal(name, *self._task) or None)
@@ -67,14 +67,14 @@ class MetricsSection(KnobSection):
                 toggle.setToolTip(SCORES[name].doc)
 
     def _toggle(self, name: str) -> Toggle:
-        made = Toggle(SCORES[name].label if name in SCORES else name, self)
-        made.edited.connect(lambda on, name=name: self._choose(name, bool(on)))
-        self._rows.addWidget(made)
-        return made
+        toggle = Toggle(SCORES[name].label if name in SCORES else name, self)
+        toggle.edited.connect(lambda on, name=name: self._choose(name, bool(on)))
+        self._rows.addWidget(toggle)
+        return toggle
 
     def _choose(self, name: str, on: bool) -> None:
         chosen = {*self._chosen, name} if on else {*self._chosen} - {name}
         order = [*SCORES, *(other for other in self._chosen if other not in SCORES)]
         self.edited.emit(
-            "metrics", tuple(each for each in order if each in chosen), None
+            "metrics", tuple(metric for metric in order if metric in chosen), None
         )

@@ -59,11 +59,11 @@ class MetricsGrid(QWidget):
         )
         self.setMinimumWidth(150)
 
-    def set_found(self, found: Evaluation) -> None:
+    def set_found(self, evaluation: Evaluation) -> None:
         while (item := self._grid.takeAt(0)) is not None:
             if (widget := item.widget()) is not None:
                 widget.deleteLater()
-        loss = formatting.figure(found.loss)
+        loss = formatting.figure(evaluation.loss)
         rows = [
             (
                 "Loss",
@@ -71,15 +71,15 @@ class MetricsGrid(QWidget):
                 "Mean over the samples, as measured after each epoch of a run.",
             )
         ]
-        if found.accuracy is not None:
+        if evaluation.accuracy is not None:
             rows.append(
                 (
                     "Accuracy",
-                    f"{formatting.percent(found.accuracy)} %",
+                    f"{formatting.percent(evaluation.accuracy)} %",
                     "Fraction of samples classified correctly.",
                 )
             )
-        for name, value in found.metrics:
+        for name, value in evaluation.metrics:
             score = SCORES[name]
             rows.append(
                 (
@@ -88,33 +88,33 @@ class MetricsGrid(QWidget):
                     score.doc,
                 )
             )
-        for place, (title, figure, doc) in enumerate(rows):
-            told, number = (
+        for row, (title, figure, doc) in enumerate(rows):
+            caption, number = (
                 label(title, "label", "text2"),
-                label(figure, "section" if place < 2 else "label"),
+                label(figure, "section" if row < 2 else "label"),
             )
-            for widget in (told, number):
+            for widget in (caption, number):
                 widget.setToolTip(doc)
-            self._grid.addWidget(told, place, 0)
-            self._grid.addWidget(number, place, 1, Qt.AlignmentFlag.AlignRight)
+            self._grid.addWidget(caption, row, 0)
+            self._grid.addWidget(number, row, 1, Qt.AlignmentFlag.AlignRight)
         self._heading.setText(
-            f"{formatting.counted(found.count, f'{found.part} sample')}"
+            f"{formatting.counted(evaluation.count, f'{evaluation.part} sample')}"
         )
-        words = f"{found.weights[:1].upper()}{found.weights[1:]}, {found.seconds:.2g}\N{NO-BREAK SPACE}s."
-        if found.augment:
-            words += (
-                f" Classes from the mean over {found.views} augmented views of each image; loss "
+        note = f"{evaluation.weights[:1].upper()}{evaluation.weights[1:]}, {evaluation.seconds:.2g}\N{NO-BREAK SPACE}s."
+        if evaluation.augment:
+            note += (
+                f" Classes from the mean over {evaluation.views} augmented views of each image; loss "
                 "on the original image."
             )
-        self._note.setText(words)
+        self._note.setText(note)
 
     def texts(self) -> list[str]:
         """Return the shown text, for screen readers."""
         parts = (
-            present(self._grid.itemAt(place)).widget()
-            for place in range(self._grid.count())
+            present(self._grid.itemAt(index)).widget()
+            for index in range(self._grid.count())
         )
-        cells = [part.text() for part in parts if isinstance(part, QLabel)]
+        cells = [widget.text() for widget in parts if isinstance(widget, QLabel)]
         return [
             f"{name} {value}"
             for name, value in zip(cells[::2], cells[1::2], strict=True)
@@ -170,7 +170,9 @@ class EvaluationPage(QWidget):
         self.weights.setToolTip("Weights to evaluate")
         self.weights_menu = QMenu(self.weights)
         self.weights.setMenu(self.weights_menu)
-        self.part = Segmented([(part, part.capitalize()) for part in PARTS], "Samples")
+        self.part = Segmented(
+            [(split_name, split_name.capitalize()) for split_name in PARTS], "Samples"
+        )
         self.augment = Button("No augmentation")
         self.augment.setToolTip(
             "Test-time augmentation: predicts from the mean over augmented copies of an image"
@@ -254,11 +256,11 @@ class EvaluationPage(QWidget):
         """Set the weights to choose from, as (key, text), "" for a divider; the key is the data of its action."""
         self.weights_menu.clear()
         group = QActionGroup(self.weights_menu)
-        for key, words in choices:
+        for key, text in choices:
             if not key:
                 self.weights_menu.addSeparator()
                 continue
-            action = self.weights_menu.addAction(words)
+            action = self.weights_menu.addAction(text)
             action.setData(key)
             action.setCheckable(True)
             action.setChecked(key == chosen)
@@ -298,40 +300,40 @@ class EvaluationPage(QWidget):
         if trying and self.trying.survey is None:
             self.preparationRequested.emit()
 
-    def set_busy(self, words: str) -> None:
+    def set_busy(self, status: str) -> None:
         """Show what is in progress; "" when idle."""
-        self.run.setVisible(not words)
-        self.cancel.setVisible(bool(words))
-        self.empty.button.setEnabled(not words)
-        self.state.setText(words)
+        self.run.setVisible(not status)
+        self.cancel.setVisible(bool(status))
+        self.empty.button.setEnabled(not status)
+        self.state.setText(status)
 
     def refuse(self, title: str, reason: str) -> None:
         self.banner.set("error", title, reason)
         self.banner.show()
 
-    def set_found(self, found: Evaluation | None) -> None:
+    def set_found(self, evaluation: Evaluation | None) -> None:
         """Show what an evaluation found."""
-        self.found, self._cell = found, None
+        self.found, self._cell = evaluation, None
         self.banner.hide()
         self.show_samples(())  # those before were of another evaluation
-        self.export.setEnabled(found is not None)
-        if found is not None:
-            values = found.confusion is None
-            self.figures.set_found(found)
-            self.matrix.set_found(found)
+        self.export.setEnabled(evaluation is not None)
+        if evaluation is not None:
+            values = evaluation.confusion is None
+            self.figures.set_found(evaluation)
+            self.matrix.set_found(evaluation)
             self.matrix.setVisible(not values)
             plotted = (
-                values and "true" in found.columns
+                values and "true" in evaluation.columns
             )  # a loss that the model computes has no true value
-            self.plot.set_found(found if plotted else None)
+            self.plot.set_found(evaluation if plotted else None)
             self.plot.setVisible(plotted)
-            self.classes.classes.set_rows(found.class_rows())
+            self.classes.classes.set_rows(evaluation.class_rows())
             self.classes.setVisible(not values)
             self._export_classes.setVisible(not values)
             self.order.set_option_enabled(
                 WRONG, not values, "Regression values have no right or wrong"
             )
-            if values or not len(found.wrong()):
+            if values or not len(evaluation.wrong()):
                 self.order.set_value(WORST)
             self.show_order()
         self._show_view(self.view.value())
@@ -348,12 +350,12 @@ class EvaluationPage(QWidget):
         wrong = self.order.value() == WRONG
         numbers = self.found.wrong() if wrong else self.found.worst()
         count = formatting.grouped_digits(len(numbers))
-        words = (
+        heading = (
             f"{count} of {formatting.grouped_digits(self.found.count)}"
             if wrong
             else f"{count}, highest loss first"
         )
-        self._want(numbers, words)
+        self._want(numbers, heading)
 
     def show_cell(self, true: int, called: int) -> None:
         """Show the samples of a cell of the matrix."""
@@ -361,10 +363,10 @@ class EvaluationPage(QWidget):
             return
         self._cell = (true, called)
         numbers = self.found.cell(true, called)
-        name, said = self.found.name(true), self.found.name(called)
-        words = f"{formatting.grouped_digits(len(numbers))} of class {name}, predicted as {said}"
+        name, predicted = self.found.name(true), self.found.name(called)
+        heading = f"{formatting.grouped_digits(len(numbers))} of class {name}, predicted as {predicted}"
         self._all.show()
-        self._want(numbers, words)
+        self._want(numbers, heading)
 
     def show_class(self, number: int) -> None:
         """Show the samples of a class predicted as another, and the other way round."""
@@ -374,12 +376,12 @@ class EvaluationPage(QWidget):
         there = (
             (columns["true"][order] == number) | (columns["called"][order] == number)
         ).any(1)
-        words = f"{formatting.grouped_digits(int(there.sum()))} confused with {self.found.name(number)}"
+        heading = f"{formatting.grouped_digits(int(there.sum()))} confused with {self.found.name(number)}"
         self._all.show()
-        self._want(order[there], words)
+        self._want(order[there], heading)
 
-    def _want(self, numbers: Iterable[SupportsInt], words: str) -> None:
-        self._heading.setText(words)
+    def _want(self, numbers: Iterable[SupportsInt], heading: str) -> None:
+        self._heading.setText(heading)
         self.wanted.emit([int(number) for number in numbers])
 
     def show_samples(self, samples: tuple[Shown, ...]) -> None:

@@ -45,7 +45,10 @@ def _entries(survey: InputSurvey) -> tuple[object, ...]:
     """Return what the form of an input depends on."""
     return (
         survey.shape,
-        *((part.name, part.shape, part.symbols) for part in survey.parts),
+        *(
+            (survey_input.name, survey_input.shape, survey_input.symbols)
+            for survey_input in survey.parts
+        ),
     )
 
 

@@ -49,8 +49,8 @@ class _Tiles(QWidget):
     def set_samples(self, samples: tuple[Shown, ...]) -> None:
         self.samples = samples
         self._images = [
-            image_of(one.picture) if one.picture is not None else None
-            for one in samples
+            image_of(sample.picture) if sample.picture is not None else None
+            for sample in samples
         ]
         self._current = -1
         self._measure()
@@ -58,11 +58,16 @@ class _Tiles(QWidget):
     def _measure(self) -> None:
         """Make tiles as wide as their captions, at the text size in force."""
         metrics, scale = QFontMetricsF(theme.font("axis")), theme.manager().scale
-        lines = [_lines_of(one) for one in self.samples]
+        lines = [_lines_of(sample) for sample in self.samples]
         titles = QFontMetricsF(theme.font("label"))
-        widths = [metrics.horizontalAdvance(line) for each in lines for line in each]
+        widths = [
+            metrics.horizontalAdvance(line) for caption in lines for line in caption
+        ]
         widest = max(
-            (*widths, *(titles.horizontalAdvance(one.title) for one in self.samples)),
+            (
+                *widths,
+                *(titles.horizontalAdvance(sample.title) for sample in self.samples),
+            ),
             default=0.0,
         )
         self._lines = 1 + max(map(len, lines), default=1)  # below a picture
@@ -83,13 +88,13 @@ class _Tiles(QWidget):
             else 1
         )
 
-    def _box(self, place: int) -> QRectF:
+    def _box(self, index: int) -> QRectF:
         """Return the area of a tile with its text."""
         if not self._pictured:
             return QRectF(
-                PAD, PAD / 2 + place * self._row, self.width() - 2 * PAD, self._row - 4
+                PAD, PAD / 2 + index * self._row, self.width() - 2 * PAD, self._row - 4
             )
-        row, column = divmod(place, self._across)
+        row, column = divmod(index, self._across)
         height = self._side + self._lines * self._line + GAP
         return QRectF(
             PAD + column * (self._side + GAP),
@@ -108,18 +113,18 @@ class _Tiles(QWidget):
     def _tile_at(self, position: QPointF) -> int:
         return next(
             (
-                place
-                for place in range(len(self.samples))
-                if self._box(place).contains(position)
+                index
+                for index in range(len(self.samples))
+                if self._box(index).contains(position)
             ),
             -1,
         )
 
     def event(self, event: QEvent) -> bool:
         if event.type() == QEvent.Type.ToolTip and isinstance(event, QHelpEvent):
-            place = self._tile_at(event.pos().toPointF())
+            index = self._tile_at(event.pos().toPointF())
             QToolTip.showText(
-                event.globalPos(), self.samples[place].tip if place >= 0 else "", self
+                event.globalPos(), self.samples[index].tip if index >= 0 else "", self
             )
             return True
         return super().event(event)
@@ -129,9 +134,9 @@ class _Tiles(QWidget):
         self.update()
 
     def mouseDoubleClickEvent(self, event: QMouseEvent) -> None:
-        place = self._tile_at(event.position())
-        if place >= 0:
-            self.opened.emit(self.samples[place].number)
+        index = self._tile_at(event.position())
+        if index >= 0:
+            self.opened.emit(self.samples[index].number)
 
     def keyPressEvent(self, event: QKeyEvent) -> None:
         steps = {
@@ -141,10 +146,10 @@ class _Tiles(QWidget):
             Qt.Key.Key_Down: self._across,
         }
         if event.key() in steps and self.samples:
-            place = max(self._current, 0) + (
+            index = max(self._current, 0) + (
                 steps[Qt.Key(event.key())] if self._current >= 0 else 0
             )
-            self._current = min(max(place, 0), len(self.samples) - 1)
+            self._current = min(max(index, 0), len(self.samples) - 1)
             self.update()
         elif (
             event.key() in (Qt.Key.Key_Return, Qt.Key.Key_Enter) and self._current >= 0
@@ -155,12 +160,12 @@ class _Tiles(QWidget):
 
     def paintEvent(self, event: QPaintEvent) -> None:
         painter, look = start(self), theme.current()
-        for place, (sample, image) in enumerate(
+        for index, (sample, image) in enumerate(
             zip(self.samples, self._images, strict=True)
         ):
-            box = self._box(place)
+            box = self._box(index)
             if box.intersects(QRectF(event.rect())):
-                if place == self._current:
+                if index == self._current:
                     painter.setPen(look.accent)
                     painter.setBrush(look.accentBg)
                     painter.drawRoundedRect(box.adjusted(-3, -3, 3, 1), 4, 4)
@@ -176,7 +181,7 @@ class _Tiles(QWidget):
         image: QImage | None,
     ) -> None:
         tone = look.error if sample.right is False else look.text
-        words = QRectF(box)
+        text_box = QRectF(box)
         if image is not None:
             painter.setRenderHint(
                 QPainter.RenderHint.SmoothPixmapTransform,
@@ -191,19 +196,19 @@ class _Tiles(QWidget):
                 height,
             )
             painter.drawImage(frame, image)
-            words = QRectF(
+            text_box = QRectF(
                 box.left(), box.top() + self._side + 2, box.width(), self._line
             )
-            _write(painter, sample.title, "label", tone, words)
+            _write(painter, sample.title, "label", tone, text_box)
             for line in _lines_of(sample):
-                words.translate(0, self._line)
-                _write(painter, line, "axis", look.text3, words)
+                text_box.translate(0, self._line)
+                _write(painter, line, "axis", look.text3, text_box)
             return
         first = QRectF(
-            words.left(), words.top() + 2, words.width() * 0.62, self._line + 3
+            text_box.left(), text_box.top() + 2, text_box.width() * 0.62, self._line + 3
         )
         last = QRectF(
-            first.right(), first.top(), words.width() - first.width(), self._line + 3
+            first.right(), first.top(), text_box.width() - first.width(), self._line + 3
         )
         _write(painter, sample.title, "label", tone, first)
         _write(painter, sample.detail, "caption", look.text3, last, right=True)
@@ -212,7 +217,7 @@ class _Tiles(QWidget):
             sample.text,
             "formula",
             look.text2,
-            QRectF(words.left(), first.bottom(), words.width(), self._line + 3),
+            QRectF(text_box.left(), first.bottom(), text_box.width(), self._line + 3),
         )
 
 

@@ -121,10 +121,10 @@ class InputEntry(QWidget):
         self.line.edited.connect(self._typed)
         self.line.rejected.connect(self.words.setText)
         self._column.addWidget(self.line)
-        what = (
+        expected = (
             "True and False as 1 and 0" if self.survey.dtype == "bool" else "Integers"
         )
-        self._hint = "" if self.survey.symbols else f"{what}, separated by spaces."
+        self._hint = "" if self.survey.symbols else f"{expected}, separated by spaces."
         self.words.setText(self._hint)
 
     def _typed(self, numbers: tuple[int, ...]) -> None:
@@ -136,21 +136,21 @@ class InputEntry(QWidget):
         """Return the numbers of a text, filled up with zeros. Raises ValueError."""
         count = self._value.size
         if self.survey.symbols:
-            known = {
+            numbers_by_symbol = {
                 symbol: number
                 for number, symbol in enumerate(self.survey.symbols)
                 if symbol
             }
             if unknown := next(
-                (letter for letter in text if letter not in known), None
+                (letter for letter in text if letter not in numbers_by_symbol), None
             ):
                 raise ValueError(
-                    f"{unknown!r} is not one of the symbols {''.join(known)}."
+                    f"{unknown!r} is not one of the symbols {''.join(numbers_by_symbol)}."
                 )
-            numbers = [known[letter] for letter in text]
+            numbers = [numbers_by_symbol[letter] for letter in text]
         else:
             try:
-                numbers = [int(one) for one in text.replace(",", " ").split()]
+                numbers = [int(word) for word in text.replace(",", " ").split()]
             except ValueError:
                 raise ValueError("Type integers separated by spaces.") from None
         if len(numbers) > count or (not self.survey.symbols and len(numbers) < count):
@@ -160,9 +160,9 @@ class InputEntry(QWidget):
     def _written(self, numbers: tuple[int, ...]) -> str:
         if self.survey.symbols:
             return "".join(
-                self.survey.symbols[one]
-                for one in numbers
-                if one < len(self.survey.symbols)
+                self.survey.symbols[number]
+                for number in numbers
+                if number < len(self.survey.symbols)
             )
         return " ".join(map(str, numbers))
 
@@ -199,7 +199,7 @@ class SeveralInputs(QScrollArea):
         """Make the entries, all as in the first training sample."""
         body = QWidget()
         column = vbox(on=body, margins=(0, 0, 10, 0), spacing=14)
-        self.entries = {part.name: InputEntry(part) for part in parts}
+        self.entries = {survey.name: InputEntry(survey) for survey in parts}
         for entry in self.entries.values():
             entry.changed.connect(self.changed)
             column.addWidget(entry)
@@ -212,6 +212,6 @@ class SeveralInputs(QScrollArea):
 
     def set_sample(self, values: dict[str, Image], name: str) -> None:
         """Show a sample of the data."""
-        for own, entry in self.entries.items():
-            if own in values:
-                entry.set_value(values[own], name)
+        for input_name, entry in self.entries.items():
+            if input_name in values:
+                entry.set_value(values[input_name], name)

@@ -46,21 +46,21 @@ class FieldsBox(QWidget):
         self,
         inputs: Sequence[str],
         fields: Sequence[FieldInfo],
-        taken: Sequence[str],
+        assigned: Sequence[str],
         chosen: Mapping[str, str],
         optional: Iterable[str] = (),
     ) -> None:
-        """Show the inputs with the field that each has `taken`, or was `chosen` for it; nothing without fields. Those
-        that are `optional` need none."""
+        """Show the inputs with the field that each has `assigned`, or was `chosen` for it; nothing without fields.
+        Those that are `optional` need none."""
         self.setVisible(bool(fields and inputs))
-        wanted = tuple(inputs), tuple(fields), frozenset(optional)
-        if wanted != self._shown:
-            self._shown = wanted
+        content = tuple(inputs), tuple(fields), frozenset(optional)
+        if content != self._shown:
+            self._shown = content
             self._make()
-        known = {one.name for one in fields}
-        for place, (name, choice) in enumerate(self.choices.items()):
-            own = chosen.get(name) or (name if name in known else "")
-            self._taken[name] = taken[place] if place < len(taken) else own
+        field_names = {field.name for field in fields}
+        for index, (name, choice) in enumerate(self.choices.items()):
+            preferred = chosen.get(name) or (name if name in field_names else "")
+            self._taken[name] = assigned[index] if index < len(assigned) else preferred
             choice.set_value(self._taken[name])
 
     def _make(self) -> None:
@@ -76,10 +76,10 @@ class FieldsBox(QWidget):
         grid.setColumnStretch(1, 1)
         offered = [
             (
-                one.name,
-                f"{_label(one)}, {shape_text(one.shape, 'one number')} {one.dtype}",
+                field.name,
+                f"{_label(field)}, {shape_text(field.shape, 'one number')} {field.dtype}",
             )
-            for one in fields
+            for field in fields
         ]
         for row, name in enumerate(inputs if fields else ()):
             choice = ChoiceField(
@@ -97,13 +97,17 @@ class FieldsBox(QWidget):
         self,
         arguments: Sequence[Argument],
         fields: Sequence[FieldInfo],
-        taken: Mapping[str, str],
+        assigned: Mapping[str, str],
     ) -> None:
         """Show the arguments of an opened model's forward with their fields; nothing if there is no choice."""
-        names = [one.name for one in arguments[:MOST]] if len(arguments) > 1 else []
-        optional = [one.name for one in arguments if not one.needed]
+        names = (
+            [argument.name for argument in arguments[:MOST]]
+            if len(arguments) > 1
+            else []
+        )
+        optional = [argument.name for argument in arguments if not argument.needed]
         self.show_fields(
-            names, fields, [taken.get(name, "") for name in names], {}, optional
+            names, fields, [assigned.get(name, "") for name in names], {}, optional
         )
 
     def _choose(self, name: str, field: str) -> None:
@@ -111,9 +115,9 @@ class FieldsBox(QWidget):
         self.edited.emit(
             FrozenMap(
                 {
-                    own: taken
-                    for own, taken in self._taken.items()
-                    if taken and taken != own
+                    input_name: field_name
+                    for input_name, field_name in self._taken.items()
+                    if field_name and field_name != input_name
                 }
             )
         )

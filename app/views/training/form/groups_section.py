@@ -186,22 +186,22 @@ class GroupsSection(KnobSection):
     def _update_text(self, problem: str = "") -> None:
         """Explain groups, or why there can be none."""
         schedule = self._training.schedule
-        words = problem
-        if not words and not self._training.groups:
-            words = "Overrides learning rate or weight decay for some layers; the first matching group applies."
-        elif not words and schedule is not None and schedule.choice.name in RATES:
-            words = f"{schedule.choice.name} sets the rate of every group, so a group's own lr has no effect."
-        self.words.setText(words)
-        self.words.setVisible(bool(words))
+        text = problem
+        if not text and not self._training.groups:
+            text = "Overrides learning rate or weight decay for some layers; the first matching group applies."
+        elif not text and schedule is not None and schedule.choice.name in RATES:
+            text = f"{schedule.choice.name} sets the rate of every group, so a group's own lr has no effect."
+        self.words.setText(text)
+        self.words.setVisible(bool(text))
         self.add.setEnabled(not problem)
 
     def open_picker(self) -> Picker:
         """Open a list of layers to add a group for."""
-        taken = {group.path for group in self._training.groups}
+        grouped_paths = {group.path for group in self._training.groups}
         left = (
-            one
-            for one in self._layers or ()
-            if one.trains and not one.frozen and one.path not in taken
+            layer
+            for layer in self._layers or ()
+            if layer.trains and not layer.frozen and layer.path not in grouped_paths
         )
         nothing = "No other layer has trainable parameters."
         return pick_layer("Layers with parameters", left, self.add, self._add, nothing)
@@ -263,12 +263,12 @@ class GroupsSection(KnobSection):
                 replace(group, options=options) if group.path == path else group
                 for group in self._training.groups
             )
-            words = (
+            change = (
                 f"Set {name} of {path} to {show(options[name])}"
                 if name in options
                 else f"Reset {name} of {path}"
             )
-            self.made.emit(groups, words, f"groups/{path}/{merge}" if merge else None)
+            self.made.emit(groups, change, f"groups/{path}/{merge}" if merge else None)
 
     def _refused(self, path: str, name: str, failure: WorkerFailure) -> None:
         if path in self.boxes:

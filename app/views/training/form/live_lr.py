@@ -65,16 +65,16 @@ class RateLine(QWidget):
         return float(f"{self._rate:.3g}")
 
     def _show(self) -> None:
-        known = self._rate == self._rate
-        what = (
+        finite = self._rate == self._rate
+        caption = (
             f"Learning rate of {self._name}"
             if self._name
             else "Learning rate of the run"
         )
-        self.now.setText(f"{what}: {figure(self._rate)} now" if known else what)
-        self.field.setAccessibleName(what)
-        self.field.setEnabled(known)
-        self.button.setEnabled(known)
+        self.now.setText(f"{caption}: {figure(self._rate)} now" if finite else caption)
+        self.field.setAccessibleName(caption)
+        self.field.setEnabled(finite)
+        self.button.setEnabled(finite)
 
     def apply(self) -> None:
         """Request the rate in the field, unless that is no number, which the field says, or the present rate."""

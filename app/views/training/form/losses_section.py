@@ -147,12 +147,12 @@ class LossSection(ChoiceSection):
         self.output.edited.connect(self._take)
         self._returned: tuple[str, ...] = ()
         self._measured: OutputLoss | None = None
-        for part in (self.of, self.output):
-            self.body_layout.insertWidget(0, part)
-            part.hide()
+        for widget in (self.of, self.output):
+            self.body_layout.insertWidget(0, widget)
+            widget.hide()
         self.whole = vbox(spacing=0)
-        for part in (self.compared, self.target, self.told):
-            self.body_layout.addWidget(part)
+        for widget in (self.compared, self.target, self.told):
+            self.body_layout.addWidget(widget)
         self.body_layout.addLayout(self.whole)
         for button in (self.give, self.missing):
             self.body_layout.addWidget(button, 0, Qt.AlignmentFlag.AlignLeft)
@@ -260,39 +260,39 @@ class LossSection(ChoiceSection):
 
     def _update_text(self) -> None:
         """Explain the loss or losses, and offer cures for outputs without one."""
-        rows, one = self._rows, not self._rows
+        rows, single = self._rows, not self._rows
         without = [
             row.output
             for row in self._suggested
-            if row.output not in {given.output for given in rows}
+            if row.output not in {other.output for other in rows}
         ]
-        for part in (self.name, self.compared, self.target):
-            part.setVisible(one and not self._several)
-        self.words.setVisible(one and not self._several and self.form is None)
+        for widget in (self.name, self.compared, self.target):
+            widget.setVisible(single and not self._several)
+        self.words.setVisible(single and not self._several and self.form is None)
         if self.form is not None:
-            self.form.setVisible(one and not self._several)
+            self.form.setVisible(single and not self._several)
         self.target.set_value("")
-        for part in (self.of, self.output):
-            part.setVisible(
+        for widget in (self.of, self.output):
+            widget.setVisible(
                 len(self._returned) > 1 and sum(row.weight > 0 for row in rows) < 2
             )
         if self._returned:
             trained = [row.output for row in rows if row.weight]
             self.output.set_value(trained[0] if trained else self._returned[0])
-        self.give.setVisible(one and self._several and bool(self._suggested))
+        self.give.setVisible(single and self._several and bool(self._suggested))
         self.missing.setText(f"Give {without[0]} a loss" if without else "")
         self.missing.setVisible(bool(rows and without))
-        told = ""
-        if one and self._several:
-            told = (
+        text = ""
+        if single and self._several:
+            text = (
                 "The network has several outputs or returns a dictionary, or the data have several targets: each "
                 "output is compared with one target."
             )
         elif rows:
-            told = f"The total loss is the weighted sum. Accuracy and metrics are those of {rows[0].output}."
-            told += f" {balance.summary_text(rows)}" if self._weighs else ""
-        self.told.setText(told)
-        self.told.setVisible(bool(told))
+            text = f"The total loss is the weighted sum. Accuracy and metrics are those of {rows[0].output}."
+            text += f" {balance.summary_text(rows)}" if self._weighs else ""
+        self.told.setText(text)
+        self.told.setVisible(bool(text))
         if rows:
             texts = [
                 f"{row.output} {row.loss.name}"
@@ -320,24 +320,30 @@ class LossSection(ChoiceSection):
     def _compare(self, target: str) -> None:
         """Set the target of the only output."""
         if target == INPUT and self._suggested:
-            given = next(one for one in self._targets if one.name == INPUT)
+            input_target = next(info for info in self._targets if info.name == INPUT)
             row = OutputLoss(
-                self._suggested[0].output, usual_loss(given, self._choice), 1.0, INPUT
+                self._suggested[0].output,
+                usual_loss(input_target, self._choice),
+                1.0,
+                INPUT,
             )
             self.rows_made.emit((row,), "Compare with the input", None)
         else:
             self.target.set_value("")
 
-    def _put(self, made: OutputLoss, merge: str | None) -> None:
-        rows = tuple(made if row.output == made.output else row for row in self._rows)
+    def _put(self, output_loss: OutputLoss, merge: str | None) -> None:
+        rows = tuple(
+            output_loss if row.output == output_loss.output else row
+            for row in self._rows
+        )
         if (
             len(rows) == 1
             and not self._several
-            and not made.target
-            and made.weight == 1.0
+            and not output_loss.target
+            and output_loss.weight == 1.0
         ):
             rows = ()  # a single plain loss needs no rows
-        self.rows_made.emit(rows, f"Set the loss of {made.output}", merge)
+        self.rows_made.emit(rows, f"Set the loss of {output_loss.output}", merge)
 
     def _remove(self, output: str) -> None:
         rows = tuple(row for row in self._rows if row.output != output)
@@ -348,8 +354,10 @@ class LossSection(ChoiceSection):
         self.rows_made.emit(tuple(rows), f"Report accuracy of {output}", None)
 
     def _give_missing(self) -> None:
-        known = {row.output for row in self._rows}
-        added = next((row for row in self._suggested if row.output not in known), None)
+        outputs = {row.output for row in self._rows}
+        added = next(
+            (row for row in self._suggested if row.output not in outputs), None
+        )
         if added is not None:
             self.rows_made.emit(
                 (*self._rows, added), f"Give {added.output} a loss", None

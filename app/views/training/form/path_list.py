@@ -56,9 +56,9 @@ class PathLine(QWidget):
         self.remove.clicked.connect(lambda: self.removed.emit(path))
         hbox((self.name, 1), self.remove, on=self, margins=0, spacing=6)
 
-    def set_known(self, known: bool) -> None:
-        set_property(self.name, "tone", "text" if known else "error")
-        self.name.setToolTip("" if known else GONE)
+    def set_known(self, exists: bool) -> None:
+        set_property(self.name, "tone", "text" if exists else "error")
+        self.name.setToolTip("" if exists else GONE)
 
 
 class PathList(QWidget):

@@ -93,8 +93,8 @@ class ScheduleSection(ChoiceSection):
         self.plot = SmallPlot("Learning rate over the run")
         self.plot_words = label("", "caption", "text3", wrap=True)
         self.words.hide()
-        for part in (self.when, self.said):
-            self.body_layout.addWidget(part)
+        for widget in (self.when, self.said):
+            self.body_layout.addWidget(widget)
         self.body_layout.addWidget(self.fit, 0, Qt.AlignmentFlag.AlignLeft)
         for drawn in (self.plot, self.plot_words):
             self.body_layout.addWidget(drawn)
@@ -135,7 +135,7 @@ class ScheduleSection(ChoiceSection):
         if schedule is None:
             self.set_summary("none", False)
             return
-        told = [
+        texts = [
             schedule.choice.name,
             *(
                 f"{name} {show(value)}"
@@ -145,9 +145,9 @@ class ScheduleSection(ChoiceSection):
         self.set_summary(
             ", ".join(
                 [
-                    told[0],
+                    texts[0],
                     *([f"warmup {schedule.warmup}"] if schedule.warmup else []),
-                    *told[1:],
+                    *texts[1:],
                     f"per {schedule.per}",
                 ]
             ),
@@ -176,14 +176,14 @@ class ScheduleSection(ChoiceSection):
         self._engine.ask(
             f"{self._key}.first",
             FirstSchedule(name, optimizer, length),
-            on_answer=lambda made: self._show_suggestion(*made),
+            on_answer=lambda suggestion: self._show_suggestion(*suggestion),
             on_error=self._no_params,
         )
 
-    def _show_suggestion(self, schedule: Schedule, words: str) -> None:
+    def _show_suggestion(self, schedule: Schedule, note: str) -> None:
         self.made.emit(schedule, f"Choose {schedule.choice.name}", None)
-        self.said.setText(words)
-        self.said.setVisible(bool(words))
+        self.said.setText(note)
+        self.said.setVisible(bool(note))
 
     def _with_param(self, name: str, value: Any) -> Choice:
         """Return the choice with one parameter changed; required parameters are always stored."""
@@ -288,9 +288,9 @@ class ScheduleSection(ChoiceSection):
 
     def _no_preview(self, failure: WorkerFailure) -> None:
         self.plot.hide()
-        known = isinstance(failure.error, ChoiceError)
+        refused = isinstance(failure.error, ChoiceError)
         self.plot_words.setText(
-            failure.message if known else f"It cannot be plotted: {failure.message}"
+            failure.message if refused else f"It cannot be plotted: {failure.message}"
         )
         set_property(self.plot_words, "tone", "error")
         self.plot_words.show()

@@ -238,17 +238,19 @@ def differing(params: Sequence[ChoiceParam], training: TrainingConfig) -> list[s
     >>> differing(SPEED, TrainingConfig(compile=True, amp="bfloat16"))
     ['bfloat16', 'compile']
     """
-    found = []
+    differences = []
     for param in params:
         value = getattr(training, param.name)
         if value != getattr(TrainingConfig(), param.name):
             plain = value is True or isinstance(value, str)
-            words = (
+            text = (
                 param.name
                 if value is True
                 else value
                 if plain
                 else f"{param.name} {show_number(value)}"
             )
-            found.append(f"not_finite {value}" if param.name == "not_finite" else words)
-    return found
+            differences.append(
+                f"not_finite {value}" if param.name == "not_finite" else text
+            )
+    return differences

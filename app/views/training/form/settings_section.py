@@ -54,10 +54,10 @@ class KnobSection(FoldingSection):
         """Show the project's settings. A folded section creates its editors when it is opened."""
         self._shown = training
         self._fill(self.is_open())
-        told = self.summary_texts(training)
+        summary_texts = self.summary_texts(training)
         self.set_summary(
-            ", ".join(told) or settings_fields.PLAIN.get(self.title(), "none"),
-            bool(told),
+            ", ".join(summary_texts) or settings_fields.PLAIN.get(self.title(), "none"),
+            bool(summary_texts),
         )
 
     def _fill(self, opened: bool) -> None:

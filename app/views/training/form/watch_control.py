@@ -110,11 +110,13 @@ class WatchControl(QObject):
         self._asked = None
         self._workspace.notifier.refuse("The batch cannot be shown", str(error))
 
-    def _show_caught(self, found: BatchPeek | None) -> None:
+    def _show_caught(self, batch_peek: BatchPeek | None) -> None:
         """Open the dialog once the run has answered."""
         self._asked = None
-        if found is None or self._caught is None:
+        if batch_peek is None or self._caught is None:
             self._refuse("The run has resumed and released it.")
             return
-        self.dialog = BatchDialog(found, self._caught.message, self._workspace.window)
+        self.dialog = BatchDialog(
+            batch_peek, self._caught.message, self._workspace.window
+        )
         self.dialog.open()

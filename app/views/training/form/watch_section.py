@@ -83,15 +83,15 @@ class WatchSection(FoldingSection):
                 "memory_mib": memory,
             }
         )
-        told = ["nan"] * points.not_finite
-        told += (
+        texts = ["nan"] * points.not_finite
+        texts += (
             [f"gradient {points.gradient_norm:g}"]
             if points.gradient_norm is not None
             else []
         )
-        told += [f"{100 * points.dead:g} % dead"] if points.dead is not None else []
-        told += [f"{memory:,} MiB"] if memory is not None else []
-        self.set_summary(", ".join(told) or "none", bool(told))
+        texts += [f"{100 * points.dead:g} % dead"] if points.dead is not None else []
+        texts += [f"{memory:,} MiB"] if memory is not None else []
+        self.set_summary(", ".join(texts) or "none", bool(texts))
 
     def _edit(self, name: str, value: Any, _merge: object) -> None:
         if name == "memory_mib":
@@ -99,8 +99,8 @@ class WatchSection(FoldingSection):
                 self.points, memory=None if value is None else value * MEBIBYTE
             )
         else:
-            given = float(value) if type(value) is int else value
-            change: dict[str, Any] = {"not_finite" if name == LOSS else name: given}
+            threshold = float(value) if type(value) is int else value
+            change: dict[str, Any] = {"not_finite" if name == LOSS else name: threshold}
             points = replace(self.points, **change)
         problem = points.problem()
         self.form.set_problem(name, problem)

@@ -97,8 +97,8 @@ class InsideCard(ChartCard):
         else:
             self.words.set_whole(text, short=short)
         self._show_sample(inside.picture)
-        found = self.shown_channels
-        if found is None:
+        channels = self.shown_channels
+        if channels is None:
             self.grid.clear()
             self.heading.set(
                 note="the layer was not executed"
@@ -106,9 +106,11 @@ class InsideCard(ChartCard):
                 else "no filters to display"
             )
             return
-        self.grid.show_numbers(found.pictures)
-        left_out = found.count - len(found.pictures)
-        self.heading.set(note=found.what + (f"; {left_out:,} more" if left_out else ""))
+        self.grid.show_numbers(channels.pictures)
+        left_out = channels.count - len(channels.pictures)
+        self.heading.set(
+            note=channels.what + (f"; {left_out:,} more" if left_out else "")
+        )
 
     def _show_sample(self, picture: np.ndarray | None) -> None:
         if (
@@ -119,9 +121,9 @@ class InsideCard(ChartCard):
             self.picture.setVisible(False)
             return
         self.picture.setVisible(True)
-        whole = picture[None] if picture.ndim == 2 else picture
-        low, high = np.nanmin(whole), np.nanmax(whole)
-        bytes_ = np.nan_to_num((whole - low) / max(high - low, 1e-12) * 255).astype(
+        image = picture[None] if picture.ndim == 2 else picture
+        low, high = np.nanmin(image), np.nanmax(image)
+        bytes_ = np.nan_to_num((image - low) / max(high - low, 1e-12) * 255).astype(
             np.uint8
         )
         self.picture.show_colors(

@@ -86,8 +86,8 @@ def pictures(inputs: np.ndarray) -> np.ndarray | None:
         return None
     flat = np.nan_to_num(inputs, nan=0.0, posinf=0.0, neginf=0.0).astype(float)
     low, high = flat.min((1, 2, 3), keepdims=True), flat.max((1, 2, 3), keepdims=True)
-    places = (flat - low) / np.maximum(high - low, 1e-12) * 255
-    return np.repeat(places.astype(np.uint8), 3 // inputs.shape[1], axis=1).transpose(
+    scaled = (flat - low) / np.maximum(high - low, 1e-12) * 255
+    return np.repeat(scaled.astype(np.uint8), 3 // inputs.shape[1], axis=1).transpose(
         0, 2, 3, 1
     )
 
@@ -106,7 +106,7 @@ def label_of(peek: BatchPeek, index: int) -> str:
 
 def _numbers(value: np.ndarray) -> str:
     flat = np.atleast_1d(np.asarray(value)).reshape(-1)
-    texts = [formatting.figure(float(each)) for each in flat[:NUMBERS]]
+    texts = [formatting.figure(float(number)) for number in flat[:NUMBERS]]
     return ", ".join(texts) + (f", … ({len(flat)})" if len(flat) > NUMBERS else "")
 
 

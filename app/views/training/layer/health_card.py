@@ -121,16 +121,17 @@ class HealthList(QWidget):
     def set_checks(self, checks: Sequence[HealthCheck]) -> None:
         self._checks = tuple(checks)
         self._line = max(LINE, round(QFontMetricsF(theme.font("section")).height()) + 4)
-        words = {True: "healthy", False: "warning", None: "not measured"}
+        verdicts = {True: "healthy", False: "warning", None: "not measured"}
         texts = [
-            f"{each.name}: {each.value}, {words[each.ok]}" for each in self._checks
+            f"{check.name}: {check.value}, {verdicts[check.ok]}"
+            for check in self._checks
         ]
         strong, plain = (
             QFontMetricsF(theme.font(name)) for name in ("section", "caption")
         )
         wide = [
-            strong.horizontalAdvance(each.value) + plain.horizontalAdvance(each.name)
-            for each in self._checks
+            strong.horizontalAdvance(check.value) + plain.horizontalAdvance(check.name)
+            for check in self._checks
         ]
         self.setMinimumWidth(
             min(
@@ -186,11 +187,11 @@ class HealthList(QWidget):
         )
         painter.setFont(plain)
         painter.setPen(now.text2)
-        words = QFontMetricsF(plain).elidedText(
+        name_text = QFontMetricsF(plain).elidedText(
             check.name, Qt.TextElideMode.ElideRight, room
         )
         painter.drawText(
-            area.adjusted(ICON + 6, 0, 0, 0), Qt.AlignmentFlag.AlignVCenter, words
+            area.adjusted(ICON + 6, 0, 0, 0), Qt.AlignmentFlag.AlignVCenter, name_text
         )
 
     def event(self, event: QEvent) -> bool:

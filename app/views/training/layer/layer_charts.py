@@ -61,12 +61,12 @@ class HistogramChart(Chart):
 
     def redraw(self) -> None:
         if self._past is not None:
-            found = self._past.histograms.get(self.kind.value())
-            self.at_step.show_histogram(found)
-            self.figures.show_histogram(found)
+            histogram = self._past.histograms.get(self.kind.value())
+            self.at_step.show_histogram(histogram)
+            self.figures.show_histogram(histogram)
             spread_of = (
-                f"{figure(found.low)} to {figure(found.high)}"
-                if found is not None
+                f"{figure(histogram.low)} to {figure(histogram.high)}"
+                if histogram is not None
                 else "none"
             )
             self.heading.set(note=f"{spread_of} at {self._past.step:,}, recomputed")
@@ -100,7 +100,9 @@ class HistogramChart(Chart):
         series_of = self.history.seen.histograms.get(self.kind.value())
         samples = series_of.samples_of(self.layer) if series_of is not None else []
         until = [
-            each for each in samples if self._step is None or each[0] <= self._step
+            sample
+            for sample in samples
+            if self._step is None or sample[0] <= self._step
         ]
         self.figures.show_histogram(until[-1][1] if until else None)
         if until:
@@ -129,7 +131,7 @@ class UsualLevel(PlotLayer):
             rect.bottom()
             - (np.log10(USUAL) - low) / ((high - low) or 1) * rect.height()
         )
-        words = (
+        label = (
             self.words
             if metrics.horizontalAdvance(self.words) + 8 <= rect.width()
             else self.shorter
@@ -138,9 +140,9 @@ class UsualLevel(PlotLayer):
         return QRectF(
             rect.left() + 4,
             level - height - 1,
-            metrics.horizontalAdvance(words),
+            metrics.horizontalAdvance(label),
             height,
-        ), words
+        ), label
 
     def paint(
         self,
@@ -149,7 +151,7 @@ class UsualLevel(PlotLayer):
         widget: QWidget | None = None,
     ) -> None:
         now, rect = theme.current(), self.boundingRect()
-        area, words = self.area()
+        area, label = self.area()
         pen = QPen(now.text2, 1)
         pen.setDashPattern([5, 3])
         painter.setPen(pen)
@@ -158,7 +160,7 @@ class UsualLevel(PlotLayer):
             QPointF(rect.right(), area.bottom() + 1),
         )
         painter.setFont(theme.font("axis"))
-        painter.drawText(area, Qt.AlignmentFlag.AlignVCenter, words)
+        painter.drawText(area, Qt.AlignmentFlag.AlignVCenter, label)
 
 
 class RatioChart(Chart):

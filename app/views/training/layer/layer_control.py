@@ -90,12 +90,14 @@ class LayerControl(QObject):
         ):
             self._show_stored(runs[0])
 
-    def _show_stored(self, kept: Kept) -> None:
+    def _show_stored(self, stored_run: Kept) -> None:
         self._workspace.background.ask(
             "layers of a run",
             store.history_of,
-            kept,
-            on_answer=lambda history: self.page.set_history(history, kept.record.title),
+            stored_run,
+            on_answer=lambda history: self.page.set_history(
+                history, stored_run.record.title
+            ),
             on_error=lambda _failure: None,  # the page "Runs" reports the problem
         )
 
@@ -157,7 +159,7 @@ class LayerControl(QObject):
     def _selected(self, ids: frozenset[str], _origin: object) -> None:
         analysis = self._workspace.live.analysis
         paths = (
-            [analysis.source.modules.get(each, "") for each in ids]
+            [analysis.source.modules.get(node_id, "") for node_id in ids]
             if analysis is not None
             else []
         )
@@ -231,10 +233,10 @@ class LayerControl(QObject):
     def _ask_past(self, past: RecomputedStep, layer: str) -> None:
         """Ask for the layer at the step that was recomputed."""
 
-        def show(found: StepLayer) -> None:
-            if found.inside.layer == self.page.layer and past is self._past:
-                self.page.values.show_past(found)
-                self.page.inside.show_past(found)
+        def show(step_layer: StepLayer) -> None:
+            if step_layer.inside.layer == self.page.layer and past is self._past:
+                self.page.values.show_past(step_layer)
+                self.page.inside.show_past(step_layer)
 
         self._workspace.engine.ask(
             PAST,
@@ -255,9 +257,9 @@ class LayerControl(QObject):
             if older != file:
                 older.unlink(missing_ok=True)
 
-        def show(found: LayerInside) -> None:
+        def show(layer_inside: LayerInside) -> None:
             _remove(file)
-            self._show_inside(found)
+            self._show_inside(layer_inside)
 
         def fail(failure: WorkerFailure) -> None:
             _remove(file)
@@ -265,8 +267,8 @@ class LayerControl(QObject):
 
         self._workspace.engine.ask(INSIDE, request, on_answer=show, on_error=fail)
 
-    def _on_answer(self, found: LayerInside) -> None:
-        self._show_inside(found)
+    def _on_answer(self, layer_inside: LayerInside) -> None:
+        self._show_inside(layer_inside)
         self._ask_again()
 
     def _refused(self, error: BaseException) -> None:
@@ -279,9 +281,9 @@ class LayerControl(QObject):
             self._again = False
             self.request()
 
-    def _show_inside(self, found: LayerInside) -> None:
-        if found.layer == self.page.layer and self._past is None:
-            self.page.inside.show_inside(found)
+    def _show_inside(self, layer_inside: LayerInside) -> None:
+        if layer_inside.layer == self.page.layer and self._past is None:
+            self.page.inside.show_inside(layer_inside)
 
     def _fail(self, error: BaseException) -> None:
         self.page.inside.show_reason(f"{type(error).__name__}: {error}")

@@ -47,20 +47,20 @@ class PictureGrid(QWidget):
         )
         span = high - low or 1.0
         with np.errstate(invalid="ignore"):
-            places = np.clip(
+            ramp_positions = np.clip(
                 np.nan_to_num((pictures - low) / span, nan=0.0, posinf=1.0, neginf=0.0)
                 * 255,
                 0,
                 255,
             )
         table = np.array(theme.heat_table(), dtype=np.uint8)
-        colors = table[np.minimum(places.astype(np.uint8), len(table) - 1)]
+        colors = table[np.minimum(ramp_positions.astype(np.uint8), len(table) - 1)]
         colors[np.isnan(pictures)] = theme.channels(theme.current().panel)[:3]
         self.show_colors(colors, captions)
 
     def show_colors(self, pictures: np.ndarray, captions: Sequence[str] = ()) -> None:
         """Show pictures (n, h, w, 3) of bytes."""
-        whole = np.ascontiguousarray(pictures)
+        contiguous = np.ascontiguousarray(pictures)
         self._images = [
             QImage(
                 p.data,
@@ -69,9 +69,11 @@ class PictureGrid(QWidget):
                 3 * p.shape[1],
                 QImage.Format.Format_RGB888,
             ).copy()
-            for p in whole
+            for p in contiguous
         ]
-        self._shape = (whole.shape[1], whole.shape[2]) if len(whole) else (1, 1)
+        self._shape = (
+            (contiguous.shape[1], contiguous.shape[2]) if len(contiguous) else (1, 1)
+        )
         self._captions = tuple(captions)
         self.setAccessibleName(
             formatting.counted(len(self._images), "picture")

@@ -105,8 +105,8 @@ class MemoryControl(QObject):
             else report.step.total.total
         )
         off = memory_report.score(estimate, measured)
-        what = "the peak" if report.allocator is not None else "the counted total"
-        return f"The estimate before the run was {size(estimate)}, {formatting.figure(100 * off)} % off {what}."
+        reference = "the peak" if report.allocator is not None else "the counted total"
+        return f"The estimate before the run was {size(estimate)}, {formatting.figure(100 * off)} % off {reference}."
 
     def _fail(self, error: BaseException) -> None:
         self._asked = None

@@ -46,14 +46,14 @@ class MemoryDialog(Dialog):
         header = self.table.horizontalHeader()
         header.setFont(theme.font("caption"))
         header.setSectionResizeMode(QHeaderView.ResizeMode.Stretch)
-        words = (
+        explanation = (
             "Activations are tensors saved for backward; each storage is counted for the layer that saved it first. "
             f"“{OUTSIDE}” is what operations outside all layers saved, those of the loss included."
         )
         for widget in (self.summary, self.device):
             self.body.addWidget(widget)
         self.body.addWidget(self.table, 1)
-        self.body.addWidget(label(words, "caption", "text3", wrap=True))
+        self.body.addWidget(label(explanation, "caption", "text3", wrap=True))
         self.empty = self.add_button("Empty the cache", left=True)
         self.empty.setToolTip(NO_CACHE)
         self.empty.clicked.connect(self.empty_wanted)
@@ -82,7 +82,7 @@ class MemoryDialog(Dialog):
         self.empty.setEnabled(on_cuda)
         self.empty.setToolTip("" if on_cuda else NO_CACHE)
         self.summary.setText(
-            " ".join(part for part in (summary(report), score) if part)
+            " ".join(text for text in (summary(report), score) if text)
         )
         self.device.setText(device_text(report))
         rows = [] if report.step is None else [report.step.total, *report.step.layers]
@@ -98,7 +98,9 @@ class MemoryDialog(Dialog):
             layer.activations,
             layer.total,
         )
-        for column, text in enumerate((name, *(size(each) for each in sizes))):
+        for column, text in enumerate(
+            (name, *(size(byte_count) for byte_count in sizes))
+        ):
             item = QTableWidgetItem(text)
             if column:
                 item.setTextAlignment(
@@ -150,21 +152,21 @@ def device_text(report: MemoryReport) -> str:
         texts.append(
             f"Resident memory of the process: {size(report.resident)}, libraries included."
         )
-    told = report.gpu
-    if told.utilisation is None and told.temperature is None:
+    gpu = report.gpu
+    if gpu.utilisation is None and gpu.temperature is None:
         texts.append(
-            f"Utilisation and temperature: not available, {told.reason or 'not reported by this GPU'}."
+            f"Utilisation and temperature: not available, {gpu.reason or 'not reported by this GPU'}."
         )
     else:
         busy = (
             "utilisation not available"
-            if told.utilisation is None
-            else f"{told.utilisation} % busy"
+            if gpu.utilisation is None
+            else f"{gpu.utilisation} % busy"
         )
         warm = (
             "temperature not available"
-            if told.temperature is None
-            else f"{told.temperature} °C"
+            if gpu.temperature is None
+            else f"{gpu.temperature} °C"
         )
-        texts.append(f"{told.name or 'GPU'}: {busy}, {warm}.")
+        texts.append(f"{gpu.name or 'GPU'}: {busy}, {warm}.")
     return " ".join(texts)

@@ -37,8 +37,12 @@ class PanelsControl(QObject):
         self.samples.set_runs(runs)
 
     def _restore(self) -> None:
-        view, kept = self._workspace.settings.panels_of(self._workspace.document.path)
-        choices = [choice for choice in map(_choice, kept) if choice is not None]
+        view, stored_choices = self._workspace.settings.panels_of(
+            self._workspace.document.path
+        )
+        choices = [
+            choice for choice in map(_choice, stored_choices) if choice is not None
+        ]
         self._page.set_choices(choices or DEFAULT)
         self._page.set_view(view)
 
@@ -53,9 +57,9 @@ class PanelsControl(QObject):
         self._page.refresh()
 
 
-def _choice(kept: Any) -> Choice | None:
+def _choice(stored: Any) -> Choice | None:
     """Return a panel as it was stored; None for one that this version does not know."""
-    match kept:
+    match stored:
         case [str(metric), str(layer), bool() | None as log] if (
             metric_of(metric) is not None
         ):

@@ -124,9 +124,9 @@ class MetricChart(KeyboardFocus, ChartCard):
             self.menu.addSeparator()
         self.menu.addMenu(export_menu(self.menu, self._export))
         self.menu.addSeparator()
-        for words, places in (("Move forward", -1), ("Move back", 1)):
-            self.menu.addAction(words).triggered.connect(
-                lambda _on=False, places=places: self.moved.emit(places)
+        for text, offset in (("Move forward", -1), ("Move back", 1)):
+            self.menu.addAction(text).triggered.connect(
+                lambda _on=False, shift=offset: self.moved.emit(shift)
             )
         self.menu.addAction("Remove").triggered.connect(self.removed)
 
@@ -150,18 +150,18 @@ class MetricChart(KeyboardFocus, ChartCard):
         """Return the panel with its title in place of its fields."""
         focused = self.focusWidget()
         tools = (self.metric_field, self.layer_field, self.more, self.close_button)
-        shown = [each for each in tools if each.isVisibleTo(self)]
+        shown = [widget for widget in tools if widget.isVisibleTo(self)]
         self.heading.set(self.title)
         self.heading.show()
-        for each in shown:
-            each.hide()
+        for tool in shown:
+            tool.hide()
         present(self.layout()).activate()
         try:
             return export.picture(self, kind, self.title)
         finally:
             self.heading.hide()
-            for each in shown:
-                each.show()
+            for tool in shown:
+                tool.show()
             present(self.layout()).activate()
             if focused in shown:
                 focused.setFocus()
@@ -182,8 +182,10 @@ class MetricChart(KeyboardFocus, ChartCard):
     def _choose_metric(self, key: str) -> None:
         metric = metric_of(key) or FIXED[0]
         layers = layers_of(metric, self._histories)
-        kept = self.choice.layer in layers
-        self._choose(Choice(key, self.choice.layer if kept else next(iter(layers), "")))
+        keeps_layer = self.choice.layer in layers
+        self._choose(
+            Choice(key, self.choice.layer if keeps_layer else next(iter(layers), ""))
+        )
 
     def _choose(self, choice: Choice) -> None:
         self.choice = choice
@@ -227,13 +229,13 @@ class MetricChart(KeyboardFocus, ChartCard):
 
     def offer(self) -> None:
         """Fill the fields with metrics of the runs and layers of the chosen one; the current choice stays listed."""
-        found = [(metric.key, metric.title) for metric in offered(self._histories)]
-        own = (self._metric.key, self._metric.title)
-        found = found if own in found else [own, *found]
-        if found != self._offered:
-            self._offered = found
-            _fill(self.metric_field, found)
-        self.metric_field.set_value(own[0])
+        choices = [(metric.key, metric.title) for metric in offered(self._histories)]
+        current = (self._metric.key, self._metric.title)
+        choices = choices if current in choices else [current, *choices]
+        if choices != self._offered:
+            self._offered = choices
+            _fill(self.metric_field, choices)
+        self.metric_field.set_value(current[0])
         layers = layers_of(self._metric, self._histories)
         if self.choice.layer and self.choice.layer not in layers:
             layers = (self.choice.layer, *layers)
@@ -267,9 +269,9 @@ class MetricChart(KeyboardFocus, ChartCard):
         """Return the end of the longest run on a horizontal axis."""
         return self._lines.end(mode)
 
-    def prepare(self, place: int) -> None:
+    def prepare(self, index: int) -> None:
         """Read and smooth the values of one run, ahead of `redraw`."""
-        self._lines.prepare(place, self._weight)
+        self._lines.prepare(index, self._weight)
 
     def redraw(self) -> None:
         """Update the picture to the runs, for the x range in view."""
@@ -301,16 +303,16 @@ class MetricChart(KeyboardFocus, ChartCard):
         kind, layer = self._metric.histogram, self.choice.layer
         entries, shown = [], []
         for color, run in zip(RUN_COLORS, self._runs, strict=False):
-            title, found = (
+            title, newest = (
                 name_in(run.label),
                 newest_histogram(kind, run.history, layer),
             )
-            if found is None:
+            if newest is None:
                 entries.append(self._entry(Other(run.label, run.history), color, None))
                 continue
-            shown.append(RunHistogram(title, color, *found))
+            shown.append(RunHistogram(title, color, *newest))
             entries.append(
-                LegendEntry(run.label, histogram_text(found[1]), color, "line", title)
+                LegendEntry(run.label, histogram_text(newest[1]), color, "line", title)
             )
         self.bars.show_histograms(shown)
         self._tell(entries)
@@ -332,17 +334,17 @@ class MetricChart(KeyboardFocus, ChartCard):
         self._cursor = x
         if self._metric.histogram:
             return
-        found = self._lines.read(x, self._mode)
+        readings = self._lines.read(x, self._mode)
         colors = theme.current().series
         dots = [
             (float(self._level(np.array([value]))[0]), colors[color])
-            for _, color, value in found
+            for _, color, value in readings
             if x is not None and value is not None
         ]
         self.plot.cursor_line.show_at(
             x, tuple(dot for dot in dots if np.isfinite(dot[0]))
         )
-        entries = [self._entry(*each) for each in found]
+        entries = [self._entry(*reading) for reading in readings]
         if self._left_out:
             entries.append(
                 LegendEntry(
@@ -380,13 +382,13 @@ class MetricChart(KeyboardFocus, ChartCard):
         """Show the values at an x in a box beside it."""
         low, high = self.plot.view.viewRange()[0]
         rect = self.plot.view.sceneBoundingRect()
-        place = rect.left() + (x - low) / (high - low) * rect.width()
+        cursor_x = rect.left() + (x - low) / (high - low) * rect.width()
         heading = {
             "step": f"step {round(x):,}",
             "epoch": f"epoch {x:.2f}",
             "time": f"{x:.1f} s",
         }[self._mode]
-        self.plot.readout.show_at(place, heading, "", self.rows(x))
+        self.plot.readout.show_at(cursor_x, heading, "", self.rows(x))
 
     def keyPressEvent(self, event: QKeyEvent) -> None:
         keys = {Qt.Key.Key_Left: -1, Qt.Key.Key_Right: 1}
@@ -399,7 +401,7 @@ class MetricChart(KeyboardFocus, ChartCard):
         else:
             super().keyPressEvent(event)
 
-    def _step_cursor(self, places: int) -> None:
+    def _step_cursor(self, direction: int) -> None:
         """Move the cursor to the next value, of any run, in view."""
         low, high = self.plot.view.viewRange()[0]
         places_of: list[Floats] = [np.empty(0)]
@@ -408,16 +410,18 @@ class MetricChart(KeyboardFocus, ChartCard):
             x = TimeScale(history, self._mode).x_of(read.steps, read.seconds)
             shown = x[(x >= low) & (x <= high)]
             places_of.append(shown[:: max(1, len(shown) // self.plot.pixels)])
-        found = np.unique(np.concatenate(places_of))
-        if not len(found):
+        positions = np.unique(np.concatenate(places_of))
+        if not len(positions):
             return
-        at = len(found)
+        at = len(positions)
         if self._cursor is not None:
             at = int(
-                np.searchsorted(found, self._cursor, "left" if places < 0 else "right")
+                np.searchsorted(
+                    positions, self._cursor, "left" if direction < 0 else "right"
+                )
             )
-        at = at - 1 if places < 0 or self._cursor is None else at
-        self.pointed.emit(float(found[min(max(at, 0), len(found) - 1)]))
+        at = at - 1 if direction < 0 or self._cursor is None else at
+        self.pointed.emit(float(positions[min(max(at, 0), len(positions) - 1)]))
         announce(self, "; ".join(self.legend.texts))
 
     # -- looks --------------------------------------------------------------------------------------------------------
@@ -457,5 +461,5 @@ def histogram_text(values: Histogram) -> str:
 
 def _fill(field: ChoiceField, choices: Sequence[tuple[str, str]]) -> None:
     field.clear_choices()
-    for value, words in choices:
-        field.add_choice(value, words)
+    for value, text in choices:
+        field.add_choice(value, text)

@@ -138,14 +138,14 @@ def _memory(history: History, _layer: str) -> Reading:
 
 def _gradient_norm(history: History, _layer: str) -> Reading:
     """Return the norm of all gradients together; layers without a gradient count as 0."""
-    columns, known = _totals.get(history, (None, NOTHING))
-    if columns is not history.gradients or len(known) > len(history.gradients):
-        known = NOTHING
-    new = history.gradients.matrix()[:, len(known) :]
+    columns, norms = _totals.get(history, (None, NOTHING))
+    if columns is not history.gradients or len(norms) > len(history.gradients):
+        norms = NOTHING
+    new = history.gradients.matrix()[:, len(norms) :]
     if new.size:
-        known = np.concatenate([known, np.sqrt(np.nansum(np.square(new), axis=0))])
-        _totals[history] = (history.gradients, known)
-    return Reading(history.gradient_steps[: len(known)], None, known)
+        norms = np.concatenate([norms, np.sqrt(np.nansum(np.square(new), axis=0))])
+        _totals[history] = (history.gradients, norms)
+    return Reading(history.gradient_steps[: len(norms)], None, norms)
 
 
 def _gradient_of_layer(history: History, layer: str) -> Reading:
@@ -168,17 +168,17 @@ def _table(name: str, history: History, layer: str) -> Reading:
 def _figure(kind: str, name: str, history: History, layer: str) -> Reading:
     series = history.seen.histograms.get(kind)
     samples = (
-        [each for each in series.samples_of(layer) if each[1].recorded]
+        [sample for sample in series.samples_of(layer) if sample[1].recorded]
         if series is not None
         else []
     )
     if name == "zeros":  # of the values that were looked at
         values = [
-            found.zeros / max(sum(found.counts) + found.not_finite, 1)
-            for _, found in samples
+            histogram.zeros / max(sum(histogram.counts) + histogram.not_finite, 1)
+            for _, histogram in samples
         ]
     else:
-        values = [float(getattr(found, name)) for _, found in samples]
+        values = [float(getattr(histogram, name)) for _, histogram in samples]
     return Reading(
         np.array([float(step) for step, _ in samples]), None, np.array(values)
     )
@@ -256,13 +256,13 @@ def _by_layer() -> tuple[Metric, ...]:
         *(
             Metric(
                 f"{kind}.{name}",
-                f"Layer: {title.lower()}, {words}",
+                f"Layer: {title.lower()}, {figure_title}",
                 partial(_figure, kind, name),
                 partial(_histogram_layers, kind),
                 log=name == "std",
             )
             for kind, title in KINDS.items()
-            for name, words in FIGURES.items()
+            for name, figure_title in FIGURES.items()
         ),
         *(
             Metric(
@@ -315,21 +315,21 @@ def metric_of(key: str) -> Metric | None:
 def offered(histories: Iterable[History]) -> list[Metric]:
     """Return the metrics that any of these runs has stored: first those of whole runs, then those of layers."""
     histories = tuple(histories)
-    own = [
+    metric_keys = [
         *(f"{SCORE}{name}" for history in histories for name in history.metrics),
         *(f"{PART}{name}" for history in histories for name in history.parts.names[1:]),
         *(f"{RATE}{name}" for history in histories for name in history.own_rates),
     ]
-    found = [metric_of(key) for key in dict.fromkeys(own)]
-    whole = [
+    metrics = [metric_of(key) for key in dict.fromkeys(metric_keys)]
+    run_metrics = [
         *FIXED[:5],
-        *(metric for metric in found if metric is not None),
+        *(metric for metric in metrics if metric is not None),
         *FIXED[5:],
     ]
     return [
         *(
             metric
-            for metric in whole
+            for metric in run_metrics
             if any(metric.read(history, "").recorded for history in histories)
         ),
         *(metric for metric in BY_LAYER if layers_of(metric, histories)),
@@ -340,18 +340,18 @@ def known_parts(histories: Iterable[History]) -> tuple[object, ...]:
     """Return what decides which metrics are offered: it changes when a run has measured something new."""
     return tuple(
         (
-            bool(len(each.steps)),
-            bool(len(each.epochs)),
-            each.metrics,
-            each.parts.names,
-            each.group_rates.names,
-            bool(len(each.gradients)),
-            each.layers,
-            bool(len(each.memory)),
-            tuple(each.seen.histograms),
-            tuple(table.layers for table in each.seen.tables.values()),
+            bool(len(history.steps)),
+            bool(len(history.epochs)),
+            history.metrics,
+            history.parts.names,
+            history.group_rates.names,
+            bool(len(history.gradients)),
+            history.layers,
+            bool(len(history.memory)),
+            tuple(history.seen.histograms),
+            tuple(table.layers for table in history.seen.tables.values()),
         )
-        for each in histories
+        for history in histories
     )
 
 

@@ -165,7 +165,7 @@ class PanelsPage(QWidget):
         chart = MetricChart(choice)
         chart.edited.connect(self.changed)
         chart.removed.connect(lambda: self.remove(chart))
-        chart.moved.connect(lambda places: self._move(chart, places))
+        chart.moved.connect(lambda offset: self._move(chart, offset))
         chart.pointed.connect(lambda x: self._point(chart, x))
         chart.released.connect(self.follow)
         chart.plot.view.handled.connect(self._on_handled)
@@ -185,11 +185,9 @@ class PanelsPage(QWidget):
             for metric in offered(run.history for run in self._runs)
             if metric.layers is None
         ]
-        found = next(
-            (metric.key for metric in metrics if metric.key not in shown), None
-        )
+        key = next((metric.key for metric in metrics if metric.key not in shown), None)
         chart = self._make(
-            Choice(found) if found else self.choices[-1] if self.choices else DEFAULT[0]
+            Choice(key) if key else self.choices[-1] if self.choices else DEFAULT[0]
         )
         self._scrolled.ensureWidgetVisible(chart)
         chart.metric_field.setFocus()
@@ -198,12 +196,12 @@ class PanelsPage(QWidget):
 
     def remove(self, chart: MetricChart) -> None:
         """Remove a panel; the focus goes to the one after it."""
-        place = self.charts.index(chart)
-        held = chart.isAncestorOf(self.focusWidget() or self) or chart.hasFocus()
+        index = self.charts.index(chart)
+        had_focus = chart.isAncestorOf(self.focusWidget() or self) or chart.hasFocus()
         self.charts.remove(chart)
-        if held:  # before the panel goes: Qt would give the keys to any other
+        if had_focus:  # before the panel goes: Qt would give the keys to any other
             (
-                self.charts[min(place, len(self.charts) - 1)]
+                self.charts[min(index, len(self.charts) - 1)]
                 if self.charts
                 else self.add
             ).setFocus()
@@ -217,10 +215,10 @@ class PanelsPage(QWidget):
         chart.hide()
         chart.deleteLater()
 
-    def _move(self, chart: MetricChart, places: int) -> None:
+    def _move(self, chart: MetricChart, offset: int) -> None:
         at = self.charts.index(chart)
-        if 0 <= at + places < len(self.charts):
-            self.charts.insert(at + places, self.charts.pop(at))
+        if 0 <= at + offset < len(self.charts):
+            self.charts.insert(at + offset, self.charts.pop(at))
             self._arrange()
             self.changed.emit()
 
@@ -234,15 +232,15 @@ class PanelsPage(QWidget):
 
     def _arrange(self) -> None:
         across = min(self.across, max(len(self.charts) + len(self._unmade), 1))
-        for place, chart in enumerate(self.charts):
+        for index, chart in enumerate(self.charts):
             at = self.grid.indexOf(chart)
-            row, column = divmod(place, across)
+            row, column = divmod(index, across)
             if at < 0 or self.grid.getItemPosition(at)[:2] != (row, column):  # type: ignore[index]
                 self.grid.addWidget(chart, row, column)
             if chart.isHidden():
                 chart.show()  # now: one that is not shown yet takes no focus
-            if place:
-                QWidget.setTabOrder(self.charts[place - 1].close_button, chart)
+            if index:
+                QWidget.setTabOrder(self.charts[index - 1].close_button, chart)
         for column in range(self.grid.columnCount()):
             self.grid.setColumnStretch(column, int(column < across))
 
@@ -302,9 +300,9 @@ class PanelsPage(QWidget):
 
     def _redraw_soon(self) -> None:
         """Redraw the panels, one per turn of the event loop."""
-        known = known_parts(run.history for run in self._runs)
-        if known != self._known:
-            self._known = known
+        stored_parts = known_parts(run.history for run in self._runs)
+        if stored_parts != self._known:
+            self._known = stored_parts
             for chart in self.charts:
                 self._later(chart, "offer", chart.offer)
         for chart in self.charts:
@@ -313,8 +311,8 @@ class PanelsPage(QWidget):
     def _redraw_later(self, chart: MetricChart) -> None:
         """Redraw a panel after smoothing each run, one per turn of the event loop: long runs take long."""
         chart.set_axes(self._mode, self.controls.smoothing)
-        for place in range(len(self._runs)):
-            self._later(chart, f"run {place}", partial(chart.prepare, place))
+        for index in range(len(self._runs)):
+            self._later(chart, f"run {index}", partial(chart.prepare, index))
         self._later(chart, "redraw", partial(self._redraw, chart))
 
     def _redraw(self, chart: MetricChart) -> None:
@@ -324,7 +322,7 @@ class PanelsPage(QWidget):
         if self._following:
             self._end = (
                 series.grown(
-                    max((each.end(self._mode) for each in self.charts), default=0.0),
+                    max((other.end(self._mode) for other in self.charts), default=0.0),
                     self._end,
                 )
                 or 1.0
@@ -361,10 +359,10 @@ class PanelsPage(QWidget):
 
     def _point(self, chart: MetricChart, x: float | None) -> None:
         """Put the cursor of all panels at one x, with the values beside it in that of the pointer."""
-        for each in self.charts:
-            each.show_cursor(x)
-            if each is not chart or x is None:
-                each.plot.readout.hide()
+        for panel in self.charts:
+            panel.show_cursor(x)
+            if panel is not chart or x is None:
+                panel.plot.readout.hide()
         if x is not None:
             chart.show_readout(x)
 

@@ -30,18 +30,20 @@ def to_csv(metric: Metric, choice: Choice, runs: Sequence[ComparedRun]) -> str:
 def _values(
     metric: Metric, choice: Choice, run: ComparedRun
 ) -> Iterator[tuple[Any, ...]]:
-    found = metric.read(run.history, choice.layer)
-    for step, value in zip(found.steps.tolist(), found.values.tolist(), strict=True):
+    reading = metric.read(run.history, choice.layer)
+    for step, value in zip(
+        reading.steps.tolist(), reading.values.tolist(), strict=True
+    ):
         yield int(step), "" if value != value else repr(value)
 
 
 def _bins(
     metric: Metric, choice: Choice, run: ComparedRun
 ) -> Iterator[tuple[Any, ...]]:
-    found = newest_histogram(metric.histogram, run.history, choice.layer)
-    if found is None:
+    newest = newest_histogram(metric.histogram, run.history, choice.layer)
+    if newest is None:
         return
-    step, values = found
+    step, values = newest
     wide = (values.high - values.low) / len(values.counts)
     for at, count in enumerate(values.counts):
         yield (

@@ -42,7 +42,7 @@ def densities(values: Histogram) -> list[float]:
     """Return the height of each bin, so that the bins of a histogram have the area 1 whatever their width."""
     count, wide = sum(values.counts), (values.high - values.low) / len(values.counts)
     return (
-        [each / (count * wide) for each in values.counts]
+        [count_in_bin / (count * wide) for count_in_bin in values.counts]
         if count and wide > SAME
         else []
     )
@@ -76,11 +76,14 @@ class RunHistograms(QWidget):
 
     def show_histograms(self, shown: Sequence[RunHistogram]) -> None:
         """Show these; those without a finite value are left out."""
-        self._shown = tuple(each for each in shown if any(each.values.counts))
+        self._shown = tuple(
+            histogram for histogram in shown if any(histogram.values.counts)
+        )
         self.setAccessibleDescription(
             "; ".join(
-                f"{each.name}, step {each.step:,}: {figure(each.values.low)} to {figure(each.values.high)}"
-                for each in self._shown
+                f"{histogram.name}, step {histogram.step:,}: {figure(histogram.values.low)} to "
+                f"{figure(histogram.values.high)}"
+                for histogram in self._shown
             )
         )
         self.update()
@@ -90,8 +93,8 @@ class RunHistograms(QWidget):
 
     def span(self) -> tuple[float, float]:
         """Return the ends of the axis."""
-        low = min((each.values.low for each in self._shown), default=0.0)
-        high = max((each.values.high for each in self._shown), default=1.0)
+        low = min((histogram.values.low for histogram in self._shown), default=0.0)
+        high = max((histogram.values.high for histogram in self._shown), default=1.0)
         pad = (
             0.0 if high - low > SAME else max(abs(high), 1.0) / 2
         )  # of values that are all equal
@@ -112,8 +115,8 @@ class RunHistograms(QWidget):
         (low, high), area = self.span(), self._area()
         value = low + (x - area.left()) / max(area.width(), 1.0) * (high - low)
         return [
-            f"{each.name}, step {each.step:,}: {share_text(each.values, value)}"
-            for each in self._shown
+            f"{histogram.name}, step {histogram.step:,}: {share_text(histogram.values, value)}"
+            for histogram in self._shown
         ]
 
     def event(self, event: QEvent) -> bool:
@@ -137,11 +140,13 @@ class RunHistograms(QWidget):
         area = self._area()
         painter.fillRect(area, now.plot)
         self._paint_labels(painter, area)
-        heights = [densities(each.values) for each in self._shown]
-        tallest = max((max(each) for each in heights if each), default=1.0)
-        for each, tall in zip(self._shown, heights, strict=True):
+        heights = [densities(run_histogram.values) for run_histogram in self._shown]
+        tallest = max(
+            (max(bin_heights) for bin_heights in heights if bin_heights), default=1.0
+        )
+        for histogram, tall in zip(self._shown, heights, strict=True):
             self._paint_outline(
-                painter, area, each, [height / tallest for height in tall]
+                painter, area, histogram, [height / tallest for height in tall]
             )
         painter.end()
 
@@ -166,15 +171,19 @@ class RunHistograms(QWidget):
             painter.drawText(QPointF(left, area.bottom() + metrics.ascent() + 4), text)
 
     def _paint_outline(
-        self, painter: QPainter, area: QRectF, each: RunHistogram, heights: list[float]
+        self,
+        painter: QPainter,
+        area: QRectF,
+        histogram: RunHistogram,
+        heights: list[float],
     ) -> None:
-        color = theme.current().series[each.color]
+        color = theme.current().series[histogram.color]
         painter.setPen(QPen(color, 1.5))
         if not heights:  # all values are equal
-            x = self.x_of(each.values.low)
+            x = self.x_of(histogram.values.low)
             painter.drawLine(QPointF(x, area.top()), QPointF(x, area.bottom()))
             return
-        left, right = self.x_of(each.values.low), self.x_of(each.values.high)
+        left, right = self.x_of(histogram.values.low), self.x_of(histogram.values.high)
         wide = (right - left) / len(heights)
         outline = QPolygonF([QPointF(left, area.bottom())])
         for number, height in enumerate(heights):

@@ -31,14 +31,14 @@ class SampleRow(NamedTuple):
     def first(self) -> int:
         """Return the place of the first run that has it."""
         return next(
-            place for place, number in enumerate(self.numbers) if number is not None
+            index for index, number in enumerate(self.numbers) if number is not None
         )
 
 
 def ids_of(evaluation: RunEvaluation) -> np.ndarray:
     """Return the numbers by which samples are matched: rows of the data, or numbers in the part."""
-    found = evaluation.found
-    return found.columns.get("row", np.arange(found.count))
+    figures = evaluation.found
+    return figures.columns.get("row", np.arange(figures.count))
 
 
 def rows_of(
@@ -49,12 +49,16 @@ def rows_of(
 
     Samples of several runs come before those of one.
     """
-    spaces = dict.fromkeys(each.space for each in evaluations if each is not None)
+    spaces = dict.fromkeys(
+        evaluation.space for evaluation in evaluations if evaluation is not None
+    )
     parts = [
         _in_order(
             [
-                each if each is not None and each.space == space else None
-                for each in evaluations
+                evaluation
+                if evaluation is not None and evaluation.space == space
+                else None
+                for evaluation in evaluations
             ],
             order,
         )
@@ -62,11 +66,13 @@ def rows_of(
     ]
     if not parts:
         return [], 0
-    keys, numbers = (np.concatenate(each, axis=1) for each in zip(*parts, strict=True))
-    places = np.lexsort(keys[::-1])
-    rows = numbers[:, places[:most]].T.tolist()
+    keys, numbers = (
+        np.concatenate(blocks, axis=1) for blocks in zip(*parts, strict=True)
+    )
+    order_indices = np.lexsort(keys[::-1])
+    rows = numbers[:, order_indices[:most]].T.tolist()
     return [SampleRow(tuple(n if n >= 0 else None for n in row)) for row in rows], len(
-        places
+        order_indices
     )
 
 
@@ -75,25 +81,25 @@ def _in_order(
 ) -> tuple[np.ndarray, np.ndarray]:
     """Return of the samples of one space the keys to sort by, shape (keys, samples), and their number in each run, -1
     where it does not have them."""
-    known = [each for each in evaluations if each is not None]
-    ids = reduce(np.union1d, [ids_of(each) for each in known])
+    evaluated = [other for other in evaluations if other is not None]
+    ids = reduce(np.union1d, [ids_of(other) for other in evaluated])
     numbers = np.full((len(evaluations), len(ids)), -1)
     losses, wrong = np.full(numbers.shape, np.nan), np.zeros(len(ids), bool)
     called: list[np.ndarray] = []
-    for place, each in enumerate(evaluations):
-        if each is None:
+    for index, evaluation in enumerate(evaluations):
+        if evaluation is None:
             continue
-        at, columns = np.searchsorted(ids, ids_of(each)), each.found.columns
-        numbers[place, at] = np.arange(each.found.count)
-        losses[place, at] = np.where(
+        at, columns = np.searchsorted(ids, ids_of(evaluation)), evaluation.found.columns
+        numbers[index, at] = np.arange(evaluation.found.count)
+        losses[index, at] = np.where(
             np.isfinite(columns["loss"]), columns["loss"], np.inf
         )
         if "right" in columns:
             wrong[at] |= columns["right"] < 1
-        if each.found.kind == CLASSES:
-            own = np.full(len(ids), -1)
-            own[at] = columns["called"][:, 0]
-            called.append(own)
+        if evaluation.found.kind == CLASSES:
+            predicted = np.full(len(ids), -1)
+            predicted[at] = columns["called"][:, 0]
+            called.append(predicted)
     count, most = (numbers >= 0).sum(axis=0), np.nanmax(losses, axis=0)
     spread = np.where(count > 1, most - np.nanmin(losses, axis=0), -1.0)
     score = {
@@ -102,31 +108,35 @@ def _in_order(
         "worst": -most,
         "first": ids.astype(float),
     }[order]
-    kept = np.ones(len(ids), bool)
+    selected = np.ones(len(ids), bool)
     if order == "wrong":
-        kept = wrong
+        selected = wrong
     elif order == "differ" and len(called) == len(
-        known
+        evaluated
     ):  # of classes; of values it is the loss that differs
         together = np.stack(called)
         lowest = np.where(together < 0, np.iinfo(np.int64).max, together).min(axis=0)
-        kept = (count > 1) & (together.max(axis=0) != lowest)
+        selected = (count > 1) & (together.max(axis=0) != lowest)
     elif order == "differ":
-        kept = count > 1
-    places = np.flatnonzero(kept)
+        selected = count > 1
+    selected_indices = np.flatnonzero(selected)
     keys = np.stack(
-        [-count[places], np.nan_to_num(score[places], nan=np.inf), ids[places]]
+        [
+            -count[selected_indices],
+            np.nan_to_num(score[selected_indices], nan=np.inf),
+            ids[selected_indices],
+        ]
     )
-    return keys.astype(float), numbers[:, places]
+    return keys.astype(float), numbers[:, selected_indices]
 
 
-def target_text(found: Evaluation, number: int) -> str:
+def target_text(evaluation: Evaluation, number: int) -> str:
     """Return the target of a sample as text; "" where it is long, as a mask, or unknown."""
-    if "true" not in found.columns or found.kind == TOKENS:
+    if "true" not in evaluation.columns or evaluation.kind == TOKENS:
         return ""
-    true = found.columns["true"][number]
-    if found.kind == CLASSES:
-        return f"target {found.name(int(true[0]))}"
+    true = evaluation.columns["true"][number]
+    if evaluation.kind == CLASSES:
+        return f"target {evaluation.name(int(true[0]))}"
     return (
         f"target {', '.join(significant(value, 4) for value in true.tolist())}"
         if len(true) <= 2
@@ -143,12 +153,12 @@ class Prediction(NamedTuple):
 
 def prediction_of(evaluation: RunEvaluation, number: int) -> Prediction:
     """Return the prediction of a run for a sample: right or wrong, the classes' probabilities, and the loss."""
-    found = evaluation.found
+    figures = evaluation.found
     columns, loss = (
-        found.columns,
-        f"loss {significant(found.columns['loss'][number], 3)}",
+        figures.columns,
+        f"loss {significant(figures.columns['loss'][number], 3)}",
     )
-    if found.kind == CLASSES:
+    if figures.kind == CLASSES:
         true, called = (
             int(columns["true"][number, 0]),
             int(columns["called"][number, 0]),
@@ -158,17 +168,17 @@ def prediction_of(evaluation: RunEvaluation, number: int) -> Prediction:
         beside = (
             ""
             if right
-            else f", target {found.name(true)}: {_share(columns['sure'][number], evaluation.unit)}"
+            else f", target {figures.name(true)}: {_share(columns['sure'][number], evaluation.unit)}"
         )
         return Prediction(
             (
-                f"{found.name(called)}, {'right' if right else 'wrong'}",
+                f"{figures.name(called)}, {'right' if right else 'wrong'}",
                 f"{sure}{beside}",
                 loss,
             ),
             right,
         )
-    if found.kind == TOKENS:
+    if figures.kind == TOKENS:
         share = float(columns["right"][number])
         return Prediction((f"{100 * share:.0f} % right", loss), share >= 1)
     if "called" not in columns or columns["called"].shape[1] > 2:
@@ -190,10 +200,10 @@ def _share(value: float, unit: bool) -> str:
 
 def orders_for(evaluations: Sequence[RunEvaluation | None]) -> list[Order]:
     """Return the orders that make sense for these evaluations."""
-    known = [each for each in evaluations if each is not None]
-    spaces = [each.space for each in known]
+    evaluated = [evaluation for evaluation in evaluations if evaluation is not None]
+    spaces = [evaluation.space for evaluation in evaluated]
     common = len(set(spaces)) < len(spaces)  # samples that two of them have
-    right = any("right" in each.found.columns for each in known)
+    right = any("right" in evaluation.found.columns for evaluation in evaluated)
     return [
         order
         for order in ORDERS

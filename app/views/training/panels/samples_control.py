@@ -43,32 +43,36 @@ class _Stored(NamedTuple):
     goes_on: bool = False
 
 
-def _stored(folders: tuple[Path | None, ...], part: str) -> list[_Stored]:
+def _stored(folders: tuple[Path | None, ...], split_name: str) -> list[_Stored]:
     """Read the evaluations of runs; for one without say why."""
     return [
-        _stored_in(folder, part) if folder is not None else _Stored(None, NOT_STORED)
+        _stored_in(folder, split_name)
+        if folder is not None
+        else _Stored(None, NOT_STORED)
         for folder in folders
     ]
 
 
-def _stored_in(folder: Path, part: str) -> _Stored:
+def _stored_in(folder: Path, split_name: str) -> _Stored:
     goes_on = False
     try:
-        kept = Kept(folder, record.read(folder))
-        goes_on = kept.goes_on
-        now = evaluations.checkpoint_of(kept)
-        found = evaluations.read(kept, part)
+        stored_run = Kept(folder, record.read(folder))
+        goes_on = stored_run.goes_on
+        now = evaluations.checkpoint_of(stored_run)
+        evaluation = evaluations.read(stored_run, split_name)
     except (OSError, RunError) as error:
         return _Stored(None, str(error), goes_on)
-    if found is None:
-        return _Stored(None, f"No evaluation of its {part} samples is stored.", goes_on)
-    if found.checkpoint != now:
+    if evaluation is None:
+        return _Stored(
+            None, f"No evaluation of its {split_name} samples is stored.", goes_on
+        )
+    if evaluation.checkpoint != now:
         return _Stored(
             None,
             "Its weights have changed since the evaluation that is stored.",
             goes_on,
         )
-    return _Stored(found, "", goes_on)
+    return _Stored(evaluation, "", goes_on)
 
 
 class SamplesControl(QObject):
@@ -106,12 +110,12 @@ class SamplesControl(QObject):
             return
         self._start_again()
 
-    def set_seen(self, seen: bool) -> None:
+    def set_seen(self, visible: bool) -> None:
         """Begin once the view is seen."""
-        if seen and not self._seen:
+        if visible and not self._seen:
             self._seen = True
             self._start_again()
-        self._seen = seen
+        self._seen = visible
 
     def _changed(self) -> None:
         self._most = MORE
@@ -122,11 +126,11 @@ class SamplesControl(QObject):
 
     def _start_again(self) -> None:
         """Read the stored evaluations of the runs and drop what was of others."""
-        for folder, part in self._opening:
-            self._workspace.engine.forget(_key(folder, part))
+        for folder, split_name in self._opening:
+            self._workspace.engine.forget(_key(folder, split_name))
         self._part = self._view.part.value()
-        wanted = {(run.folder, self._part) for run in self._runs}
-        for key in [key for key in self._nets if key not in wanted]:
+        needed = {(run.folder, self._part) for run in self._runs}
+        for key in [key for key in self._nets if key not in needed]:
             self._workspace.engine.release(self._nets.pop(key))
         self._opening.clear()
         self._most, self._rows = MORE, []
@@ -138,7 +142,7 @@ class SamplesControl(QObject):
 
     def _run_ended(self, run: Run) -> None:
         """Read the stored evaluations again: a run evaluated before its end has other weights now."""
-        if run.figures.folder in {each.folder for each in self._runs}:
+        if run.figures.folder in {compared.folder for compared in self._runs}:
             self._read_stored()
 
     def _read_stored(self) -> None:
@@ -158,8 +162,8 @@ class SamplesControl(QObject):
         columns = self._columns
         return lambda answer: answered(answer) if columns is self._columns else None
 
-    def _have_stored(self, found: list[_Stored]) -> None:
-        for column, stored in zip(self._columns, found, strict=True):
+    def _have_stored(self, stored_evaluations: list[_Stored]) -> None:
+        for column, stored in zip(self._columns, stored_evaluations, strict=True):
             column.goes_on = stored.goes_on
             if not column.busy:
                 column.evaluation, column.words = stored.evaluation, stored.words
@@ -167,39 +171,41 @@ class SamplesControl(QObject):
         self._arrange()
 
     def _not_read(self, failure: WorkerFailure) -> None:
-        for place, column in enumerate(self._columns):
+        for index, column in enumerate(self._columns):
             column.words = failure.message
-            self._view.tell(place)
+            self._view.tell(index)
 
-    def evaluate(self, place: int) -> None:
+    def evaluate(self, index: int) -> None:
         """Evaluate the weights of a run, in the engine."""
-        column, run = self._columns[place], self._runs[place]
+        column, run = self._columns[index], self._runs[index]
         if run.folder is None:
             return
         column.words, column.busy = "Reading weights and data…", True
-        self._view.tell(place)
-        self._open(place)
+        self._view.tell(index)
+        self._open(index)
 
-    def cancel(self, place: int) -> None:
+    def cancel(self, index: int) -> None:
         """Cancel the evaluation of a run after its current batch."""
-        folder = self._runs[place].folder
+        folder = self._runs[index].folder
         self._workspace.engine.forget(_key(folder, self._part))
-        self._tell(place, "The evaluation was cancelled.")
+        self._tell(index, "The evaluation was cancelled.")
 
-    def _tell(self, place: int, words: str) -> None:
-        column, folder = self._columns[place], self._runs[place].folder
-        column.words, column.busy = words, False
+    def _tell(self, index: int, status: str) -> None:
+        column, folder = self._columns[index], self._runs[index].folder
+        column.words, column.busy = status, False
         if folder is not None:
             self._opening.discard((folder, self._part))
-        self._view.tell(place)
+        self._view.tell(index)
 
-    def _open(self, place: int) -> None:
+    def _open(self, index: int) -> None:
         """Have the engine hold the net and the data of a run, and evaluate it if that was not done before."""
-        folder, part = self._runs[place].folder, self._part
-        if folder is None or (folder, part) in self._opening:
+        folder, split_name = self._runs[index].folder, self._part
+        if folder is None or (folder, split_name) in self._opening:
             return
-        self._opening.add((folder, part))
-        request = EvaluateRun(folder, str(self._workspace.settings.data_folder), part)
+        self._opening.add((folder, split_name))
+        request = EvaluateRun(
+            folder, str(self._workspace.settings.data_folder), split_name
+        )
 
         columns = self._columns
 
@@ -207,11 +213,11 @@ class SamplesControl(QObject):
             if columns is not self._columns:
                 self._workspace.engine.release(answer.net)
                 return
-            self._opening.discard((folder, part))
-            if (before := self._nets.pop((folder, part), None)) is not None:
+            self._opening.discard((folder, split_name))
+            if (before := self._nets.pop((folder, split_name), None)) is not None:
                 self._workspace.engine.release(before)
-            self._nets[folder, part] = answer.net
-            column = self._columns[place]
+            self._nets[folder, split_name] = answer.net
+            column = self._columns[index]
             was, column.evaluation, column.busy, column.words = (
                 column.evaluation,
                 answer.evaluation,
@@ -225,22 +231,22 @@ class SamplesControl(QObject):
             else:
                 self._want_pictures()
 
-        def progressed(words: str) -> None:
-            if self._columns[place].busy:
-                self._columns[place].words = words
-                self._view.tell(place)
+        def progressed(status: str) -> None:
+            if self._columns[index].busy:
+                self._columns[index].words = status
+                self._view.tell(index)
 
         self._workspace.engine.ask(
-            _key(folder, part),
+            _key(folder, split_name),
             request,
             on_answer=answered,
             on_progress=self._if_shown(progressed),
-            on_error=self._if_shown(partial(self._failed, place)),
+            on_error=self._if_shown(partial(self._failed, index)),
         )
 
-    def _failed(self, place: int, failure: WorkerFailure) -> None:
-        self._tell(place, failure.message)
-        if self._columns[place].evaluation is not None:
+    def _failed(self, index: int, failure: WorkerFailure) -> None:
+        self._tell(index, failure.message)
+        if self._columns[index].evaluation is not None:
             self._view.tell_note(f"Pictures cannot be shown: {failure.message}")
 
     # -- samples ------------------------------------------------------------------------------------------------------
@@ -251,12 +257,12 @@ class SamplesControl(QObject):
 
     def _arrange(self) -> None:
         """Find the samples to list, in the background."""
-        found = tuple(column.evaluation for column in self._columns)
-        if any(found):
+        evaluations_of_runs = tuple(column.evaluation for column in self._columns)
+        if any(evaluations_of_runs):
             self._workspace.background.ask(
                 ROWS,
                 rows_of,
-                found,
+                evaluations_of_runs,
                 self._view.chosen_order,
                 self._most,
                 on_answer=self._if_shown(self._have_rows),
@@ -269,26 +275,26 @@ class SamplesControl(QObject):
 
     def _want_pictures(self) -> None:
         """Ask for what is not there yet of the listed samples: of classes pictures of one run show them all."""
-        for place, (run, column) in enumerate(
+        for index, (run, column) in enumerate(
             zip(self._runs, self._columns, strict=True)
         ):
             if column.evaluation is None or run.folder is None:
                 continue
             every = column.evaluation.found.kind != CLASSES
             numbers = [
-                row.numbers[place] for row in self._rows if every or row.first == place
+                row.numbers[index] for row in self._rows if every or row.first == index
             ]
             missing = tuple(
                 n for n in numbers if n is not None and n not in column.samples
             )
             if missing and (run.folder, self._part) not in self._nets:
-                self._open(place)
+                self._open(index)
             elif missing:
-                self._ask_pictures(place, run.folder, missing)
+                self._ask_pictures(index, run.folder, missing)
 
-    def _ask_pictures(self, place: int, folder: Path, numbers: tuple[int, ...]) -> None:
+    def _ask_pictures(self, index: int, folder: Path, numbers: tuple[int, ...]) -> None:
         def answered(samples: tuple[RunSample, ...]) -> None:
-            self._columns[place].samples |= {
+            self._columns[index].samples |= {
                 sample.number: sample for sample in samples
             }
             self._view.show_pictures()
@@ -298,9 +304,9 @@ class SamplesControl(QObject):
                 failure.error, HandleLostError
             ):  # of an engine that has ended
                 self._nets.pop((folder, self._part), None)
-                self._open(place)
+                self._open(index)
             else:
-                self._failed(place, failure)
+                self._failed(index, failure)
 
         request = ShowRunSamples(self._nets[folder, self._part], numbers)
         self._workspace.engine.ask(
@@ -311,5 +317,5 @@ class SamplesControl(QObject):
         )
 
 
-def _key(folder: Path | None, part: str) -> str:
-    return f"evaluation of {folder}, {part}"
+def _key(folder: Path | None, split_name: str) -> str:
+    return f"evaluation of {folder}, {split_name}"

@@ -62,10 +62,10 @@ class RunColumn(Struct):
 
 def pixmap_of(pictures: Sequence[Picture], side: int) -> QPixmap:
     """Return pictures (H, W, 3) beside one another, each within a square; small ones keep their pixels sharp."""
-    made = QPixmap(len(pictures) * (side + GAP) - GAP, side)
-    made.fill(Qt.GlobalColor.transparent)
-    painter = QPainter(made)
-    for place, pixels in enumerate(pictures):
+    pixmap = QPixmap(len(pictures) * (side + GAP) - GAP, side)
+    pixmap.fill(Qt.GlobalColor.transparent)
+    painter = QPainter(pixmap)
+    for column, pixels in enumerate(pictures):
         height, width, _ = pixels.shape
         image = QImage(
             pixels.tobytes(), width, height, 3 * width, QImage.Format.Format_RGB888
@@ -78,12 +78,12 @@ def pixmap_of(pictures: Sequence[Picture], side: int) -> QPixmap:
         )
         fitted = image.scaled(side, side, Qt.AspectRatioMode.KeepAspectRatio, how)
         painter.drawImage(
-            place * (side + GAP) + (side - fitted.width()) // 2,
+            column * (side + GAP) + (side - fitted.width()) // 2,
             (side - fitted.height()) // 2,
             fitted,
         )
     painter.end()
-    return made
+    return pixmap
 
 
 class SamplesModel(ColumnsModel):
@@ -102,15 +102,20 @@ class SamplesModel(ColumnsModel):
 
     def set_content(
         self,
-        part: str,
+        split_name: str,
         columns: Sequence[RunColumn],
         rows: list[SampleRow],
         total: int,
-        words: str,
+        placeholder: str,
     ) -> None:
-        """Show these samples of these runs, of so many; without any `words` in their place."""
+        """Show these samples of these runs, of so many; without any `placeholder` in their place."""
         self.beginResetModel()
-        self.part, self.columns, self.rows, self.words = part, columns, rows, words
+        self.part, self.columns, self.rows, self.words = (
+            split_name,
+            columns,
+            rows,
+            placeholder,
+        )
         self._pixmaps.clear()
         count = f"{len(rows):,} of {formatting.grouped_digits(total)} samples"
         self.heads = [
@@ -163,7 +168,7 @@ class SamplesModel(ColumnsModel):
     def data(self, index: Index, role: int = Qt.ItemDataRole.DisplayRole) -> Any:
         if not index.row() < len(self.rows):
             return self._words_data(index, role)
-        row, place = self.rows[index.row()], index.column() - 1
+        row, run_index = self.rows[index.row()], index.column() - 1
         if role == Qt.ItemDataRole.DecorationRole:
             return self._pixmap(index.row(), index.column())
         if role in (
@@ -172,16 +177,22 @@ class SamplesModel(ColumnsModel):
             Qt.ItemDataRole.AccessibleTextRole,
         ):
             lines = (
-                self._sample_lines(row) if place < 0 else self._run_lines(row, place)
+                self._sample_lines(row)
+                if run_index < 0
+                else self._run_lines(row, run_index)
             )
             if role != Qt.ItemDataRole.AccessibleTextRole:
                 return "\n".join(lines)
             return ", ".join(
-                [*([self.columns[place].label] if place >= 0 else []), *lines]
+                [*([self.columns[run_index].label] if run_index >= 0 else []), *lines]
             )
         if role == Qt.ItemDataRole.ForegroundRole:
             now = theme.current()
-            return now.error if place >= 0 and self._wrong(row, place) else now.text
+            return (
+                now.error
+                if run_index >= 0 and self._wrong(row, run_index)
+                else now.text
+            )
         return None
 
     def _words_data(self, index: Index, role: int) -> Any:
@@ -211,13 +222,16 @@ class SamplesModel(ColumnsModel):
             )
         ]
 
-    def _run_lines(self, row: SampleRow, place: int) -> list[str]:
-        column, number = self.columns[place], row.numbers[place]
+    def _run_lines(self, row: SampleRow, run_index: int) -> list[str]:
+        column, number = self.columns[run_index], row.numbers[run_index]
         if column.evaluation is None:
             return []
         if number is None:
-            own = self.columns[row.first].evaluation
-            other = own is not None and own.space != column.evaluation.space
+            first_evaluation = self.columns[row.first].evaluation
+            other = (
+                first_evaluation is not None
+                and first_evaluation.space != column.evaluation.space
+            )
             return [
                 "not in the data of this run"
                 if other
@@ -227,8 +241,8 @@ class SamplesModel(ColumnsModel):
         note = [sample.note] if sample is not None and sample.note else []
         return [*note, *prediction_of(column.evaluation, number).lines]
 
-    def _wrong(self, row: SampleRow, place: int) -> bool:
-        evaluation, number = self.columns[place].evaluation, row.numbers[place]
+    def _wrong(self, row: SampleRow, run_index: int) -> bool:
+        evaluation, number = self.columns[run_index].evaluation, row.numbers[run_index]
         return (
             evaluation is not None
             and number is not None
@@ -242,34 +256,36 @@ class SamplesModel(ColumnsModel):
             self._pixmaps[row, column] = pixmap_of(pictures, side) if pictures else None
         return self._pixmaps[row, column]
 
-    def pictures(self, row: SampleRow, place: int) -> list[Picture]:
-        run = place if place >= 0 else row.first
+    def pictures(self, row: SampleRow, run_index: int) -> list[Picture]:
+        run = run_index if run_index >= 0 else row.first
         column, number = self.columns[run], row.numbers[run]
         sample = column.samples.get(number) if number is not None else None
         if sample is None:
             return []
-        wanted = (sample.output,) if place >= 0 else (sample.picture, sample.target)
-        return [each for each in wanted if each is not None]
+        candidates = (
+            (sample.output,) if run_index >= 0 else (sample.picture, sample.target)
+        )
+        return [picture for picture in candidates if picture is not None]
 
 
 def _head(column: RunColumn, elided: Callable[[str], str]) -> str:
     name = elided(column.label)
     if column.evaluation is None:
         return name
-    found = column.evaluation.found
-    figures = [f"loss {formatting.figure(found.loss)}"]
-    if found.accuracy is not None:
-        figures.insert(0, f"{formatting.percent(found.accuracy)} %")
+    evaluation = column.evaluation.found
+    figures = [f"loss {formatting.figure(evaluation.loss)}"]
+    if evaluation.accuracy is not None:
+        figures.insert(0, f"{formatting.percent(evaluation.accuracy)} %")
     return "\n".join(
         [name, ", ".join(figures), *([IN_PROGRESS] if column.goes_on else [])]
     )
 
 
 def _meaning(column: RunColumn) -> str:
-    found = column.evaluation.found if column.evaluation is not None else None
+    evaluation = column.evaluation.found if column.evaluation is not None else None
     return (
-        f"{column.label}: {found.weights}, {found.count:,} {found.part} samples"
-        if found is not None
+        f"{column.label}: {evaluation.weights}, {evaluation.count:,} {evaluation.part} samples"
+        if evaluation is not None
         else column.label
     )
 
@@ -300,7 +316,7 @@ class EvaluateCell(QWidget):
 
     def tell(self, column: RunColumn) -> None:
         """Follow the state of the run; the keys stay with the button that is shown."""
-        held = self.evaluate.hasFocus() or self.cancel.hasFocus()
+        had_focus = self.evaluate.hasFocus() or self.cancel.hasFocus()
         self.words.setText(column.words)
         self.button, other = (
             (self.cancel, self.evaluate)
@@ -308,7 +324,7 @@ class EvaluateCell(QWidget):
             else (self.evaluate, self.cancel)
         )
         self.button.show()
-        if held:
+        if had_focus:
             self.button.setFocus()
         other.hide()
 
@@ -328,7 +344,7 @@ class SamplesView(QWidget):
         self.has_more = False
         self._chosen: Order | None = None  # by the user
         self.part = ChoiceField(
-            [(part, part.capitalize()) for part in PARTS], pairs=True
+            [(split_name, split_name.capitalize()) for split_name in PARTS], pairs=True
         )
         self.part.setAccessibleName("Samples of")
         self.order = ChoiceField(ORDERS.items(), pairs=True)
@@ -387,19 +403,21 @@ class SamplesView(QWidget):
             self.table.verticalScrollBar().value(),
         )
         row, across = current.row(), current.column()
-        held = self.table.isAncestorOf(self.focusWidget() or self)
-        place = next(
+        had_focus = self.table.isAncestorOf(self.focusWidget() or self)
+        focused_index = next(
             (
                 at
                 for at, cell in self.cells.items()
-                if held and cell.isAncestorOf(self.focusWidget())
+                if had_focus and cell.isAncestorOf(self.focusWidget())
             ),
             None,
         )
         evaluated = any(column.evaluation is not None for column in self.columns)
-        words = NONE_LISTED.get(self.chosen_order, "") if evaluated else EVALUATE_FIRST
+        placeholder = (
+            NONE_LISTED.get(self.chosen_order, "") if evaluated else EVALUATE_FIRST
+        )
         self.model.set_content(
-            self.part.value(), self.columns, rows, total, words
+            self.part.value(), self.columns, rows, total, placeholder
         )  # which deletes the cells
         self.cells = {}
         self.table.clearSpans()
@@ -416,8 +434,12 @@ class SamplesView(QWidget):
             self.table.setCurrentIndex(self.model.index(row, across))
         if same:
             self.table.verticalScrollBar().setValue(offset)
-        if place is not None:
-            (self.cells[place].button if place in self.cells else self.table).setFocus()
+        if focused_index is not None:
+            (
+                self.cells[focused_index].button
+                if focused_index in self.cells
+                else self.table
+            ).setFocus()
 
     def _put_cell(self, at: int, column: RunColumn) -> None:
         cell = EvaluateCell(column)
@@ -437,15 +459,15 @@ class SamplesView(QWidget):
             name, Qt.TextElideMode.ElideRight, round(room)
         )
 
-    def tell(self, place: int) -> None:
+    def tell(self, index: int) -> None:
         """Follow the state of a run that has no evaluation."""
-        if place in self.cells:
-            self.cells[place].tell(self.columns[place])
+        if index in self.cells:
+            self.cells[index].tell(self.columns[index])
 
-    def tell_note(self, words: str) -> None:
+    def tell_note(self, note: str) -> None:
         """Say something about all samples; "" for nothing."""
-        self.note.setText(words)
-        self.note.setVisible(bool(words))
+        self.note.setText(note)
+        self.note.setVisible(bool(note))
 
     def show_pictures(self) -> None:
         """Show what was read of the samples since."""

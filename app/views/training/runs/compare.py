@@ -85,11 +85,11 @@ class RunsCompare(QWidget):
         everything = self._which.value() == "all"
         same = [line for line in self._lines if not line.differs] if everything else []
         count = len(differing)
-        words = (
+        caption = (
             f"{count} {plural(count, 'setting differs', 'settings differ')}"
             if count
             else ("All settings are equal")
         )
-        self._caption.setText(words)
+        self._caption.setText(caption)
         self.model.set_lines(self._titles, [*differing, *same])
         self.table.resizeColumnsToContents()

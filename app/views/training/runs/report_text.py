@@ -51,12 +51,12 @@ def lines_of(event: Event, epochs: int = 0) -> list[ConsoleLine]:
         case EpochDone():
             return [ConsoleLine(_epoch(event, epochs))]
         case Paused():
-            words = (
+            text = (
                 f"after step {grouped_digits(event.step)}"
                 if event.step
                 else "before step 1"
             )
-            return [ConsoleLine(f"Paused {words}.")]
+            return [ConsoleLine(f"Paused {text}.")]
         case Resumed():
             return [ConsoleLine(f"Resumed after step {grouped_digits(event.step)}.")]
         case Finished():
@@ -90,10 +90,10 @@ def lines_of(event: Event, epochs: int = 0) -> list[ConsoleLine]:
             ]
         case RateSet():
             of = f" of {event.group}" if event.group else ""
-            words = f"Learning rate{of} set to {figure(event.rate)} by hand after step {grouped_digits(event.step)}."
+            text = f"Learning rate{of} set to {figure(event.rate)} by hand after step {grouped_digits(event.step)}."
             return [
                 ConsoleLine(
-                    f"{words} From that step, results differ from those without the change.",
+                    f"{text} From that step, results differ from those without the change.",
                     "warn",
                 )
             ]
@@ -131,8 +131,8 @@ def _started(event: Started) -> list[ConsoleLine]:
 
 def _sentences(*texts: str) -> str:
     """Join the non-empty texts as sentences."""
-    whole = [text.strip() for text in texts if text.strip()]
-    return " ".join(text if text[-1] in ".!?…" else f"{text}." for text in whole)
+    stripped = [text.strip() for text in texts if text.strip()]
+    return " ".join(text if text[-1] in ".!?…" else f"{text}." for text in stripped)
 
 
 def _epoch(event: EpochDone, epochs: int) -> str:

@@ -36,15 +36,18 @@ def resume_from(run: Path, checkpoint: Path) -> GoingOn:
     return _wait_for(GoOnFrom(run, checkpoint))
 
 
-def fork_from(before: Kept, kept: Kept, checkpoint: Path) -> GoingOn:
+def fork_from(before: Kept, stored_run: Kept, checkpoint: Path) -> GoingOn:
     """Give a new run the history of the one that it continues; return the state at the checkpoint.
 
     Raises OSError, RunError, RuntimeError.
     """
-    store.copy_history(before, kept)
-    if kept.record.changed is not None and kept.record.changed != before.record.changed:
-        store.keep_begin(checkpoint, kept)
-    return resume_from(kept.folder, checkpoint)
+    store.copy_history(before, stored_run)
+    if (
+        stored_run.record.changed is not None
+        and stored_run.record.changed != before.record.changed
+    ):
+        store.keep_begin(checkpoint, stored_run)
+    return resume_from(stored_run.folder, checkpoint)
 
 
 class EventFiles:

@@ -23,25 +23,27 @@ def selection_text(
 ) -> str:
     """Say which runs are selected, how a single one ended and whether it can be resumed, which is None where it is not
     known, and how many of `count` runs the filter leaves."""
-    said = []
+    sentences = []
     if len(rows) == 1:
         verb = "was stopped" if rows[0].state == "stopped" else "is selected"
-        said.append(rows[0].outcome or f"{rows[0].title} {verb}.")
+        sentences.append(rows[0].outcome or f"{rows[0].title} {verb}.")
         if resumable is not None and rows[0].state in CUT_SHORT:
-            said[0] += "" if said[0].endswith(".") else "."
-            said.append(
+            sentences[0] += "" if sentences[0].endswith(".") else "."
+            sentences.append(
                 RESUMES if resumable else "It has no checkpoint to resume from."
             )
     elif rows:
-        said.append(f"{len(rows)} runs.")
+        sentences.append(f"{len(rows)} runs.")
     elif not hidden:
-        said.append("Choose two to compare them." if shown > 1 else NONE_SELECTED)
+        sentences.append("Choose two to compare them." if shown > 1 else NONE_SELECTED)
     if shown < count:
-        said.append(f"{shown} of {counted(count, 'run')} shown.")
+        sentences.append(f"{shown} of {counted(count, 'run')} shown.")
     if hidden:
         verb, them = ("is", "it") if len(hidden) == 1 else ("are", "them")
-        said.append(f"{_named(hidden)} {verb} selected, but the filter hides {them}.")
-    return " ".join(said)
+        sentences.append(
+            f"{_named(hidden)} {verb} selected, but the filter hides {them}."
+        )
+    return " ".join(sentences)
 
 
 def disk_text(use: DiskUse | None) -> str:

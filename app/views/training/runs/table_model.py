@@ -98,15 +98,15 @@ class RunRow(Struct, eq=False):
     def cells(self) -> tuple[str, ...]:
         """Return the text of each column, a dash if not measured; cached until something changes."""
         history = self.run.history if self.run is not None else None
-        known = None
+        progress = None
         if history is not None:
-            known = (
+            progress = (
                 len(history.steps),
                 len(history.epochs),
                 len(history.rates_set),
                 history.started,
             )
-        now = (known, self.state, self.kept)
+        now = (progress, self.state, self.kept)
         if now != self._texts[0]:
             self._texts = (now, self._cells())
         return self._texts[1]
@@ -120,14 +120,14 @@ class RunRow(Struct, eq=False):
     @property
     def listed(self) -> ListedRun:
         """What the columns, filters and sorting read, as it is now."""
-        kept, run = self.kept, self.run
+        stored_run, run = self.kept, self.run
         if run is None:
-            assert kept is not None
-            return ListedRun(kept.record, kept.record.summary, self.state)
+            assert stored_run is not None
+            return ListedRun(stored_run.record, stored_run.record.summary, self.state)
         training, history = run.job.training, run.history
-        known = (
-            kept.record
-            if kept is not None
+        run_record = (
+            stored_run.record
+            if stored_run is not None
             else record.record_of(
                 training, "", run.display_number, run.began.isoformat()
             )
@@ -140,14 +140,14 @@ class RunRow(Struct, eq=False):
             size, seed = (started.batch_size, started.seed) if started else (0, -1)
             settings = msgspec.structs.replace(settings, batch_size=size, seed=seed)
             epochs = started.epochs if started and started.steps_per_epoch else 0
-        known = msgspec.structs.replace(
-            known,
+        run_record = msgspec.structs.replace(
+            run_record,
             settings=settings,
-            rates_set=max(known.rates_set, len(history.rates_set)),
+            rates_set=max(run_record.rates_set, len(history.rates_set)),
             device=started.device if started else training.device,
             epochs=epochs,
         )
-        return ListedRun(known, self.figures, self.state)
+        return ListedRun(run_record, self.figures, self.state)
 
 
 def _sentence(note: str) -> str:
@@ -197,9 +197,11 @@ class RunsModel(ColumnsModel):
             run.recorder.kept.folder: run for run in mine if run.recorder is not None
         }
         rows = []
-        for kept in runs:
-            run = by_folder.pop(kept.folder, None)
-            rows.append(RunRow(kept, run, "" if run is not None else kept.state))
+        for stored_run in runs:
+            run = by_folder.pop(stored_run.folder, None)
+            rows.append(
+                RunRow(stored_run, run, "" if run is not None else stored_run.state)
+            )
         left = [
             run
             for run in mine
@@ -208,11 +210,11 @@ class RunsModel(ColumnsModel):
         ]
         left += [run for run in mine if not run.active and run.recorder is None]
         # Begun after the folder was read: it keeps its folder, by which the selection knows it.
-        own = [
+        new_rows = [
             RunRow(run.recorder.kept if run.recorder is not None else None, run)
             for run in reversed(left)
         ]
-        self._all = own + rows
+        self._all = new_rows + rows
         self._arrange()
 
     def set_filter(self, text: str) -> None:
@@ -230,8 +232,8 @@ class RunsModel(ColumnsModel):
         self._arrange()
 
     def _arrange(self) -> None:
-        found = [(row, row.listed) for row in self._all]
-        shown = [(row, listed) for row, listed in found if self._takes(listed)]
+        listed_rows = [(row, row.listed) for row in self._all]
+        shown = [(row, listed) for row, listed in listed_rows if self._takes(listed)]
         if self._sorted is not None:
             column, descending = list_columns.COLUMNS[self._sorted[0]], self._sorted[1]
             shown = list_columns.ordered(
@@ -252,10 +254,10 @@ class RunsModel(ColumnsModel):
 
     def add(self, run: Run) -> None:
         """Add a run of this window that starts, or attach it to its row if it is resumed."""
-        kept = run.recorder.kept if run.recorder is not None else None
-        if kept is not None:
+        stored_run = run.recorder.kept if run.recorder is not None else None
+        if stored_run is not None:
             for row in self._all:
-                if row.kept is not None and row.kept.folder == kept.folder:
+                if row.kept is not None and row.kept.folder == stored_run.folder:
                     row.run = run
                     if row in self.rows:
                         self._changed(self.rows.index(row))
@@ -264,7 +266,7 @@ class RunsModel(ColumnsModel):
             row for row in self._all if row.run is not None and run.continues(row.run)
         ]:
             self._remove(row)
-        self._all.insert(0, RunRow(kept, run))
+        self._all.insert(0, RunRow(stored_run, run))
         self.beginInsertRows(
             QModelIndex(), 0, 0
         )  # whatever sorts or filters them: it has just begun
@@ -274,8 +276,8 @@ class RunsModel(ColumnsModel):
     def _remove(self, row: RunRow) -> None:
         self._all.remove(row)
         if row in self.rows:
-            place = self.rows.index(row)
-            self.beginRemoveRows(QModelIndex(), place, place)
+            index = self.rows.index(row)
+            self.beginRemoveRows(QModelIndex(), index, index)
             self.rows.remove(row)
             self.endRemoveRows()
 
@@ -284,24 +286,24 @@ class RunsModel(ColumnsModel):
 
     def place_of(self, run: Run) -> int | None:
         return next(
-            (place for place, row in enumerate(self.rows) if row.run is run), None
+            (index for index, row in enumerate(self.rows) if row.run is run), None
         )
 
     def refresh(self, run: Run | None) -> None:
         """Update the row of a run."""
-        place = self.place_of(run) if run is not None else None
-        if place is not None:
-            self._changed(place)
+        index = self.place_of(run) if run is not None else None
+        if index is not None:
+            self._changed(index)
 
-    def _changed(self, place: int) -> None:
-        self.dataChanged.emit(self.index(place, 0), self.index(place, len(COLUMNS) - 1))
+    def _changed(self, row: int) -> None:
+        self.dataChanged.emit(self.index(row, 0), self.index(row, len(COLUMNS) - 1))
 
     def flags(self, index: Index) -> Qt.ItemFlag:
         flags = super().flags(index)
-        kept = index.isValid() and self.rows[index.row()].kept is not None
+        stored = index.isValid() and self.rows[index.row()].kept is not None
         return (
             flags | Qt.ItemFlag.ItemIsEditable
-            if kept and KEYS[index.column()] in EDITED
+            if stored and KEYS[index.column()] in EDITED
             else flags
         )
 

@@ -97,10 +97,14 @@ def summary(fates: Sequence[Fate]) -> str:
     '2 layers keep their weights and moments. New, identity: 1.'
     """
     counts = Counter(fate.what for fate in fates)
-    kept = counts.pop("kept", 0)
-    first = f"{kept} {plural(kept, 'layer')} {'keeps its' if kept == 1 else 'keep their'} weights and moments."
+    preserved = counts.pop("kept", 0)
+    first = (
+        f"{preserved} {plural(preserved, 'layer')} "
+        f"{'keeps its' if preserved == 1 else 'keep their'} weights and moments."
+    )
     others = ", ".join(
-        f"{WORDS.get(what, what)}: {count}" for what, count in counts.items()
+        f"{WORDS.get(fate_name, fate_name)}: {count}"
+        for fate_name, count in counts.items()
     )
     return f"{first} {others}." if others else first
 
@@ -117,10 +121,10 @@ def function_words(outcome: Outcome, where: str) -> str:
     if difference is None:
         return f"Whether the function is preserved was not measured. {outcome.note}".strip()
     if difference <= PRESERVED:
-        words = (
+        comparison = (
             "outputs are equal"
             if not difference
             else f"outputs differ by {significant(difference, 1)} of the largest"
         )
-        return f"The function is preserved: {words} {where}, in eval mode."
+        return f"The function is preserved: {comparison} {where}, in eval mode."
     return f"The function changes: outputs differ by {figure(100 * difference)} % of the largest {where}, in eval mode."

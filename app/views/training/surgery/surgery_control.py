@@ -165,11 +165,11 @@ class SurgeryControl(QObject):
         if self.dialog is not None:
             self.dialog.accept()
         workspace.run_control.set_drawn(run, project)
-        words = (
+        message = (
             f"{plan.surgery.description}. "
             f"{function_words(outcome, 'on a batch of the run')} Resume continues with it."
         )
-        workspace.notifier.say(f"Edits applied to Run {run.display_number}", words)
+        workspace.notifier.say(f"Edits applied to Run {run.display_number}", message)
         workspace.session.note(
             f"{plan.surgery.description}. {function_words(outcome, 'on a batch of the run')}"
         )
@@ -184,7 +184,10 @@ class SurgeryControl(QObject):
 
 def differ(before: Project, after: Project) -> bool:
     """Return whether two projects may have different nets, or groups of parameters."""
-    options = [(one.training.groups, one.training.recompute) for one in (before, after)]
+    options = [
+        (project.training.groups, project.training.recompute)
+        for project in (before, after)
+    ]
     return (
         before.graph != after.graph
         or before.blocks != after.blocks

@@ -127,8 +127,8 @@ class FirstStepDialog(Dialog):
         quantity = self.quantity.value()
         self.layer.clear_choices()
         self.layer.add_choice("", "of the whole batch" if quantity == "loss" else ANY)
-        for each in self._layers(quantity):
-            self.layer.add_choice(each, each)
+        for layer in self._layers(quantity):
+            self.layer.add_choice(layer, layer)
         self.layer.set_value("")
         self.bound.set_value(QUANTITIES[quantity][1])
         self._enable()
@@ -165,10 +165,10 @@ class FirstStepDialog(Dialog):
             on_progress=self._progressed,
         )
 
-    def _stop(self, words: str) -> None:
+    def _stop(self, message: str) -> None:
         self._workspace.engine.forget(KEY)
         self.searching = False
-        self._say(words)
+        self._say(message)
         self._enable()
 
     def _progressed(self, progress: Recomputing) -> None:
@@ -178,22 +178,25 @@ class FirstStepDialog(Dialog):
             f"Recomputing step {grouped_digits(progress.done)} of {grouped_digits(progress.of)}"
         )
 
-    def _answered(self, found: FirstStep) -> None:
-        self.searching, self.found = False, found
+    def _answered(self, first_step: FirstStep) -> None:
+        self.searching, self.found = False, first_step
         self._enable()
-        if found.step is not None:
-            self._say(result_text(found), "text")
+        if first_step.step is not None:
+            self._say(result_text(first_step), "text")
             self.debug_button.show()
-            self.stepChosen.emit(found.step)
+            self.stepChosen.emit(first_step.step)
         else:
-            self._say(result_text(found), "text2" if found.parted is None else "error")
+            self._say(
+                result_text(first_step),
+                "text2" if first_step.parted is None else "error",
+            )
         self.adjustSize()
 
     def _failed(self, failure: WorkerFailure) -> None:
         self.searching = False
         self._enable()
         self._say(failure.message, "error")
-        known = (
+        expected = (
             RunError
             | DataError
             | JobError
@@ -202,7 +205,7 @@ class FirstStepDialog(Dialog):
             | ValueError
             | OSError
         )
-        if not isinstance(failure.error, known):
+        if not isinstance(failure.error, expected):
             self._workspace.notifier.show_unexpected(
                 f"The search failed: {failure.message}", failure.traceback
             )
@@ -219,8 +222,8 @@ class FirstStepDialog(Dialog):
             self.debugRequested.emit(self.found.step)
             self.close()
 
-    def _say(self, words: str, tone: str = "text2") -> None:
-        self.words.setText(words)
+    def _say(self, message: str, tone: str = "text2") -> None:
+        self.words.setText(message)
         set_property(self.words, "tone", tone)
 
     def done(self, result: int) -> None:
@@ -230,7 +233,7 @@ class FirstStepDialog(Dialog):
         super().done(result)
 
 
-def result_text(found: FirstStep) -> str:
+def result_text(first_step: FirstStep) -> str:
     """Describe the result of a search in a sentence.
 
     >>> result_text(FirstStep(33, "fc1", 12.5, True))
@@ -238,15 +241,15 @@ def result_text(found: FirstStep) -> str:
     >>> result_text(FirstStep(None, "", None, True))
     'At no step, as recorded.'
     """
-    how = "as recorded" if found.recorded else "found by recomputing every step"
-    if found.parted is not None and found.step is None:
-        return f"Not found before the recomputed run diverges from the recorded one. {parting_text(found.parted)}"
-    if found.step is None:
+    how = "as recorded" if first_step.recorded else "found by recomputing every step"
+    if first_step.parted is not None and first_step.step is None:
+        return f"Not found before the recomputed run diverges from the recorded one. {parting_text(first_step.parted)}"
+    if first_step.step is None:
         return f"At no step, {how}."
-    layer = f", in {found.layer}" if found.layer else ""
+    layer = f", in {first_step.layer}" if first_step.layer else ""
     value = (
         "not a number"
-        if found.value is None or found.value != found.value
-        else figure(found.value)
+        if first_step.value is None or first_step.value != first_step.value
+        else figure(first_step.value)
     )
-    return f"First at step {grouped_digits(found.step)}{layer}: {value}, {how}."
+    return f"First at step {grouped_digits(first_step.step)}{layer}: {value}, {how}."

@@ -119,65 +119,74 @@ class RecomputeControl(QObject):
                 f"The step was not recomputed: {failure.message}", failure.traceback
             )
 
-    def _answered(self, found: Revisited) -> None:
+    def _answered(self, revisited: Revisited) -> None:
         workspace = self._workspace
-        self._bar.show_busy(False, result_text(found))
+        self._bar.show_busy(False, result_text(revisited))
         if self._held is not None:
             workspace.shown_run.show_recomputed(None)
             workspace.engine.release(self._held)
-        self._held = found.held
-        if found.parted is not None:
-            workspace.shown_run.choose_step(found.parted.step)
-            self._show_parting(found, found.parted)
-        for note in (*found.notes, *((UNTRAINED,) * (not found.trained))):
+        self._held = revisited.held
+        if revisited.parted is not None:
+            workspace.shown_run.choose_step(revisited.parted.step)
+            self._show_parting(revisited, revisited.parted)
+        for note in (*revisited.notes, *((UNTRAINED,) * (not revisited.trained))):
             workspace.notifier.say(
-                f"{found.run}, step {formatting.grouped_digits(found.step)}", note
+                f"{revisited.run}, step {formatting.grouped_digits(revisited.step)}",
+                note,
             )
-        if found.tape is None or found.held is None:
+        if revisited.tape is None or revisited.held is None:
             return
-        self._found = found
+        self._found = revisited
         workspace.shown_run.show_recomputed(
-            RecomputedStep(found.held, found.run, found.step, found.epoch, found.batch)
+            RecomputedStep(
+                revisited.held,
+                revisited.run,
+                revisited.step,
+                revisited.epoch,
+                revisited.batch,
+            )
         )
         if workspace.pages.front("centre") == self._page:
-            self._open(found, self._then)
+            self._open(revisited, self._then)
         else:  # the user continued with other work meanwhile
             title, then = (
-                f"Step {formatting.grouped_digits(found.step)} of {found.run} is recomputed",
+                f"Step {formatting.grouped_digits(revisited.step)} of {revisited.run} is recomputed",
                 self._then,
             )
             workspace.notifier.show(
-                "info", title, READY, "Show graph", lambda: self._open(found, then)
+                "info", title, READY, "Show graph", lambda: self._open(revisited, then)
             )
 
-    def _open(self, found: Revisited, then: Callable[[Revisited], None] | None) -> None:
+    def _open(
+        self, revisited: Revisited, then: Callable[[Revisited], None] | None
+    ) -> None:
         """Open the graph of a step, while the engine holds it."""
-        if self._held is None or found.held != self._held:
+        if self._held is None or revisited.held != self._held:
             self._workspace.notifier.say("The step is no longer held", "Recompute it.")
             return
-        self._workspace.shown_run.choose_step(found.step)
-        self._show_held(found)
+        self._workspace.shown_run.choose_step(revisited.step)
+        self._show_held(revisited)
         if then is not None:
-            then(found)
+            then(revisited)
 
-    def _show_held(self, found: Revisited) -> None:
+    def _show_held(self, revisited: Revisited) -> None:
         """Open the graph of a step that the engine holds."""
-        if found.tape is not None and found.held is not None:
-            held = HeldStep(found.held, found.run, found.step)
-            self._workspace.commands.trigger("show-step", found.tape, held)
+        if revisited.tape is not None and revisited.held is not None:
+            step_handle = HeldStep(revisited.held, revisited.run, revisited.step)
+            self._workspace.commands.trigger("show-step", revisited.tape, step_handle)
 
-    def _show_parting(self, found: Revisited, parted: Parted) -> None:
+    def _show_parting(self, revisited: Revisited, parted: Parted) -> None:
         """Report where the hashes differ, with a button that shows the operation's layer."""
         workspace = self._workspace
         node = parted.node or next(
             (key for key, path in self._paths().items() if path == parted.layer), ""
         )
-        known = workspace.document.project.graph.nodes.get(node)
-        title = f"{found.run} cannot be recomputed beyond step {formatting.grouped_digits(parted.step)}"
-        if known is None:
+        drawn_node = workspace.document.project.graph.nodes.get(node)
+        title = f"{revisited.run} cannot be recomputed beyond step {formatting.grouped_digits(parted.step)}"
+        if drawn_node is None:
             workspace.notifier.refuse(title, parting_text(parted))
         else:
-            act = f"Show {known.name}"
+            act = f"Show {drawn_node.name}"
             workspace.notifier.show(
                 "error",
                 title,
@@ -196,18 +205,18 @@ class RecomputeControl(QObject):
         )
 
 
-def result_text(found: Revisited) -> str:
+def result_text(revisited: Revisited) -> str:
     """Summarise in a line how a step was recomputed.
 
     >>> result_text(Revisited("Run 1", 30, 2, 7, "", 0, 29, 0.5, 0.5, True, (), None, None, None))
     '29 recorded steps verified'
     """
-    if found.parted is not None:
-        return f"diverges at step {formatting.grouped_digits(found.parted.step)}"
-    if found.captured is False:
+    if revisited.parted is not None:
+        return f"diverges at step {formatting.grouped_digits(revisited.parted.step)}"
+    if revisited.captured is False:
         return "its graph gives different gradients"
-    count = formatting.grouped_digits(found.verified)
-    return f"{count} recorded {plural(found.verified, 'step')} verified"
+    count = formatting.grouped_digits(revisited.verified)
+    return f"{count} recorded {plural(revisited.verified, 'step')} verified"
 
 
 def parting_text(parted: Parted) -> str:
@@ -218,15 +227,15 @@ def parting_text(parted: Parted) -> str:
     """
     where = f", first in {parted.layer}" if parted.layer else ""
     verb = "differ" if parted.what == "gradients" else "differs"
-    said = [
+    sentences = [
         f"At step {formatting.grouped_digits(parted.step)} the {parted.what} {verb}{where}."
     ]
     if parted.operation is not None:
-        said.append(
+        sentences.append(
             OPERATION.format(
                 operation=parted.operation, place=parted.line or parted.layer
             )
         )
     if parted.reason:
-        said.append(f"{parted.reason[0].upper()}{parted.reason[1:].rstrip('.')}.")
-    return " ".join(said)
+        sentences.append(f"{parted.reason[0].upper()}{parted.reason[1:].rstrip('.')}.")
+    return " ".join(sentences)

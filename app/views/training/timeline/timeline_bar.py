@@ -126,10 +126,10 @@ class TimelineBar(QWidget):
         self._of.setFixedSize(
             metrics.horizontalAdvance("of 10,000,000"), metrics.height()
         )
-        words = self.recompute.text()
+        text = self.recompute.text()
         self.recompute.setText(RECOMPUTE)  # CANCEL is shorter
         self.recompute.setFixedWidth(self.recompute.sizeHint().width())
-        self.recompute.setText(words)
+        self.recompute.setText(text)
 
     def resizeEvent(self, event: QResizeEvent) -> None:
         """Hide labels that do not fit; the field's tool tip has the same text."""
@@ -142,13 +142,13 @@ class TimelineBar(QWidget):
             self._name,
             self._of,
         )
-        wanted = (
-            sum(each.minimumSizeHint().width() + 8 for each in others)
+        needed_width = (
+            sum(other.minimumSizeHint().width() + 8 for other in others)
             + self.slider.minimumWidth()
             + 32
         )
-        for each in (self._name, self._of):
-            each.setVisible(wanted <= self.width())
+        for widget in (self._name, self._of):
+            widget.setVisible(needed_width <= self.width())
 
     @property
     def _steps(self) -> Array:
@@ -222,12 +222,12 @@ class TimelineBar(QWidget):
 
     def _typed(self, value: object) -> None:
         if isinstance(value, int) and len(self._history.steps):
-            known = (
+            step = (
                 value
                 if value in self._history.marks
                 else int(self._steps[self._index(value)])
             )
-            self.stepChosen.emit(known)
+            self.stepChosen.emit(step)
 
     def _ask(self) -> None:
         if self._busy:
@@ -237,12 +237,12 @@ class TimelineBar(QWidget):
         self.stepChosen.emit(step)
         self.recomputeRequested.emit(step)
 
-    def show_busy(self, busy: bool, words: str = "") -> None:
+    def show_busy(self, busy: bool, status: str = "") -> None:
         """Show that a step is being recomputed, or the result."""
         self._busy = busy
         self.recompute.setText(CANCEL if busy else RECOMPUTE)
-        self.words.setText(words)
-        self.words.setToolTip(words)
+        self.words.setText(status)
+        self.words.setToolTip(status)
         self._enable()
 
     def keyPressEvent(self, event: QKeyEvent) -> None:

@@ -40,11 +40,11 @@ class DryRunDialog(Dialog):
     def __init__(self, tried: DryRun, parent: QWidget | None = None) -> None:
         super().__init__("Everything matches", parent, icon="check", color="run")
         self.setMinimumWidth(440)
-        words = (
+        explanation = (
             "Ran forward, loss, backward, an optimizer step and a validation batch on synthetic data of the input's "
             "shape. All figures are measured; the losses say nothing about the real data."
         )
-        self.body.addWidget(label(words, "body", "text2", wrap=True))
+        self.body.addWidget(label(explanation, "body", "text2", wrap=True))
         grid = QGridLayout()
         grid.setHorizontalSpacing(16)
         grid.setVerticalSpacing(6)

@@ -66,8 +66,12 @@ class FindRateDialog(Dialog):
         self.use_button.hide()
 
     def _lay_out(self) -> None:
-        own = any("lr" in group.options for group in self._job.training.groups)
-        self.body.addWidget(label(WORDS + GROUPS * own, "body", "text2", wrap=True))
+        groups_have_rates = any(
+            "lr" in group.options for group in self._job.training.groups
+        )
+        self.body.addWidget(
+            label(WORDS + GROUPS * groups_have_rates, "body", "text2", wrap=True)
+        )
         grid = QGridLayout()
         grid.setHorizontalSpacing(10)
         fields = (
@@ -94,8 +98,8 @@ class FindRateDialog(Dialog):
             margins=0,
         )
         self.body.addWidget(self._use_row)
-        for part in (self.bar, self.plot, self._use_row):
-            part.hide()
+        for widget in (self.bar, self.plot, self._use_row):
+            widget.hide()
 
     def start(self) -> None:
         """Begin the test, in the engine."""
@@ -155,10 +159,10 @@ class FindRateDialog(Dialog):
         )
         self.plot.show()
         if test.suggested is None:
-            words = "The loss did not fall, so there is nothing to suggest. Try a wider range or more batches."
+            conclusion = "The loss did not fall, so there is nothing to suggest. Try a wider range or more batches."
         else:
-            words = f"The loss falls most steeply at {figure(test.suggested)}."
-        self._update_text(f"{words} {test.ended}".strip())
+            conclusion = f"The loss falls most steeply at {figure(test.suggested)}."
+        self._update_text(f"{conclusion} {test.ended}".strip())
         rate = (
             test.suggested
             if test.suggested is not None

@@ -70,20 +70,27 @@ class Dialog(ShowsCutTexts, QDialog):
 
     def give_mnemonics(self) -> None:
         """Give each button with words a letter that presses it together with Alt, those at the bottom first."""
-        items = (self._buttons.itemAt(place) for place in range(self._buttons.count()))
+        items = (self._buttons.itemAt(index) for index in range(self._buttons.count()))
         rows = [item.widget() for item in items if item is not None]
-        buttons = [each for each in rows if isinstance(each, Button)]
-        buttons += [each for each in self.findChildren(Button) if each not in buttons]
-        taken: set[str] = set()
-        for button in (each for each in buttons if each.isVisibleTo(self)):
+        buttons = [widget for widget in rows if isinstance(widget, Button)]
+        buttons += [
+            widget for widget in self.findChildren(Button) if widget not in buttons
+        ]
+        used_letters: set[str] = set()
+        for button in (
+            candidate for candidate in buttons if candidate.isVisibleTo(self)
+        ):
             initials = [word[0] for word in button.text().split() if word]
             letters = (
-                each.upper()
-                for each in (*initials, *button.text())
-                if each.isascii() and each.isalpha()
+                character.upper()
+                for character in (*initials, *button.text())
+                if character.isascii() and character.isalpha()
             )
-            letter = next((each for each in letters if each not in taken), "")
-            taken.add(letter)
+            letter = next(
+                (character for character in letters if character not in used_letters),
+                "",
+            )
+            used_letters.add(letter)
             button.set_mnemonic(letter)
 
     def done(self, result: int) -> None:

@@ -51,12 +51,12 @@ class ProgressDialog(Dialog):
 
     def enable_form(self, on: bool, *parts: QWidget) -> None:
         """Let the parts of a form be edited, or not while the task runs: then the button that closes stops the task."""
-        for part in parts:
-            part.setEnabled(on)
+        for widget in parts:
+            widget.setEnabled(on)
         self.stop_button.setEnabled(True)
         self.stop_button.setText("Cancel" if on else "Stop")
 
-    def show_progress(self, words: str) -> None:
+    def show_progress(self, message: str) -> None:
         """Show what the task is doing, with the elapsed time."""
         raise AssertionError
 
@@ -66,12 +66,12 @@ class ProgressDialog(Dialog):
 
     def _update_progress(self) -> None:
         if self._work is not None:
-            words = (
+            status = (
                 "Stopping"
                 if self._work.cancelled
                 else self._work.progress or "Starting"
             )
-            self.show_progress(f"{words}…  {time.monotonic() - self._began:.0f} s")
+            self.show_progress(f"{status}…  {time.monotonic() - self._began:.0f} s")
 
     def _work_ended(self, answer: Any) -> None:
         work, self._work = self._work, None

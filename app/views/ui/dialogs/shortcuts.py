@@ -47,8 +47,8 @@ _KEY_NAMES = {"Del": "Delete", "Ins": "Insert", "Return": "Enter"}
 def key_text(action: QAction) -> str:
     """Return an action's shortcuts for display, `Ctrl + K, Ctrl + Shift + P`; "" if it has none."""
     return ", ".join(
-        _spread(each.toString(QKeySequence.SequenceFormat.NativeText))
-        for each in action.shortcuts()
+        _spread(shortcut.toString(QKeySequence.SequenceFormat.NativeText))
+        for shortcut in action.shortcuts()
     )
 
 
@@ -59,7 +59,8 @@ def _spread(keys: str) -> str:
     ('Ctrl + Shift + P', 'Ctrl + +', 'Delete')
     """
     return " + ".join(
-        _KEY_NAMES.get(part, part) for part in re.findall(r"[^+]+|\+$", keys)
+        _KEY_NAMES.get(key_name, key_name)
+        for key_name in re.findall(r"[^+]+|\+$", keys)
     )
 
 
@@ -136,16 +137,16 @@ Group = tuple[str, Sequence["QAction | InputGesture"]]
 
 def by_menu(actions: Iterable[QAction]) -> list[Group]:
     """Group the actions by the title of their menu."""
-    found: dict[str, list[QAction | InputGesture]] = {}
+    groups: dict[str, list[QAction | InputGesture]] = {}
     for action in actions:
         menus = [
-            each
-            for each in action.associatedObjects()
-            if isinstance(each, QMenu) and each.title()
+            owner
+            for owner in action.associatedObjects()
+            if isinstance(owner, QMenu) and owner.title()
         ]
         title = menus[0].title().replace("&", "") if menus else "Other"
-        found.setdefault(title, []).append(action)
-    return list(found.items())
+        groups.setdefault(title, []).append(action)
+    return list(groups.items())
 
 
 class ShortcutSheet(Dialog):
@@ -211,7 +212,7 @@ def _fill(
     table: QGridLayout, line: int, title: str, members: Sequence[QAction | InputGesture]
 ) -> int:
     """Write one group from `line` on; returns the line after it. A group without shortcuts is left out."""
-    lines = [words for member in members if (words := _line(member))]
+    lines = [entry for member in members if (entry := _line(member))]
     if not lines:
         return line
     table.addWidget(
@@ -243,9 +244,9 @@ class _CommandModel(QAbstractListModel):
     def __init__(self, actions: Sequence[QAction], parent: QObject) -> None:
         super().__init__(parent)
         self._all = [
-            each
-            for each in actions
-            if command_text(each) and not each.isSeparator() and not each.menu()
+            action
+            for action in actions
+            if command_text(action) and not action.isSeparator() and not action.menu()
         ]
         self._shown = list(self._all)
         self._more: list[QAction] = []
@@ -256,18 +257,20 @@ class _CommandModel(QAbstractListModel):
 
     def set_query(self, query: str) -> None:
         self.beginResetModel()
-        found = [
+        scored = [
             (fit, action)
             for action in self._all
             if (fit := _fit(query, action)) is not None
         ]
         if query.strip():
-            found += [
+            scored += [
                 (fit * MORE, action)
                 for action in self._more
                 if (fit := _fit(query, action)) is not None
             ]
-        self._shown = [action for _, action in sorted(found, key=lambda pair: -pair[0])]
+        self._shown = [
+            action for _, action in sorted(scored, key=lambda pair: -pair[0])
+        ]
         self.endResetModel()
 
     def action(self, index: Index) -> QAction | None:
@@ -325,8 +328,8 @@ class _CommandDelegate(QStyledItemDelegate):
         painter.setFont(theme.font("formula"))
         painter.setPen(colors.text3)
         painter.drawText(area, right, keys)
-        taken = QFontMetrics(theme.font("formula")).horizontalAdvance(keys)
-        room = area.adjusted(26, 0, -taken - 12, 0)
+        keys_width = QFontMetrics(theme.font("formula")).horizontalAdvance(keys)
+        room = area.adjusted(26, 0, -keys_width - 12, 0)
         painter.setFont(theme.font("label"))
         painter.setPen(colors.text if action.isEnabled() else colors.text4)
         text = command_text(action) + (

@@ -132,25 +132,25 @@ class GraphAccess(QObject):
 
     def part(self, key: Hashable) -> GraphPart:
         """Return the object that stands for a part."""
-        made = self._parts.get(key)
-        if made is None:
-            made = self._parts[key] = GraphPart(key, self)
-            known = self.facts(key)
-            made.name = known.name if known is not None else ""
-        return made
+        accessible = self._parts.get(key)
+        if accessible is None:
+            accessible = self._parts[key] = GraphPart(key, self)
+            facts = self.facts(key)
+            accessible.name = facts.name if facts is not None else ""
+        return accessible
 
     def widgets(self) -> list[QWidget]:
         """Return the visible widgets on the view."""
         return [
-            one
-            for one in self.view.viewport().children()
-            if isinstance(one, QWidget) and not one.isHidden()
+            child
+            for child in self.view.viewport().children()
+            if isinstance(child, QWidget) and not child.isHidden()
         ]
 
     def on_screen(self, area: QRectF) -> QRect:
         """Map an area of the scene to the screen."""
-        seen = self.view.mapFromScene(area).boundingRect()
-        return QRect(self.view.viewport().mapToGlobal(seen.topLeft()), seen.size())
+        rect = self.view.mapFromScene(area).boundingRect()
+        return QRect(self.view.viewport().mapToGlobal(rect.topLeft()), rect.size())
 
     def in_sight(self, area: QRectF) -> bool:
         return (
@@ -207,15 +207,15 @@ class GraphAccess(QObject):
                 _send(self.part(key), QAccessible.Event.ObjectCreated)
         else:
             _send(self.view, QAccessible.Event.ObjectReorder)
-        for key, part in self._parts.items():
-            known = self.facts(key)
-            if known is not None and known.name != part.name:
-                part.name = known.name
-                _send(part, QAccessible.Event.NameChanged)
+        for key, accessible in self._parts.items():
+            facts = self.facts(key)
+            if facts is not None and facts.name != accessible.name:
+                accessible.name = facts.name
+                _send(accessible, QAccessible.Event.NameChanged)
 
 
-def _send(part: QObject, event: QAccessible.Event) -> None:
-    QAccessible.updateAccessibility(QAccessibleEvent(part, event))
+def _send(target: QObject, event: QAccessible.Event) -> None:
+    QAccessible.updateAccessibility(QAccessibleEvent(target, event))
 
 
 class GraphPart(QObject):
@@ -242,23 +242,27 @@ class PartActions(QAccessibleActionInterface):
         self._part = ref(part)
 
     def actionNames(self) -> list[str]:
-        known = _facts(self._part())
-        return [*known.actions, FOCUS] if known is not None else []
+        facts = _facts(self._part())
+        return [*facts.actions, FOCUS] if facts is not None else []
 
     def doAction(self, name: str) -> None:
-        part = self._part()
-        known = _facts(part)
-        if part is None or known is None:
+        accessible = self._part()
+        facts = _facts(accessible)
+        if accessible is None or facts is None:
             return
         if name == FOCUS:
-            part.access.choose([part.key])
-            part.access.view.setFocus()
-        elif name in known.actions:
-            part.access.act(part.key, name)
+            accessible.access.choose([accessible.key])
+            accessible.access.view.setFocus()
+        elif name in facts.actions:
+            accessible.access.act(accessible.key, name)
 
     def keyBindingsForAction(self, name: str) -> list[str]:
-        part = self._part()
-        return part.access.shortcut(name) if part is not None and isValid(part) else []
+        accessible = self._part()
+        return (
+            accessible.access.shortcut(name)
+            if accessible is not None and isValid(accessible)
+            else []
+        )
 
     def localizedActionName(self, name: str) -> str:
         return "Select" if name == PRESS else name
@@ -267,10 +271,16 @@ class PartActions(QAccessibleActionInterface):
         return ""
 
 
-def _facts(part: object) -> PartFacts | None:
-    alive = isinstance(part, GraphPart) and isValid(part) and isValid(part.access)
+def _facts(accessible: object) -> PartFacts | None:
+    alive = (
+        isinstance(accessible, GraphPart)
+        and isValid(accessible)
+        and isValid(accessible.access)
+    )
     return (
-        part.access.facts(part.key) if isinstance(part, GraphPart) and alive else None
+        accessible.access.facts(accessible.key)
+        if isinstance(accessible, GraphPart) and alive
+        else None
     )
 
 
@@ -282,79 +292,95 @@ class PartInterface(QAccessibleObject):
         self._actions = PartActions(part)
 
     def _part(self) -> GraphPart | None:
-        part = self.object()
-        return part if isinstance(part, GraphPart) and isValid(part.access) else None
+        accessible = self.object()
+        return (
+            accessible
+            if isinstance(accessible, GraphPart) and isValid(accessible.access)
+            else None
+        )
 
     def isValid(self) -> bool:
         return _facts(self._part()) is not None
 
     def text(self, kind: QAccessible.Text) -> str:
-        known = _facts(self._part())
-        if known is None:
+        facts = _facts(self._part())
+        if facts is None:
             return ""
         kinds = QAccessible.Text
         return (
-            known.name
+            facts.name
             if kind == kinds.Name
-            else known.description
+            else facts.description
             if kind == kinds.Description
             else ""
         )
 
     def role(self) -> QAccessible.Role:
-        known = _facts(self._part())
-        return known.role if known is not None else Role.NoRole
+        facts = _facts(self._part())
+        return facts.role if facts is not None else Role.NoRole
 
     def state(self) -> QAccessible.State:
         state = QAccessible.State()
-        part = self._part()
-        known = _facts(part)
-        if part is None or known is None:
+        accessible = self._part()
+        facts = _facts(accessible)
+        if accessible is None or facts is None:
             state.invalid = state.invisible = True
             return state
-        access = part.access
+        access = accessible.access
         state.selectable = state.focusable = True
-        state.selected = part.key in access.chosen_keys()
+        state.selected = accessible.key in access.chosen_keys()
         state.focused = state.selected and access.view.hasFocus()
         state.invisible = not access.view.isVisible()
-        state.offscreen = not access.in_sight(known.area)
-        if known.folded is not None:
+        state.offscreen = not access.in_sight(facts.area)
+        if facts.folded is not None:
             state.expandable = True
-            state.collapsed, state.expanded = known.folded, not known.folded
+            state.collapsed, state.expanded = facts.folded, not facts.folded
         return state
 
     def rect(self) -> QRect:
-        part = self._part()
-        known = _facts(part)
+        accessible = self._part()
+        facts = _facts(accessible)
         return (
-            part.access.on_screen(known.area)
-            if part is not None and known is not None
+            accessible.access.on_screen(facts.area)
+            if accessible is not None and facts is not None
             else QRect()
         )
 
     def parent(self) -> QAccessibleInterface | None:  # type: ignore[override]
-        part = self._part()
-        if part is None:
+        accessible = self._part()
+        if accessible is None:
             return None
-        above = part.access.parent_key(part.key)
+        above = accessible.access.parent_key(accessible.key)
         if above is not None:
-            return part.access.interface(above)
-        return QAccessible.queryAccessibleInterface(part.access.view)
+            return accessible.access.interface(above)
+        return QAccessible.queryAccessibleInterface(accessible.access.view)
 
     def window(self) -> QWindow | None:  # type: ignore[override]
-        part = self._part()
-        return part.access.view.window().windowHandle() if part is not None else None
+        accessible = self._part()
+        return (
+            accessible.access.view.window().windowHandle()
+            if accessible is not None
+            else None
+        )
 
     def childCount(self) -> int:
-        part = self._part()
-        return len(part.access.inner_keys(part.key)) if part is not None else 0
+        accessible = self._part()
+        return (
+            len(accessible.access.inner_keys(accessible.key))
+            if accessible is not None
+            else 0
+        )
 
     def child(self, index: int) -> QAccessibleInterface | None:  # type: ignore[override]
-        part = self._part()
-        inner = part.access.inner_keys(part.key) if part is not None else ()
+        accessible = self._part()
+        inner = (
+            accessible.access.inner_keys(accessible.key)
+            if accessible is not None
+            else ()
+        )
         return (
-            part.access.interface(inner[index])
-            if part is not None and 0 <= index < len(inner)
+            accessible.access.interface(inner[index])
+            if accessible is not None and 0 <= index < len(inner)
             else None
         )
 
@@ -363,13 +389,15 @@ class PartInterface(QAccessibleObject):
         return inner.access.number_of(inner.key) if isinstance(inner, GraphPart) else -1
 
     def childAt(self, x: int, y: int) -> QAccessibleInterface | None:  # type: ignore[override]
-        part = self._part()
-        if part is None:
+        accessible = self._part()
+        if accessible is None:
             return None
-        for key in part.access.inner_keys(part.key):
-            known = part.access.facts(key)
-            if known is not None and part.access.on_screen(known.area).contains(x, y):
-                return part.access.interface(key)
+        for key in accessible.access.inner_keys(accessible.key):
+            facts = accessible.access.facts(key)
+            if facts is not None and accessible.access.on_screen(facts.area).contains(
+                x, y
+            ):
+                return accessible.access.interface(key)
         return None
 
     def interface_cast(self, kind: QAccessible.InterfaceType) -> Any:
@@ -402,8 +430,8 @@ class ChosenParts(QAccessibleSelectionInterface):
         )
 
     def _key(self, item: QAccessibleInterface) -> Hashable | None:
-        part = item.object() if item is not None else None
-        return part.key if isinstance(part, GraphPart) else None
+        accessible = item.object() if item is not None else None
+        return accessible.key if isinstance(accessible, GraphPart) else None
 
     def isSelected(self, item: QAccessibleInterface) -> bool:
         access = self._alive()
@@ -420,7 +448,7 @@ class ChosenParts(QAccessibleSelectionInterface):
         access, key = self._alive(), self._key(item)
         if access is None or key is None:
             return False
-        access.choose([one for one in access.chosen_keys() if one != key])
+        access.choose([other for other in access.chosen_keys() if other != key])
         return True
 
     def selectAll(self) -> bool:
@@ -471,13 +499,13 @@ class ViewInterface(QAccessibleWidget):
         return QAccessible.queryAccessibleInterface(on_it[0]) if on_it else None
 
     def indexOfChild(self, child: QAccessibleInterface) -> int:
-        access, one = self._access, child.object()
+        access, target = self._access, child.object()
         if access is None:
             return -1
-        if isinstance(one, GraphPart):
-            return access.number_of(one.key)
+        if isinstance(target, GraphPart):
+            return access.number_of(target.key)
         on_it = access.widgets()
-        return len(access.keys) + on_it.index(one) if one in on_it else -1
+        return len(access.keys) + on_it.index(target) if target in on_it else -1
 
     def childAt(self, x: int, y: int) -> QAccessibleInterface | None:  # type: ignore[override]
         access = self._access
@@ -485,7 +513,8 @@ class ViewInterface(QAccessibleWidget):
             return None
         at = access.view.viewport().mapFromGlobal(QPoint(x, y))
         over = next(
-            (one for one in access.widgets() if one.geometry().contains(at)), None
+            (widget for widget in access.widgets() if widget.geometry().contains(at)),
+            None,
         )
         if over is not None:
             return QAccessible.queryAccessibleInterface(over)
@@ -502,5 +531,5 @@ class ViewInterface(QAccessibleWidget):
     def interface_cast(self, kind: QAccessible.InterfaceType) -> Any:
         if kind == QAccessible.InterfaceType.SelectionInterface:
             return _pointer(self._selection)
-        found = super().interface_cast(kind)
-        return found if found is not None else _pointer(None)
+        interface = super().interface_cast(kind)
+        return interface if interface is not None else _pointer(None)

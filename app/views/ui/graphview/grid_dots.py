@@ -56,13 +56,13 @@ class GridDots:
         if key == self._key:
             return
         self._key, self._count = key, max(1, int(256 // scale))
-        place = [round(i * scale * ratio) / ratio for i in range(self._count)]
+        offsets = [round(i * scale * ratio) / ratio for i in range(self._count)]
         side = math.ceil((scale * self._count + 2) * ratio)
         self._tile = QPixmap(side, side)
         self._tile.setDevicePixelRatio(ratio)
         self._tile.fill(Qt.GlobalColor.transparent)
         painter = QPainter(self._tile)
-        for x in place:
-            for y in place:
+        for x in offsets:
+            for y in offsets:
                 painter.fillRect(QRectF(x, y, 1, 1), now.dot)
         painter.end()

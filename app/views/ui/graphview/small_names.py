@@ -47,14 +47,18 @@ def paint_names(
 ) -> None:
     """Write the first name, and of the others below it those that have room, in the middle of an area of the scene."""
     scale = LEGIBLE / zoom  # of a text, so that it has `SMALLEST` pixels on the screen
-    each = line_height(zoom)
-    shown = names[: max(int(area.height() / each), 1)]
-    top = area.top() + max((area.height() - each * len(shown)) / 2, 0.0)
+    row_height = line_height(zoom)
+    shown = names[: max(int(area.height() / row_height), 1)]
+    top = area.top() + max((area.height() - row_height * len(shown)) / 2, 0.0)
     for text, ink in shown:
         _squeezed(
-            painter, text, ink, QRectF(area.left(), top, area.width(), each), scale
+            painter,
+            text,
+            ink,
+            QRectF(area.left(), top, area.width(), row_height),
+            scale,
         )
-        top += each
+        top += row_height
 
 
 def _squeezed(

@@ -127,14 +127,14 @@ class RectIndex(Generic[K]):
         spans = [_cells_of(area, grid) for grid in self._used]
         if sum(map(_cells_in, spans)) > len(rects):
             return [key for key, rect in rects.items() if rect.intersects(area)]
-        found: set[K] = set()
+        candidates: set[K] = set()
         for grid, left, top, right, bottom in spans:
             for column in range(left, right + 1):
                 for row in range(top, bottom + 1):
                     here = cells.get((grid, column, row))
                     if here:
-                        found |= here
-        return [key for key in found if rects[key].intersects(area)]
+                        candidates |= here
+        return [key for key in candidates if rects[key].intersects(area)]
 
 
 def _span(rect: QRectF) -> Span:
@@ -164,7 +164,7 @@ def _cells_in(span: Span) -> int:
 
 def bounds(rects: Iterable[QRectF]) -> QRectF:
     """Return their bounding rectangle."""
-    whole = QRectF()
+    bounding_rect = QRectF()
     for rect in rects:
-        whole = whole.united(rect)
-    return whole
+        bounding_rect = bounding_rect.united(rect)
+    return bounding_rect

@@ -106,26 +106,26 @@ class Sprites:
         In a `hurry` all are stretched if not all can be made. Where more than `most` pictures are missing, what lies
         at the bottom is left out; what all pictures that are kept have no room for always is.
         """
-        found = [self._usable(thing, scale) for thing in things]
-        missing = [number for number, sprite in enumerate(found) if sprite is None]
+        sprites = [self._usable(thing, scale) for thing in things]
+        missing = [number for number, sprite in enumerate(sprites) if sprite is None]
         left_out: list[int] = []
         room = math.inf
         if most is not None and len(missing) > MANY:
             missing = _in_sight(things, missing)
             left_out = missing[:-most]
-            room = KEPT - sum(sprite.bytes for sprite in found if sprite is not None)
+            room = KEPT - sum(sprite.bytes for sprite in sprites if sprite is not None)
         for number in reversed(missing[len(left_out) :]):
             if room <= 0:
                 left_out = []  # they would take the room of those that lie over them
                 break
-            sprite = found[number] = self._usable(things[number], scale) or self._make(
+            sprite = sprites[number] = self._usable(
                 things[number], scale
-            )
+            ) or self._make(things[number], scale)
             room -= sprite.bytes
-        blunt = sum(sprite is not None and sprite.scale != scale for sprite in found)
+        blunt = sum(sprite is not None and sprite.scale != scale for sprite in sprites)
         left = math.inf if blunt * self._cost <= AT_ONCE else 0.0 if hurry else AT_ONCE
         sharp = not left_out
-        for thing, had in zip(things, found, strict=True):
+        for thing, had in zip(things, sprites, strict=True):
             if had is None:
                 continue
             sprite = had
@@ -259,14 +259,14 @@ def _on_pixel_grid(at: QPointF, ratio: float) -> QPointF:
 def _in_sight(things: Sequence[SpriteRequest], numbers: Sequence[int]) -> list[int]:
     """Return the things that are not covered by several others of the same size (occlusion culling)."""
     over: dict[tuple[int, int], list[QRectF]] = defaultdict(list)
-    seen = []
+    visible = []
     for number in reversed(numbers):
         thing = things[number]
         here = over[round(thing.at.x()), round(thing.at.y())]
         if sum(extent.contains(thing.extent) for extent in here) < DEEP:
             here.append(thing.extent)
-            seen.append(number)
-    return seen[::-1]
+            visible.append(number)
+    return visible[::-1]
 
 
 def _stretch(painter: QPainter, at: QPointF, sprite: Sprite, factor: float) -> None:

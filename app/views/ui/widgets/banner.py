@@ -139,26 +139,29 @@ class Banner(QFrame):
     def sizes(self, widths: Sequence[int], most: int) -> list[tuple[QSize, Form]]:
         """Return the sizes in which it can be shown with their forms, the preferred first: as wide as one of `widths`,
         up to `most` where actions need that, then in one line, with its actions and without."""
-        found = [
+        sizes = [
             (QSize(width, self.set_form(Form.WHOLE, width, most)), Form.WHOLE)
             for width in widths
         ]
-        found = [
+        sizes = [
             (QSize(max(size.width(), min(self._needed(), most)), size.height()), form)
-            for size, form in found
+            for size, form in sizes
         ]
         for form in (Form.LINE, Form.TITLE):
             height = self.set_form(form, most, most)
-            whole, around = self._line.sizeHint().width(), self._needed() + SPACING
-            for title in (whole, min(whole, TITLE)):
+            title_width, around = (
+                self._line.sizeHint().width(),
+                self._needed() + SPACING,
+            )
+            for title in (title_width, min(title_width, TITLE)):
                 if form is Form.TITLE or around + title <= most:
-                    found.append((QSize(min(around + title, most), height), form))
-        return found
+                    sizes.append((QSize(min(around + title, most), height), form))
+        return sizes
 
     def set_form(self, form: Form, width: int, most: int) -> int:
         """Show the message in a form; return its height at a width."""
-        whole = form is Form.WHOLE
-        below = whole and self._actions_width() > SHARE * width
+        full = form is Form.WHOLE
+        below = full and self._actions_width() > SHARE * width
         if (self._column.indexOf(self._actions) >= 0) != below:
             self._beside.removeWidget(self._actions)
             self._column.removeWidget(self._actions)
@@ -166,29 +169,34 @@ class Banner(QFrame):
                 self._actions, 0, Qt.AlignmentFlag.AlignLeft
             ) if below else self._beside.addWidget(self._actions)
         self._row.setDirection(DOWN if below and self._needed() > most else ALONG)
-        self._parts.setContentsMargins(*(WHOLE if whole else COMPACT))
-        for each, on in (
-            (self._words, whole),
-            (self._line, not whole),
-            (self.expand, not whole),
+        self._parts.setContentsMargins(*(WHOLE if full else COMPACT))
+        for widget, on in (
+            (self._words, full),
+            (self._line, not full),
+            (self.expand, not full),
         ):
-            each.setVisible(on)
+            widget.setVisible(on)
         self._actions.setVisible(form is not Form.TITLE and bool(self._shown_actions()))
         self.form = form
         return max(
             self.heightForWidth(
                 max(width, min(self._needed(), most)) if below else width
             )
-            if whole
+            if full
             else self.sizeHint().height(),
-            LEAST if whole else 0,
+            LEAST if full else 0,
         )
 
     def _shown_actions(self) -> list[Button]:
-        return [one for one in (self._action, *self._more) if not one.isHidden()]
+        return [
+            button for button in (self._action, *self._more) if not button.isHidden()
+        ]
 
     def _actions_width(self) -> int:
-        return sum(one.sizeHint().width() + GAP for one in self._shown_actions()) - GAP
+        return (
+            sum(button.sizeHint().width() + GAP for button in self._shown_actions())
+            - GAP
+        )
 
     def _needed(self) -> int:
         """Return the width that shows all actions in a row, and nothing else beside the buttons of the message."""
@@ -217,13 +225,13 @@ class Banner(QFrame):
         """Return the texts of the actions, in order."""
         return tuple(
             text
-            for text in (self._action.text(), *(one.text() for one in self._more))
+            for text in (self._action.text(), *(button.text() for button in self._more))
             if text
         )
 
     def button(self, text: str) -> Button:
         """Return the button of an action. Raises KeyError."""
-        return {one.text(): one for one in (self._action, *self._more)}[text]
+        return {button.text(): button for button in (self._action, *self._more)}[text]
 
     def take_focus(self) -> None:
         """Focus the first action, else the button that closes the message, of which all is shown then."""

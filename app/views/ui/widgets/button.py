@@ -155,16 +155,16 @@ class Button(KeyboardFocus, QPushButton):
         """Return whether the text is elided for lack of room."""
         return sum(self._parts()) + KINDS[self._kind][2] > self.width()
 
-    def _underline(self, painter: QPainter, area: QRectF, words: str) -> None:
-        at = words.lower().find(self._mnemonic.lower())
+    def _underline(self, painter: QPainter, area: QRectF, text: str) -> None:
+        at = text.lower().find(self._mnemonic.lower())
         if at >= 0:
             metrics = QFontMetrics(self.font())
-            left = area.left() + metrics.horizontalAdvance(words[:at])
+            left = area.left() + metrics.horizontalAdvance(text[:at])
             y = round(area.center().y() + metrics.ascent() / 2 + 2)
             painter.drawLine(
                 round(left),
                 y,
-                round(left + metrics.horizontalAdvance(words[at]) - 1),
+                round(left + metrics.horizontalAdvance(text[at]) - 1),
                 y,
             )
 
@@ -195,17 +195,17 @@ class Button(KeyboardFocus, QPushButton):
             painter.setPen(current().color(color))
             area = QRectF(x + gap, 0, text - gap + 1, self.height())
             flags = Qt.AlignmentFlag.AlignVCenter | Qt.AlignmentFlag.AlignLeft
-            words = self._plain_text()
+            caption = self._plain_text()
             if (
                 over := sum(self._parts()) + KINDS[self._kind][2] - self.width()
             ) > 0:  # squeezed by a layout
                 area.setWidth(max(area.width() - over, 0.0))
-                words = QFontMetrics(self.font()).elidedText(
-                    words, Qt.TextElideMode.ElideRight, int(area.width())
+                caption = QFontMetrics(self.font()).elidedText(
+                    caption, Qt.TextElideMode.ElideRight, int(area.width())
                 )
-            painter.drawText(area, flags, words)
+            painter.drawText(area, flags, caption)
             if self._mnemonic:
-                self._underline(painter, area, words)
+                self._underline(painter, area, caption)
             if self._kind == "link" and self.underMouse() and self.isEnabled():
                 under = int(self.height() / 2 + 8)
                 painter.drawLine(int(area.left()), under, int(area.right() - 2), under)

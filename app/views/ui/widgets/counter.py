@@ -114,8 +114,8 @@ class Counter(QWidget):
         if same and [v for _, v in fields] == [f.value for f in self._figures]:
             return
         old = self._widths if same else [0.0] * len(fields)
-        known = {(f.caption.text, f.value): f for f in self._figures}
-        self._figures = tuple(known.get(field) or _Figure(*field) for field in fields)
+        figures = {(f.caption.text, f.value): f for f in self._figures}
+        self._figures = tuple(figures.get(field) or _Figure(*field) for field in fields)
         widths = [max(f.width, w) for f, w in zip(self._figures, old, strict=True)]
         if widths != self._widths or not same:
             self._widths = widths
@@ -167,8 +167,8 @@ class Counter(QWidget):
     def _update_tip(self) -> None:
         left_out = [
             field
-            for place, field in enumerate(self.fields())
-            if place not in self._fitting
+            for index, field in enumerate(self.fields())
+            if index not in self._fitting
         ]
         lines = self._text, _listed(left_out), self._note
         self.setToolTip("\n".join(filter(None, lines)))
@@ -221,21 +221,21 @@ class Counter(QWidget):
         """Give the message what the figures leave, which stand closer where it would be cut, and go where it still
         would be."""
         full = TextLine(self._text, "message")
-        wanted = max(full.width, self._reserved)
+        message_width = max(full.width, self._reserved)
         captions = [figure.caption.text for figure in self._figures]
-        kept = list(range(len(self._widths)))
-        had_reels, all_gaps = self._has_reels, LEAST_GAP * max(len(kept) - 1, 0)
+        fitting = list(range(len(self._widths)))
+        had_reels, all_gaps = self._has_reels, LEAST_GAP * max(len(fitting) - 1, 0)
         self._has_reels = (
             FIELDS + sum(self._widths) + all_gaps + ICON_ROOM + EDGE <= self.width()
         )
         if had_reels != self._has_reels:
             self._cut()
         while True:
-            gaps = max(len(kept) - 1, 0)
+            gaps = max(len(fitting) - 1, 0)
             room = (
                 self.width()
                 - self._figures_at
-                - sum(self._widths[place] for place in kept)
+                - sum(self._widths[index] for index in fitting)
                 - EDGE
             )
             room -= (
@@ -246,19 +246,21 @@ class Counter(QWidget):
                 else 0
             )
             self._gap = (
-                min(max((room - wanted) / gaps, LEAST_GAP), GAP) if gaps else float(GAP)
+                min(max((room - message_width) / gaps, LEAST_GAP), GAP)
+                if gaps
+                else float(GAP)
             )
             room -= self._gap * gaps
-            if room >= full.width or len(kept) <= 2:
+            if room >= full.width or len(fitting) <= 2:
                 break
             spare = [
-                place
+                index
                 for caption in self._spare
-                for place in kept
-                if captions[place] == caption
+                for index in fitting
+                if captions[index] == caption
             ]
-            kept.remove(spare[0] if spare else kept[-1])
-        self._fitting = kept
+            fitting.remove(spare[0] if spare else fitting[-1])
+        self._fitting = fitting
         self._message = (
             full if full.width <= room else elided(self._text, "message", room)
         )
@@ -354,8 +356,8 @@ class Counter(QWidget):
     def _paint_figures(self, painter: QPainter, theme: Theme) -> None:
         x = float(self._figures_at)
         rest, below = self._color == "text4", round(14 * manager().scale)
-        for place in self._fitting:
-            figure, width = self._figures[place], self._widths[place]
+        for index in self._fitting:
+            figure, width = self._figures[index], self._widths[index]
             figure.caption.draw(painter, x, 2, theme.text3)
             figure.head.draw(painter, x, below, theme.text2 if rest else theme.text)
             figure.tail.draw(painter, x + figure.head.width, below, theme.text3)

@@ -162,15 +162,15 @@ class TextField(Marked, QLineEdit):
 
     def _came_back(self, value: Any) -> bool:
         """Return whether this field emitted the value itself, so that it needs no update."""
-        places = [
-            place
-            for place, given in enumerate(self._emitted)
-            if self._equal(given, value)
+        indices = [
+            index
+            for index, emitted in enumerate(self._emitted)
+            if self._equal(emitted, value)
         ]
-        if not places:
+        if not indices:
             self._emitted.clear()
             return False
-        del self._emitted[: places[-1] + 1]
+        del self._emitted[: indices[-1] + 1]
         return True
 
     def _shows(self, value: Any) -> bool:
@@ -359,10 +359,10 @@ class ElidingComboBox(QComboBox):
 
     def initStyleOption(self, option: QStyleOptionComboBox) -> None:
         super().initStyleOption(option)
-        style, part = self.style(), QStyle.SubControl.SC_ComboBoxEditField
+        style, sub_control = self.style(), QStyle.SubControl.SC_ComboBoxEditField
         room = (
             style.subControlRect(
-                QStyle.ComplexControl.CC_ComboBox, option, part, self
+                QStyle.ComplexControl.CC_ComboBox, option, sub_control, self
             ).width()
             - 2
         )
@@ -439,8 +439,8 @@ class ChoiceField(Marked, ElidingComboBox):
         """Show a value; one that is not among the choices is added and marked invalid, so that it is not lost."""
         same = (
             i
-            for i, own in enumerate(self._values)
-            if type(own) is type(value) and own == value
+            for i, choice in enumerate(self._values)
+            if type(choice) is type(value) and choice == value
         )
         index = next(same, len(self._values))
         if index < len(self._values):

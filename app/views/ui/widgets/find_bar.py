@@ -57,11 +57,11 @@ class FindBar(QWidget):
             QShortcut(QKeySequence(keys), self, slot, context=_WITHIN)
         self.hide()
 
-    def open_bar(self, words: str = "") -> None:
+    def open_bar(self, text: str = "") -> None:
         """Show the bar, with initial search text if there is any."""
         self.show()
-        if words:
-            self.field.setText(words)
+        if text:
+            self.field.setText(text)
         self.field.setFocus(Qt.FocusReason.ShortcutFocusReason)
         self.field.selectAll()
         self.search()

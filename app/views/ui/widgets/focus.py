@@ -18,15 +18,16 @@ from PySide6.QtWidgets import (
 from shiboken6 import isValid
 
 
-def focus_in(place: QWidget) -> QWidget | None:
-    """Return the widget with the window's focus if it is `place` or inside it, else None.
+def focus_in(container: QWidget) -> QWidget | None:
+    """Return the widget with the window's focus if it is `container` or inside it, else None.
 
     `QWidget.focusWidget` of a child widget would return the one that had the focus last, however long ago.
     """
-    widget = place.window().focusWidget()
+    widget = container.window().focusWidget()
     return (
         widget
-        if widget is not None and (widget is place or place.isAncestorOf(widget))
+        if widget is not None
+        and (widget is container or container.isAncestorOf(widget))
         else None
     )
 
@@ -40,20 +41,20 @@ def take_typed(window: QWidget) -> None:
 
 
 @contextmanager
-def keeping_focus(place: QWidget) -> Iterator[None]:
-    """Move the focus, around a rebuild of `place`, to the successor of the widget that had it.
+def keeping_focus(container: QWidget) -> Iterator[None]:
+    """Move the focus, around a rebuild of `container`, to the successor of the widget that had it.
 
     The successor has the same class and accessible name, or else the same position. Text being typed moves along,
     with its cursor.
     """
-    before = focus_in(place)
-    if before is None or before is place:
+    before = focus_in(container)
+    if before is None or before is container:
         yield
         return
     kind, name = type(before), _name(before)
-    alike = _focusable(place, kind)
+    alike = _focusable(container, kind)
     position = alike.index(before) if before in alike else 0
-    same_named = [one for one in alike if _name(one) == name]
+    same_named = [widget for widget in alike if _name(widget) == name]
     number = same_named.index(before) if before in same_named else 0
     text = (
         (before.text(), before.cursorPosition())
@@ -61,24 +62,24 @@ def keeping_focus(place: QWidget) -> Iterator[None]:
         else None
     )
     yield
-    alike = _focusable(place, kind)
-    if before in alike and focus_in(place) is before:
+    alike = _focusable(container, kind)
+    if before in alike and focus_in(container) is before:
         return
-    same_named = [one for one in alike if _name(one) == name]
+    same_named = [widget for widget in alike if _name(widget) == name]
     if same_named:
         heir = same_named[min(number, len(same_named) - 1)]
-        _give(heir, place)
+        _give(heir, container)
         if text is not None and isinstance(heir, QLineEdit):
             heir.setText(text[0])
             heir.setCursorPosition(text[1])
     elif alike:
-        _give(alike[min(position, len(alike) - 1)], place)
+        _give(alike[min(position, len(alike) - 1)], container)
 
 
-def _give(heir: QWidget, place: QWidget) -> None:
+def _give(heir: QWidget, container: QWidget) -> None:
     """Focus a widget that may have been created in this turn: a layout shows new widgets only in the next one."""
     above: QWidget | None = heir
-    while above is not None and above is not place:
+    while above is not None and above is not container:
         above.setVisible(True)
         above = above.parentWidget()
     heir.setFocus(Qt.FocusReason.OtherFocusReason)
@@ -91,8 +92,8 @@ def _name(widget: QWidget) -> str:
     )
 
 
-def _focusable(place: QWidget, kind: type[QWidget]) -> list[QWidget]:
-    """Return the focusable widgets of a class in `place`, in order of creation."""
+def _focusable(container: QWidget, kind: type[QWidget]) -> list[QWidget]:
+    """Return the focusable widgets of a class in `container`, in order of creation."""
 
     def hidden(widget: QWidget) -> bool:
         return widget.isHidden() and widget.testAttribute(
@@ -102,14 +103,14 @@ def _focusable(place: QWidget, kind: type[QWidget]) -> list[QWidget]:
     def takes_focus(widget: QWidget) -> bool:
         takes = widget.focusPolicy() != Qt.FocusPolicy.NoFocus and widget.isEnabled()
         above: QWidget | None = widget
-        while takes and above is not None and above is not place:
+        while takes and above is not None and above is not container:
             takes, above = not hidden(above), above.parentWidget()
         return takes
 
     return [
-        one
-        for one in place.findChildren(kind)
-        if type(one) is kind and takes_focus(one)
+        widget
+        for widget in container.findChildren(kind)
+        if type(widget) is kind and takes_focus(widget)
     ]
 
 
@@ -165,14 +166,14 @@ class FocusHome(QObject):
 
     def go_back(self) -> bool:
         """Focus the canvas or list that had the focus last, else the home; False if neither is in sight."""
-        place = self._workplace
+        workplace = self._workplace
         if (
-            place is not None
-            and isValid(place)
-            and place.isVisible()
-            and place.isEnabled()
+            workplace is not None
+            and isValid(workplace)
+            and workplace.isVisible()
+            and workplace.isEnabled()
         ):
-            place.setFocus(Qt.FocusReason.OtherFocusReason)
+            workplace.setFocus(Qt.FocusReason.OtherFocusReason)
             return True
         return self.go_home()
 

@@ -369,14 +369,14 @@ class NumbersField(QWidget):
         Raises:
             ValueError: the tuple has another length than this field.
         """
-        for field, one in self._parts(value):
-            field.set_value(one)
+        for field, number in self._parts(value):
+            field.set_value(number)
         self._value = value
 
     def refuse(self, value: Any) -> None:
         """Go back to `value`; what was typed stays until it is edited, see `TextField.refuse`."""
-        for field, one in self._parts(value):
-            field.refuse(one)
+        for field, number in self._parts(value):
+            field.refuse(number)
         self._value = value
 
     def _parts(self, value: Any) -> list[tuple[TextField, Any]]:

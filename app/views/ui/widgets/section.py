@@ -33,10 +33,10 @@ def folds() -> dict[str, bool]:
     return dict(_folds)
 
 
-def set_folds(kept: Mapping[str, bool]) -> None:
+def set_folds(stored_folds: Mapping[str, bool]) -> None:
     """Have sections that are made from now on be open or folded as they were left."""
     _folds.clear()
-    _folds.update(kept)
+    _folds.update(stored_folds)
 
 
 class _Header(KeyboardFocus, QAbstractButton):
@@ -61,10 +61,10 @@ class _Header(KeyboardFocus, QAbstractButton):
 
     def _fit(self) -> None:
         room = self.width() - INSET - 20
-        whole = self._line.width <= room
-        self._shown = self._line if whole else elided(self.text(), "section", room)
-        if bool(self.toolTip()) == whole:
-            self.setToolTip("" if whole else self.text())
+        fits = self._line.width <= room
+        self._shown = self._line if fits else elided(self.text(), "section", room)
+        if bool(self.toolTip()) == fits:
+            self.setToolTip("" if fits else self.text())
 
     def sizeHint(self) -> QSize:
         return at_least(INSET + 18 + self._line.width + 8, HEADER)

@@ -130,16 +130,16 @@ class Segmented(QWidget):
             s for s in self._segments.values() if s.isEnabled() and not s.isHidden()
         ]
         here = next((i for i, s in enumerate(open_ones) if s.isChecked()), 0)
-        places = {
+        targets = {
             Qt.Key.Key_Left: here - 1,
             Qt.Key.Key_Right: here + 1,
             Qt.Key.Key_Home: 0,
             Qt.Key.Key_End: -1,
         }
-        if event.key() not in places or not open_ones:
+        if event.key() not in targets or not open_ones:
             super().keyPressEvent(event)
             return
-        target = open_ones[places[Qt.Key(event.key())] % len(open_ones)]
+        target = open_ones[targets[Qt.Key(event.key())] % len(open_ones)]
         target.setChecked(True)
         target.setFocus(Qt.FocusReason.TabFocusReason)
 
@@ -160,9 +160,9 @@ class Segmented(QWidget):
         inside = QPainterPath()
         inside.addRoundedRect(QRectF(self.rect()), 5, 5)
         painter.setClipPath(inside)
-        for segment in [one for one in self._segments.values() if not one.isHidden()][
-            1:
-        ]:
+        for segment in [
+            button for button in self._segments.values() if not button.isHidden()
+        ][1:]:
             painter.fillRect(
                 QRectF(segment.x() - 0.5, 0, 1, self.height()), theme.line2
             )

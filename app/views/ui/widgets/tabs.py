@@ -38,9 +38,12 @@ class _Tab(Struct):
         badge = BADGE_GAP + self.badge_room if self.badge_room else 0
         if named and not bare:
             return 2 * pad + self.text.width + badge
-        words = 0.0 if bare else (6 if self.icon else 0) + self.text.width
+        text_width = 0.0 if bare else (6 if self.icon else 0) + self.text.width
         return (
-            2 * (BARE_PAD if bare else pad) + (ICON if self.icon else 0) + words + badge
+            2 * (BARE_PAD if bare else pad)
+            + (ICON if self.icon else 0)
+            + text_width
+            + badge
         )
 
     @property
@@ -94,7 +97,7 @@ class ToolTabs(KeyboardFocus, QTabBar):
         text: str,
         icon: str = "",
         edge: str = "",
-        place: int | None = None,
+        position: int | None = None,
         *,
         counts: bool = False,
     ) -> int:
@@ -102,7 +105,7 @@ class ToolTabs(KeyboardFocus, QTabBar):
         that `counts` has room for a badge from the beginning.
         """
         default = "accent" if self._central else "line3"
-        index = len(self._tabs) if place is None else place
+        index = len(self._tabs) if position is None else position
         room = BADGE if counts else 0
         self._tabs.insert(
             index,

@@ -55,12 +55,12 @@ class Toast(QFrame):
         self._title, self._detail = title, detail
         self.setAccessibleName(title)
         self.setAccessibleDescription(detail)
-        words = vbox(label(title, "message", wrap=True), spacing=2)
+        column = vbox(label(title, "message", wrap=True), spacing=2)
         if detail:
-            words.addWidget(label(detail, "caption", "text3", wrap=True))
+            column.addWidget(label(detail, "caption", "text3", wrap=True))
         layout = hbox(
             (Glyph(icon, color), 0, Qt.AlignmentFlag.AlignVCenter),
-            (words, 1),
+            (column, 1),
             on=self,
             margins=(14, 9, 12, 9),
             spacing=12,
@@ -176,7 +176,9 @@ class ToastStack(QObject):
 
     def banner(self) -> Banner | None:
         """Return the newest banner in sight."""
-        return next((one for one in reversed(self._banners) if one.isVisible()), None)
+        return next(
+            (banner for banner in reversed(self._banners) if banner.isVisible()), None
+        )
 
     def clear(self) -> None:
         """Dismiss all short messages."""
@@ -196,7 +198,7 @@ class ToastStack(QObject):
         if watched is self._host and event.type() == QEvent.Type.Resize:
             self.place_again()
         elif isinstance(watched, Banner) and event.type() == QEvent.Type.Show:
-            self._banners.sort(key=lambda one: one is watched)
+            self._banners.sort(key=lambda banner: banner is watched)
             self._place_banner(watched)
         elif (
             isinstance(watched, Banner)
@@ -206,21 +208,21 @@ class ToastStack(QObject):
             self._refit(watched)
         return False
 
-    def _sizes(self, one: Toast | Banner) -> list[tuple[QSize, Form]]:
+    def _sizes(self, message: Toast | Banner) -> list[tuple[QSize, Form]]:
         """Return the possible sizes of a message with its layout, the preferred first."""
         room = self._host.width() - 2 * MARGIN
-        if isinstance(one, Toast):
+        if isinstance(message, Toast):
             width = min(WIDTH, room)
-            return [(QSize(width, max(one.heightForWidth(width), 48)), Form.WHOLE)]
+            return [(QSize(width, max(message.heightForWidth(width), 48)), Form.WHOLE)]
         widths = [
             min(round(width * (1 + manager().scale) / 2), room)
             for width in BANNER_WIDTHS
         ]
-        whole = {Form.WHOLE: one is self._expanded or not one.brief}
+        allowed = {Form.WHOLE: message is self._expanded or not message.brief}
         return [
-            each
-            for each in one.sizes(widths, room)
-            if whole.get(each[1], one is not self._expanded)
+            candidate
+            for candidate in message.sizes(widths, room)
+            if allowed.get(candidate[1], message is not self._expanded)
         ]
 
     def _expand(self, banner: Banner) -> None:
@@ -253,17 +255,17 @@ class ToastStack(QObject):
     def _lay_out(self) -> None:
         """Place the messages that have no place yet."""
         shown: list[Toast | Banner] = [
-            *(one for one in self._banners if not one.isHidden()),
+            *(banner for banner in self._banners if not banner.isHidden()),
             *self._toasts,
         ]
         self._placed = {
-            one: title for one, title in self._placed.items() if one in shown
+            placed: title for placed, title in self._placed.items() if placed in shown
         }
         bottom = self._host.height() - MARGIN
-        for one in shown if self._place is not None else reversed(shown):
+        for message in shown if self._place is not None else reversed(shown):
             if self._place is None:
-                size, _ = self._sizes(one)[0]
-                one.setGeometry(
+                size, _ = self._sizes(message)[0]
+                message.setGeometry(
                     QRect(
                         QPoint(
                             self._host.width() - MARGIN - size.width(),
@@ -273,19 +275,21 @@ class ToastStack(QObject):
                     )
                 )
                 bottom -= size.height() + GAP
-            elif one not in self._placed:
-                taken = [
+            elif message not in self._placed:
+                occupied = [
                     other.geometry().adjusted(0, -GAP, 0, GAP)
                     for other in shown
                     if other in self._placed
                 ]
-                sizes = self._sizes(one)
+                sizes = self._sizes(message)
                 area = self._place(
-                    self._host, [size for size, _ in sizes], MARGIN, taken
+                    self._host, [size for size, _ in sizes], MARGIN, occupied
                 )
-                if isinstance(one, Banner):
+                if isinstance(message, Banner):
                     form = next(form for size, form in sizes if size == area.size())
-                    one.set_form(form, area.width(), area.width())
-                one.setGeometry(area)
-            self._placed[one] = one.title() if isinstance(one, Banner) else ""
-            one.raise_()
+                    message.set_form(form, area.width(), area.width())
+                message.setGeometry(area)
+            self._placed[message] = (
+                message.title() if isinstance(message, Banner) else ""
+            )
+            message.raise_()

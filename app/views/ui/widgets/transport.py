@@ -151,13 +151,13 @@ class KeyDeck(QWidget):
         radius = self.RADIUS - 1
         left = 0 if key is self.KEYS[0] else radius
         right = 0 if key is self.KEYS[-1] else radius
-        whole = QPainterPath()
-        whole.addRoundedRect(
+        frame = QPainterPath()
+        frame.addRoundedRect(
             QRectF(-left, 0, size.width() + left + right, size.height()), radius, radius
         )
-        own = QPainterPath()
-        own.addRect(QRectF(0, 0, size.width(), size.height()))
-        return whole.intersected(own)
+        cell = QPainterPath()
+        cell.addRect(QRectF(0, 0, size.width(), size.height()))
+        return frame.intersected(cell)
 
     def paintEvent(self, event: QPaintEvent) -> None:
         theme = current()

@@ -92,14 +92,14 @@ class FigureAxis(pg.AxisItem):
                 break
         return step, [index * step for index in range(first, last + 1)]
 
-    def _apart(self, places: list[float], pixels: float) -> list[float]:
+    def _apart(self, positions: list[float], pixels: float) -> list[float]:
         """Return those of the places whose labels do not touch, at `pixels` per unit; 1 and 3 are not evenly apart."""
         high = QFontMetricsF(theme.font("axis")).height() * 0.9
-        kept: list[float] = []
-        for place in places:
-            if not kept or (place - kept[-1]) * pixels >= high:
-                kept.append(place)
-        return kept
+        spaced: list[float] = []
+        for position in positions:
+            if not spaced or (position - spaced[-1]) * pixels >= high:
+                spaced.append(position)
+        return spaced
 
     def tickValues(
         self, minVal: float, maxVal: float, size: float

@@ -43,8 +43,8 @@ class TimeScale:
         steps = self.history.steps
         if not len(steps):
             return np.zeros(len(after))
-        place = np.searchsorted(steps["step"], after)
-        return steps["seconds"][np.minimum(place, len(steps) - 1)]
+        indices = np.searchsorted(steps["step"], after)
+        return steps["seconds"][np.minimum(indices, len(steps) - 1)]
 
     def end(self) -> float:
         """Return the x of the newest step; 0 before the first."""
@@ -56,9 +56,9 @@ class TimeScale:
 
     def nearest(self, x: float) -> int | None:
         """Return the index of the step nearest to `x`; None before the first step."""
-        places = self.of_steps()
-        if not len(places):
+        positions = self.of_steps()
+        if not len(positions):
             return None
-        right = min(int(np.searchsorted(places, x)), len(places) - 1)
+        right = min(int(np.searchsorted(positions, x)), len(positions) - 1)
         left = max(right - 1, 0)
-        return left if x - places[left] < places[right] - x else right
+        return left if x - positions[left] < positions[right] - x else right

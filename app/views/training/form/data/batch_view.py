@@ -119,11 +119,11 @@ class BatchView(QWidget):
             [max(column) + BETWEEN for column in zip(*texts[1:], strict=True)],
             self.width(),
         )
-        wanted = [
+        natural_widths = [
             max(head + BETWEEN, width)
             for head, width in zip(texts[0], least, strict=True)
         ]
-        more = [head - width for head, width in zip(wanted, least, strict=True)]
+        more = [head - width for head, width in zip(natural_widths, least, strict=True)]
         more = cut_widths(more, self.width() - sum(least))  # numbers are cut last
         spare = (self.width() - sum(least) - sum(more)) / len(least)
         widths = [
@@ -143,33 +143,33 @@ class BatchView(QWidget):
                 left += width
 
 
-def cut_widths(wanted: Sequence[float], room: float) -> list[float]:
+def cut_widths(natural_widths: Sequence[float], room: float) -> list[float]:
     """Return the widths of columns; where the room is too narrow, the widest ones are cut to one width.
 
     >>> cut_widths([10, 20], 40), cut_widths([10, 90, 50], 90)
     ([10, 20], [10, 40.0, 40.0])
     """
-    left, cut = max(room, 0.0), max(wanted, default=0.0)
-    for number, width in enumerate(sorted(wanted)):
-        share = left / (len(wanted) - number)
+    left, cut = max(room, 0.0), max(natural_widths, default=0.0)
+    for number, width in enumerate(sorted(natural_widths)):
+        share = left / (len(natural_widths) - number)
         if width > share:
             cut = share
             break
         left -= width
-    return [min(width, cut) for width in wanted]
+    return [min(width, cut) for width in natural_widths]
 
 
 def _images(pictures: Sequence[Any]) -> list[QImage]:
     """Convert arrays (height, width, 3) of bytes to images with their own memory."""
     return [
         QImage(
-            each.data,
-            each.shape[1],
-            each.shape[0],
-            3 * each.shape[1],
+            picture.data,
+            picture.shape[1],
+            picture.shape[0],
+            3 * picture.shape[1],
             QImage.Format.Format_RGB888,
         ).copy()
-        for each in pictures
+        for picture in pictures
     ]
 
 
@@ -184,12 +184,12 @@ def _paint(painter: QPainter, image: QImage, left: float, top: float) -> None:
 
 
 def _caption(preview: BatchPreview) -> str:
-    what = (
+    content = (
         "images"
         if preview.pictures
         else "rows of the table"
         if preview.rows
         else "sequences of the text"
     )
-    words = f"{what[:1].upper()}{what[1:]} of the first batch"
-    return f"{words}: {', '.join(preview.captions)}" if preview.captions else words
+    caption = f"{content[:1].upper()}{content[1:]} of the first batch"
+    return f"{caption}: {', '.join(preview.captions)}" if preview.captions else caption

@@ -51,16 +51,16 @@ class ColumnsTable(QWidget):
         if names != self._names:
             self._fill(names)
         target = options["target"] or names[-1]
-        taken = options["inputs"] or {
+        inputs = options["inputs"] or {
             column.partition("=")[0] for column in spec.columns
         }
-        found = _read_as(spec, target)
+        column_types = _read_as(spec, target)
         for name in names:
             other = (
                 ALSO
                 if name in options["more_targets"]
                 else INPUT
-                if name in taken
+                if name in inputs
                 else LEFT_OUT
             )
             self.roles[name].set_value(TARGET if name == target else other)
@@ -74,9 +74,11 @@ class ColumnsTable(QWidget):
             self.kinds[name].set_value(chosen)
             self.kinds[name].setEnabled(name != target)
             self.kinds[name].setItemText(
-                0, f"auto: {found[name]}" if name in found else AUTO
+                0, f"auto: {column_types[name]}" if name in column_types else AUTO
             )
-            self.kinds[name].setToolTip(_meaning(found[name]) if name in found else "")
+            self.kinds[name].setToolTip(
+                _meaning(column_types[name]) if name in column_types else ""
+            )
 
     def _fill(self, names: tuple[str, ...]) -> None:
         while (item := self._grid.takeAt(0)) is not None:
@@ -98,9 +100,9 @@ class ColumnsTable(QWidget):
                 lambda role, name=name: self._role_chosen(name, role)
             )
             self.kinds[name].edited.connect(lambda _kind: self._emit_edited())
-            words = FittingLabel(name, "code", "text2")
+            name_label = FittingLabel(name, "code", "text2")
             for column, widget in enumerate(
-                (words, self.roles[name], self.kinds[name])
+                (name_label, self.roles[name], self.kinds[name])
             ):
                 self._grid.addWidget(widget, line, column)
 
@@ -141,17 +143,17 @@ def _meaning(read_as: str) -> str:
 
 def _read_as(spec: SourceSpec, target: str) -> dict[str, str]:
     """Return what each column was read as: a number, classes, or kinds of text."""
-    found: dict[str, str] = {}
+    column_types: dict[str, str] = {}
     for column in spec.columns:
         name, is_text, _ = column.partition("=")
         texts = sum(other.startswith(f"{name}=") for other in spec.columns)
-        found[name] = (
+        column_types[name] = (
             counted(texts, "kind") if is_text and name in spec.all_columns else "number"
         )
-    for one in spec.known_targets:
-        found[one.name or target] = (
+    for spec_target in spec.known_targets:
+        column_types[spec_target.name or target] = (
             "number"
-            if one.task == VALUES
-            else counted(len(one.classes), "class", "classes")
+            if spec_target.task == VALUES
+            else counted(len(spec_target.classes), "class", "classes")
         )
-    return found
+    return column_types

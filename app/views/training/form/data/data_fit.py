@@ -63,7 +63,7 @@ class FitBox(QWidget):
         self.net.setText(fit.net)
         set_property(self.words, "tone", "error" if fit.problems else "text3")
         self.words.setText(
-            " ".join(f"{one.message}." for one in fit.problems) or "They match."
+            " ".join(f"{problem.message}." for problem in fit.problems) or "They match."
         )
 
     def _offer(self, cures: tuple[Cure, ...]) -> None:
@@ -77,11 +77,11 @@ class FitBox(QWidget):
             button.deleteLater()
         self.buttons = []
         for cure in cures:
-            words = elided(cure.label, "tab", MOST).text
+            text = elided(cure.label, "tab", MOST).text
             button = Button(
-                words.replace("&", "&&"), "secondary" if cure.data else "primary"
+                text.replace("&", "&&"), "secondary" if cure.data else "primary"
             )
-            button.setToolTip(cure.label if words != cure.label else "")
+            button.setToolTip(cure.label if text != cure.label else "")
             button.setAccessibleName(cure.label)
             button.clicked.connect(
                 lambda _checked=False, cure=cure: self._request(cure)

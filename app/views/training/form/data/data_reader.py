@@ -36,12 +36,12 @@ class DataReader(QObject):
     def request(self, config: DataConfig, root: Path, training: TrainingConfig) -> None:
         """Read data and the first batch of a run with these settings; cancels a running request."""
         self._config = config
-        asked = ReadData(
+        request = ReadData(
             config, root, training.batch_size, training.seed, training.one_batch
         )
         self._engine.ask(
             KEY,
-            asked,
+            request,
             on_answer=partial(self._finish, config),
             on_error=partial(self._emit_read, config),
             on_progress=self._report_progress,

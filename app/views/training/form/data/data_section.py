@@ -168,8 +168,8 @@ class DataSection(Section):
         self.eval_transforms = TransformsList("Transforms in evaluation", random=False)
         self.training_transforms.edited.connect(self._transform)
         self.eval_transforms.edited.connect(
-            lambda made, what, merge: self._put(
-                replace(self._config, eval_transforms=made), what, merge
+            lambda transforms, change, merge: self._put(
+                replace(self._config, eval_transforms=transforms), change, merge
             )
         )
         self.all_bad = Button("Show all unreadable samples…", "link")
@@ -189,9 +189,9 @@ class DataSection(Section):
         self._lay_out()
 
     def _lay_out(self) -> None:
-        part: QWidget
-        for part in (self.source, self.words, self.state):
-            self.body_layout.addWidget(part)
+        widget: QWidget
+        for widget in (self.source, self.words, self.state):
+            self.body_layout.addWidget(widget)
         for button in (self.all_bad, self.download, self.pick, self.trust):
             self.body_layout.addWidget(button, 0, Qt.AlignmentFlag.AlignLeft)
         self.body_layout.addWidget(self.fit)
@@ -200,7 +200,7 @@ class DataSection(Section):
         self.body_layout.addWidget(self.stop, 0, Qt.AlignmentFlag.AlignLeft)
         self.body_layout.addWidget(self.columns)
         self.body_layout.addLayout(self._options_place)
-        for part in (
+        for widget in (
             self.bad,
             self.split,
             self.own_split,
@@ -209,13 +209,13 @@ class DataSection(Section):
             self.training_transforms,
             self.eval_transforms,
         ):
-            self.body_layout.addWidget(part)
+            self.body_layout.addWidget(widget)
         row = hbox(self.show_batch, 1)
         self.body_layout.addLayout(row)
         self.body_layout.addWidget(self.batch_words)
         self.body_layout.addWidget(self.batch)
-        for part in (self.bar, self.stop, self.columns, self.batch_words):
-            part.hide()
+        for widget in (self.bar, self.stop, self.columns, self.batch_words):
+            widget.hide()
 
     def set_root(self, root: Path) -> None:
         """Set the folder of downloaded data."""
@@ -361,9 +361,9 @@ class DataSection(Section):
                 self.options = None
             shown = (
                 [
-                    one
-                    for one in spec.options
-                    if one.kind in _KINDS and one.name not in _NAMED
+                    option
+                    for option in spec.options
+                    if option.kind in _KINDS and option.name not in _NAMED
                 ]
                 if spec
                 else []
@@ -421,9 +421,13 @@ class DataSection(Section):
                 and name in self.options.rows
                 and spec is not None
             ):
-                taken = spec.arguments.get(name, "")
-                words = taken if isinstance(taken, str) else ", ".join(taken)
-                self.options.editor(name).field.setPlaceholderText(words)
+                array_names = spec.arguments.get(name, "")
+                placeholder = (
+                    array_names
+                    if isinstance(array_names, str)
+                    else ", ".join(array_names)
+                )
+                self.options.editor(name).field.setPlaceholderText(placeholder)
 
     def _show_transforms(self, bare: SourceSpec | None) -> None:
         """Show the lists for images, and for a project that has transforms anyway."""
@@ -433,20 +437,20 @@ class DataSection(Section):
             shape = () if plain.inputs else plain.shape  # transforms are for one input
         except DataError:
             shape = ()
-        for part, chosen in (
+        for transforms_list, chosen in (
             (self.training_transforms, config.train_transforms),
             (self.eval_transforms, config.eval_transforms),
         ):
-            part.shape = shape
-            part.initial_size = self.net_size or shape[1:]
-            part.show_transforms(chosen)
-            part.setVisible(
+            transforms_list.shape = shape
+            transforms_list.initial_size = self.net_size or shape[1:]
+            transforms_list.show_transforms(chosen)
+            transforms_list.setVisible(
                 bare is not None
                 and (bool(chosen) or (len(shape) == 3 and shape[0] in (1, 3)))
             )
 
     def _transform(
-        self, made: tuple[Transform, ...], what: str, merge: str | None
+        self, transforms: tuple[Transform, ...], change: str, merge: str | None
     ) -> None:
         """Set the training transforms; added ones that are not random are also added for evaluation, and one that is
         the same in both lists is changed in both, and removed from both: else it would be evaluated on other inputs.
@@ -455,25 +459,31 @@ class DataSection(Section):
             self._config.train_transforms,
             list(self._config.eval_transforms),
         )
-        added = made[len(before) :]
+        added = transforms[len(before) :]
         if added and not is_random(added):
             evaluated += added
-        if len(made) == len(before):  # entries that are equal in both lists stay equal
+        if len(transforms) == len(
+            before
+        ):  # entries that are equal in both lists stay equal
             changed = {
                 old: new
-                for old, new in zip(before, made, strict=True)
+                for old, new in zip(before, transforms, strict=True)
                 if old != new and old.name == new.name
             }
-            evaluated = [changed.get(one, one) for one in evaluated]
-        if len(made) < len(before):
-            evaluated = [one for one in evaluated if one in made or one not in before]
+            evaluated = [changed.get(transform, transform) for transform in evaluated]
+        if len(transforms) < len(before):
+            evaluated = [
+                transform
+                for transform in evaluated
+                if transform in transforms or transform not in before
+            ]
         config = replace(
-            self._config, train_transforms=made, eval_transforms=tuple(evaluated)
+            self._config, train_transforms=transforms, eval_transforms=tuple(evaluated)
         )
-        self._put(config, what, merge)
+        self._put(config, change, merge)
 
-    def _put(self, config: DataConfig, what: str, merge: str | None) -> None:
-        self.chosen.emit(config, what, f"data/{merge}" if merge else None)
+    def _put(self, config: DataConfig, change: str, merge: str | None) -> None:
+        self.chosen.emit(config, change, f"data/{merge}" if merge else None)
 
     def _choose_source(self, key: str) -> None:
         fits = self.synthetic is not None and self.synthetic.source == key
@@ -507,11 +517,11 @@ class DataSection(Section):
 
     def set_path(self, path: str) -> None:
         """Change the file or folder; the choice of columns is dropped."""
-        kept = self._config.options.without(
+        options = self._config.options.without(
             "inputs", "target", "more_targets", "categories", "numbers", "labels"
         )
         self.chosen.emit(
-            replace(self._config, path=path, options=kept),
+            replace(self._config, path=path, options=options),
             f"Read {Path(path).name}",
             None,
         )
@@ -521,7 +531,9 @@ class DataSection(Section):
 
     def _set_option(self, name: str, value: Any, merge: str | None) -> None:
         option = next(
-            one for one in SOURCES[self._config.source].options if one.name == name
+            candidate
+            for candidate in SOURCES[self._config.source].options
+            if candidate.name == name
         )
         if option.kind == "float" and type(value) is int:
             value = float(value)
@@ -532,7 +544,7 @@ class DataSection(Section):
         self._put_options({name: value}, f"Set {name}", merge)
 
     def _put_options(
-        self, changed: dict[str, Any], what: str, merge: str | None
+        self, changed: dict[str, Any], change: str, merge: str | None
     ) -> None:
         """Put options into the config; those that are the default, or None, are left out."""
         defaults = {
@@ -540,16 +552,16 @@ class DataSection(Section):
             for option in SOURCES[self._config.source].options
         }
         options = {**self._config.options, **changed}
-        kept = {
+        non_default = {
             name: value
             for name, value in options.items()
             if value is not None and not equal_values(value, defaults[name])
         }
-        config = replace(self._config, options=FrozenMap(kept))
+        config = replace(self._config, options=FrozenMap(non_default))
         if self.options is not None:
             for name in changed:
                 self.options.set_problem(name, "")
-        self._put(config, what, merge)
+        self._put(config, change, merge)
 
     def _set(self, name: str, value: Any, merge: str | None) -> None:
         config = replace(self._config, **{name: value})

@@ -76,8 +76,8 @@ class DownloadDialog(Dialog):
         self.bar.hide()
         self.state = label("", "label", "text3", wrap=True)
         self.state.hide()
-        for part in (self.words, self.bar, self.state):
-            self.body.addWidget(part)
+        for widget in (self.words, self.bar, self.state):
+            self.body.addWidget(widget)
         self.cancel_button = self.add_button("Cancel")
         self.cancel_button.clicked.connect(self.reject)
         self.start_button = self.add_button(

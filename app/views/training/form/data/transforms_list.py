@@ -67,7 +67,9 @@ class TransformItem(QWidget):
 
     def _edited(self, name: str, value: Any, merge: str | None) -> None:
         option = next(
-            one for one in KINDS[self._transform.name].options if one.name == name
+            candidate
+            for candidate in KINDS[self._transform.name].options
+            if candidate.name == name
         )
         if option.kind == "float" and type(value) is int:
             value = float(value)
@@ -81,9 +83,9 @@ class TransformItem(QWidget):
 
     def _put(self, name: str, value: Any, merge: str | None) -> None:
         default = next(
-            one.default
-            for one in KINDS[self._transform.name].options
-            if one.name == name
+            option.default
+            for option in KINDS[self._transform.name].options
+            if option.name == name
         )
         params = self._transform.params
         plain = value is None or equal_values(value, default)
@@ -117,7 +119,9 @@ class TransformsList(QWidget):
 
     def show_transforms(self, transforms: Sequence[Transform]) -> None:
         """Show the project's transforms; if only values changed, fields being typed in are kept."""
-        if [one.name for one in transforms] == [one.name for one in self.transforms]:
+        if [entry.name for entry in transforms] == [
+            entry.name for entry in self.transforms
+        ]:
             for item, transform in zip(self.items, transforms, strict=True):
                 item.show_transform(transform)
             return
@@ -135,7 +139,9 @@ class TransformsList(QWidget):
         ]
         for number, item in enumerate(self.items):
             item.changed.connect(
-                lambda made, merge, number=number: self._replace(number, made, merge)
+                lambda changed, merge, number=number: self._replace(
+                    number, changed, merge
+                )
             )
             item.removed.connect(lambda number=number: self._remove(number))
             item.raised.connect(lambda number=number: self._raise(number))
@@ -144,9 +150,9 @@ class TransformsList(QWidget):
     def put(self, name: str) -> None:
         """Append a transform."""
         sized = any(option.name == "size" for option in KINDS[name].options)
-        whole = sized and len(self.initial_size) == 2
+        takes_size = sized and len(self.initial_size) == 2
         params: FrozenMap[str, Any] = (
-            FrozenMap(size=self.initial_size) if whole else FrozenMap()
+            FrozenMap(size=self.initial_size) if takes_size else FrozenMap()
         )
         self.edited.emit(
             (*self.transforms, Transform(name, params)), f"Add {name}", None
@@ -162,12 +168,12 @@ class TransformsList(QWidget):
         picker.picked.connect(self.put)
         picker.open_below(self.add)
 
-    def _replace(self, number: int, made: Transform, merge: str | None) -> None:
+    def _replace(self, number: int, transform: Transform, merge: str | None) -> None:
         every = list(self.transforms)
-        every[number] = made
+        every[number] = transform
         self.edited.emit(
             tuple(every),
-            f"Set {made.name}",
+            f"Set {transform.name}",
             f"{self._title}/{number}/{merge}" if merge else None,
         )
 
