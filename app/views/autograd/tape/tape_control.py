@@ -233,8 +233,8 @@ class TapeControl(QObject):
         pages.set_offered("outline", not pages.is_front("autograd"))
 
     def _turn_tape(self, requested: bool) -> None:
-        """Take the net's tape away beside a snippet, which has its own; `requested` for, it "
-        "comes with the net's graph."""
+        """Take the net's tape away beside a snippet, which has its own; where it is `requested`, it comes
+        with the net's graph."""
         pages = self._workspace.pages
         beside = self._snippets.is_shown
         if beside and requested and not self._tape_waits:
