@@ -39,8 +39,8 @@ def sequence(graph: Graph, catalog: Catalog) -> list[str]:
 
 
 def with_sequence(graph: Graph, catalog: Catalog, node_ids: list[str]) -> Graph:
-    """Set `order` so that modules register in the order of `node_ids`; all are 0 if the "
-    "calls already have that order."""
+    """Set `order` so that modules register in the order of `node_ids`; all are 0 if the
+    calls already have that order."""
     plain = Graph(
         FrozenMap(
             {

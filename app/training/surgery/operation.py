@@ -61,8 +61,8 @@ class Edited:
 def groups_of(
     model: nn.Module, group_options: Mapping[str, Mapping[str, Any]], no_decay: bool
 ) -> dict[tuple[str, bool], dict[str, Any]]:
-    """Return the parameter groups of a net as its optimizer is constructed with them: one of "
-    "all without `group_options`."""
+    """Return the parameter groups of a net as its optimizer is constructed with them: one of
+    all without `group_options`."""
     if group_options or no_decay:
         return parameter_groups(model, group_options, no_decay)
     return {("", False): {"params": list(model.parameters())}}

@@ -52,8 +52,8 @@ class HistogramChart(Chart):
         self.redraw()
 
     def show_past(self, past: StepLayer | None) -> None:
-        """Show the layer's values at a step that was recomputed in place of those over the run; None for these "
-        "again."""
+        """Show the layer's values at a step that was recomputed in place of those over the run; None for these
+        again."""
         self._past = past
         self.plot.setVisible(past is None)
         self.at_step.setVisible(past is not None)
