@@ -4,16 +4,14 @@ from __future__ import annotations
 
 import math
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
+import numpy as np
 from msgspec import Struct, field
+from numpy.typing import NDArray
 
 from app.util.errors import CodedError
 from app.util.frozen import FrozenMap
-from app.util.late_numpy import np
-
-if TYPE_CHECKING:
-    from numpy.typing import NDArray
 
 CLASSES, VALUES, TOKENS = "classes", "values", "tokens"
 PROBABILITIES, BINARY = (

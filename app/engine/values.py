@@ -23,6 +23,7 @@ from pathlib import Path
 from typing import Any, TypeVar, Union
 
 import msgspec
+import numpy as np
 
 from app.builder.catalog import custom
 from app.builder.catalog.catalog import Catalog, OpSpec, catalog
@@ -32,7 +33,6 @@ from app.builder.results import known as known_values
 from app.util import gc_pause
 from app.util.errors import CodedError
 from app.util.frozen import FrozenMap, Shared
-from app.util.late_numpy import np
 from app.util.resources import PROGRAM
 
 # Modules that may be imported because a message names them; none leads to torch. All others have been imported by who

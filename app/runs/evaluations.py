@@ -8,6 +8,8 @@ import zipfile
 from pathlib import Path
 from typing import Any
 
+import numpy as np
+
 from app.project.run_records import data_record
 from app.runs.checkpoint_files import measured
 from app.runs.named import NamedRun
@@ -17,7 +19,6 @@ from app.training.evaluation.of_run import RunEvaluation
 from app.training.evaluation.result import Evaluation
 from app.training.job import Job
 from app.util import atomic
-from app.util.late_numpy import np
 
 FOLDER, ABOUT, CONFUSION, COLUMN = "evaluations", "about", "confusion", "column:"
 _PLAIN = (

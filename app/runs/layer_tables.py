@@ -7,6 +7,7 @@ from itertools import groupby
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 from msgspec.structs import replace
 
 from app.runs import tables
@@ -21,7 +22,6 @@ from app.training.events import (
     StepHashes,
 )
 from app.training.monitoring.layer_history import merged
-from app.util.late_numpy import np
 
 FIGURES, GAINS, RATES = "layers.bin", "gains.bin", "rates.bin"
 GROUP_RATES = "group-rates.bin"

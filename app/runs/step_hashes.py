@@ -5,11 +5,12 @@ from __future__ import annotations
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+import numpy as np
+
 from app.runs import layer_tables, store, tables
 from app.runs.log_file import logged
 from app.runs.record import RunError
 from app.training.revisit.recorded import RateChange, Recorded
-from app.util.late_numpy import np
 
 if TYPE_CHECKING:
     from app.runs.store import Kept

@@ -8,15 +8,14 @@ from __future__ import annotations
 import json
 from collections.abc import Callable, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, TypeAlias
+from typing import TypeAlias
+
+import numpy as np
+from numpy.typing import NDArray
 
 from app.util.errors import CodedError
-from app.util.late_numpy import np
 
-if TYPE_CHECKING:
-    from numpy.typing import NDArray
-
-Array: TypeAlias = "NDArray[np.float64]"
+Array: TypeAlias = NDArray[np.float64]
 FLOATS, INTEGERS = "<f8", "<i8"
 LONGEST_HEAD = 1 << 25  # a table of histograms has 34 columns a layer
 

@@ -2,14 +2,12 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, TypeAlias
+from typing import TypeAlias
 
-from app.util.late_numpy import np
+import numpy as np
+from numpy.typing import NDArray
 
-if TYPE_CHECKING:
-    from numpy.typing import NDArray
-
-Array: TypeAlias = "NDArray[np.float64]"
+Array: TypeAlias = NDArray[np.float64]
 
 
 class Columns:

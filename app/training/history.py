@@ -8,6 +8,8 @@ from collections.abc import Iterable
 from itertools import groupby
 from operator import attrgetter
 
+import numpy as np
+
 from app.training.columns import Array, Columns
 from app.training.events import (
     Caught,
@@ -29,7 +31,6 @@ from app.training.events import (
     StepDone,
 )
 from app.training.monitoring.layer_history import LayerHistory
-from app.util.late_numpy import np
 
 __all__ = ["Array", "Columns", "History"]
 

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import math
 
+import numpy as np
 from msgspec import Struct
 
 from app.telemetry.gradient_gains import EXPLODED, VANISHED, path_of
 from app.telemetry.histogram import Histogram
 from app.training.monitoring.layer_history import LayerHistory, LayerTable
 from app.util.formatting import figure, grouped_digits, share
-from app.util.late_numpy import np
 
 USUAL_UPDATES = 1e-4, 3e-2  # the norm of an update over that of the weights
 

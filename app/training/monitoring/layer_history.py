@@ -3,15 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
-from typing import TYPE_CHECKING
+
+import numpy as np
+from numpy.typing import NDArray
 
 from app.telemetry.histogram import Histogram
 from app.training.columns import Array, Columns
 from app.training.events import GainFigures, Histograms, LayerFigures
-from app.util.late_numpy import np
-
-if TYPE_CHECKING:
-    from numpy.typing import NDArray
 
 MOST = 128  # histograms stored per kind
 

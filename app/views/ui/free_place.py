@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, TypeAlias
+from typing import TypeAlias
 
+import numpy as np
+from numpy.typing import NDArray
 from PySide6.QtCore import QPoint, QRect, QSize, Qt
 from PySide6.QtWidgets import (
     QAbstractButton,
@@ -17,18 +19,13 @@ from PySide6.QtWidgets import (
     QWidget,
 )
 
-from app.util.late_numpy import np
 from app.views.ui.graphview.minimap import Minimap
 from app.views.ui.widgets.banner import Banner
 from app.views.ui.widgets.empty import EmptyState
 from app.views.ui.widgets.toast import Toast
 
-if TYPE_CHECKING:
-    from numpy.typing import NDArray
-
-Rects: TypeAlias = (
-    "NDArray[np.float64]"  # n×4: left, top, right, bottom in pixels of the host
-)
+# n×4: left, top, right, bottom in pixels of the host
+Rects: TypeAlias = NDArray[np.float64]
 
 
 class Legend(QWidget):

@@ -8,13 +8,14 @@ import sys
 from pathlib import Path
 
 ROOT = Path(__file__).resolve().parents[3]
-# The program, Qt and what decodes files; everything else, such as numpy and the charts' library, comes afterwards.
+# The program, Qt, what decodes files, and arrays; everything else, such as the charts' library, comes afterwards.
 AWAITED = {
     "app",
     "PySide6",
     "shiboken6",
     "shibokensupport",
     "msgspec",
+    "numpy",
     "typing_extensions",
 }
 

@@ -12,6 +12,7 @@ from pathlib import Path
 from time import thread_time
 from typing import TYPE_CHECKING
 
+import numpy as np
 from msgspec import Struct, field
 from PySide6.QtCore import QObject, QTimer, Signal, Slot
 
@@ -19,7 +20,6 @@ from app.engine.placement import OWN_PROCESS, RunPlacement
 from app.training.events import Cut, Event, Failed, Finished, Paused, Resumed, Started
 from app.training.history import History
 from app.training.job import Job
-from app.util.late_numpy import np
 from app.views.shown_run import Figures
 
 if TYPE_CHECKING:

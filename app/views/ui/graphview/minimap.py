@@ -4,9 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from time import perf_counter
-from typing import TYPE_CHECKING, Any, Protocol, TypeAlias
+from typing import Any, Protocol, TypeAlias
 
+import numpy as np
 from msgspec import Struct
+from numpy.typing import NDArray
 from PySide6.QtCore import QPoint, QPointF, QRectF, QSize, Qt, QTimer
 from PySide6.QtGui import (
     QColor,
@@ -20,13 +22,9 @@ from PySide6.QtGui import (
 from PySide6.QtWidgets import QWidget
 from shiboken6 import isValid
 
-from app.util.late_numpy import np
 from app.views.ui import theme
 from app.views.ui.graphview.pan_zoom_view import PanZoomView
 from app.views.ui.widgets.painting import box, start
-
-if TYPE_CHECKING:
-    from numpy.typing import NDArray
 
 SIZE, SMALL = QSize(196, 92), QSize(132, 62)
 ROOMY, TIGHT = (

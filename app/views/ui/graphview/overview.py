@@ -14,12 +14,12 @@ from time import perf_counter
 from typing import Any, Generic, TypeVar
 from weakref import ref
 
+import numpy as np
 from PySide6.QtCore import QRectF, Qt, QTimer
 from PySide6.QtGui import QColor, QPainter, QPainterPath, QPen
 from PySide6.QtWidgets import QGraphicsItem, QStyleOptionGraphicsItem, QWidget
 from shiboken6 import isValid
 
-from app.util.late_numpy import np
 from app.views.ui import theme
 from app.views.ui.graphview.minimap import FEW, MapRects
 from app.views.ui.graphview.spatial import EVERYWHERE
