@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import gc
 import sys
 from collections.abc import Sequence
 
@@ -36,9 +35,6 @@ def _main(arguments: list[str]) -> int:
             file=sys.stderr,
         )
         return 2
-    # Whatever a start makes lives on: looking through it for garbage again and again takes a tenth of the time. It goes
-    # on when the window's modules are all there.
-    gc.disable()
     return startup.window(first)
 
 

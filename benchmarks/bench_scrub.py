@@ -90,7 +90,7 @@ def scrub(path: Path, moves: int, rounds: int) -> list[list[tuple[float, float]]
     window.files.open(path)
     window.start()
     until(lambda: window.live.up_to_date and window.furnished)
-    window._make_pages()
+    window.furnish()
     until(lambda: bool(window.runs.model.rows))
     window.overlay.set_value("Gradients")
     window.runs.table.selectRow(0)

@@ -85,10 +85,7 @@ class Shoot:
 
         window = self.window
         until(lambda: window.live.up_to_date and window.furnished)
-        window.pages.make_all()
-        for key in ("curves", "layer", "attention", "diff", "panels"):
-            window.pages.show(key)
-        until(lambda: window.furnished)
+        window.furnish()
         project = window.document.project
         window.document.apply(
             "Shorten",

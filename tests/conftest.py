@@ -299,7 +299,6 @@ def window(
     shared_window.take_back()
 
 
-_collector = gc_pause.Collector(many=100_000)
 _collects = {"here": False}
 _kept = {"modules": 0}  # that no collection looks through
 
@@ -316,7 +315,7 @@ def pytest_runtest_protocol(
         _keep_new_modules()
     result = yield
     if _collects["here"] and "qapp" in getattr(nextitem, "fixturenames", ("qapp",)):
-        _collector.collect_due(lambda _seconds: False)
+        gc_pause.collect_due()
     elif _collects["here"]:
         gc.collect()
         gc_pause.end()

@@ -97,8 +97,8 @@ OTHER_PROCESSES = {("main", "cli")}
 BY_NAME_ELSEWHERE = "engine.entries engine.fork_server engine.server"
 
 # What can run text or bytes that somebody else wrote, the one module that compiles the source we generate, the one that
-# compiles files of layers, once a person trusts them, the one that compiles what models import, the child process that
-# compiles what a person typed, and the one that imports an installed package statement by statement.
+# compiles files of layers, once a person trusts them, the one that compiles what models import, and the child process
+# that compiles what a person typed.
 UNSAFE_IMPORTS = {
     "pickle",
     "cPickle",
@@ -114,7 +114,6 @@ COMPILES_SOURCE = {
     "app.source.layer_modules",
     "app.source.own_imports",
     "app.engine.tasks.autograd.snippet",
-    "app.views.early_imports",
 }
 
 # What leaves a folder or a file behind if the process is killed, and who may use it: what the rest takes in its place,

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 from collections.abc import Iterator
 from pathlib import Path
 from types import TracebackType
@@ -46,6 +47,8 @@ def window(file: str | None, model: AskedModel | None = None) -> int:
     words = hindrance(window=True)
     if words:
         return refuse(words)
+    # For the rest of the process: `Housekeeping` collects, on the window's thread. What a start makes lives on.
+    gc.disable()
     try:
         from app.views.app import run_window
 

@@ -10,7 +10,6 @@ from pathlib import Path
 from msgspec import Struct
 
 from app.project.journal import ClaimedJournal, Journal, JournalEntry
-from app.util import gc_pause
 
 
 class JournalWritten(Struct, frozen=True):
@@ -100,10 +99,7 @@ class JournalWriter:
             if claimed is not None:
                 self.journal.adopt(claimed)
             if state is not None:
-                with (
-                    gc_pause.put_off()
-                ):  # a collection triggered by its many objects takes up to 250 ms
-                    self.journal.write(state)
+                self.journal.write(state)
                 return JournalWritten(state.saved)
             if waiting:
                 self.journal.clear()

@@ -13,7 +13,6 @@ from PySide6.QtWidgets import QApplication
 
 from app import __version__
 from app.sources.spec import AskedModel
-from app.util import gc_pause
 from app.util.errors import speak_english
 from app.views.main_window import MainWindow
 from app.views.settings import Settings
@@ -103,7 +102,6 @@ def make_application(arguments: list[str] | None = None) -> QApplication:
 
 def run_window(file: str | None, model: AskedModel | None = None) -> int:
     """Open the window, with a project or on a model if one is named, and return when it is closed."""
-    gc_pause.begin()  # for the rest of the process: `Housekeeping` collects
     application = make_application()
     settings = Settings()
     appearance.apply(application, settings)

@@ -5,7 +5,7 @@ A feature is made with a workspace and nothing else, and reaches other features 
 
 from __future__ import annotations
 
-from collections.abc import Callable, Generator, Iterable, Iterator
+from collections.abc import Callable, Iterable
 from importlib import import_module
 from inspect import isclass
 from pathlib import Path
@@ -24,15 +24,13 @@ if TYPE_CHECKING:
     from app.views.workspace import Workspace
 
 Shortcut = str | QKeySequence.StandardKey | tuple[str, ...]
-Steps = Generator[None, None, QWidget]
 
 
 class Page(Struct, frozen=True):
     """A page under a tab of a dock: "left", "right", "bottom" or "centre".
 
-    `make` returns the widget, or creates it in steps, one per turn of the event loop. Pages are created after the first
-    painting, except `early` ones; those of a feature with one `on_demand`, when one of them is shown or
-    `Pages.demand` names it. Tabs are ordered by feature, or put `after` the tab of another page; the tab of a page that
+    `make` creates the widget: with the window if `early`, else when the page is first shown, together with the other
+    pages of its feature. Tabs are ordered by feature, or put `after` the tab of another page; the tab of a page that
     `counts` has room for a badge. `controls` returns the widget beside the tabs while the page is in front, `home` the
     one that gets the keys when the focused widget is gone. `words` is the page's entry in the View menu.
     """
@@ -41,11 +39,10 @@ class Page(Struct, frozen=True):
     title: str
     icon: str
     dock: str
-    make: Callable[[], QWidget | Steps]
+    make: Callable[[], QWidget]
     after: str = ""
     early: bool = False
     counts: bool = False
-    on_demand: bool = False
     words: str = ""
     shortcut: str = ""
     edge: str = ""
@@ -98,9 +95,13 @@ class Submenu(Struct, frozen=True):
 
 
 class Feature(QObject):
-    """Base class: override the contributions. `rank` orders features, both their creation and their tabs."""
+    """Base class: override the contributions. `rank` orders features, both their creation and their tabs.
+
+    The pages of a feature that `follows` the project or a run, shown or not, are made right after the first painting.
+    """
 
     rank: ClassVar[int] = 1000
+    follows: ClassVar[bool] = False
 
     def __init__(self, workspace: Workspace) -> None:
         super().__init__(workspace.window)
@@ -121,8 +122,8 @@ class Feature(QObject):
     def begin(self) -> None:
         """Connect signals at start-up; menus, docks and early pages exist."""
 
-    def finish(self) -> Iterator[None] | None:
-        """Connect the pages that were made late, in steps if that takes long."""
+    def finish(self) -> None:
+        """Connect the pages that are not early, once they are made, and show on them what was missed."""
 
     def drop(self, data: QMimeData) -> Callable[[], object] | None:
         """Return what accepts data dragged over the window, None if this feature does not."""

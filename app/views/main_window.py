@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from functools import partial
 from pathlib import Path
 
@@ -22,7 +22,7 @@ from app.project import journal
 from app.project.document import Document
 from app.project.project import Project
 from app.sources.spec import AskedModel
-from app.views import early_imports, feature
+from app.views import feature
 from app.views.actions import Actions
 from app.views.analysis_service import AnalysisService, Hearers
 from app.views.custom_layers.layers_control import LayersControl
@@ -55,6 +55,7 @@ from app.views.ui.free_place import free_place
 from app.views.ui.gc_housekeeping import Housekeeping
 from app.views.ui.layouts import hbox, vbox
 from app.views.ui.scaling import FRAME
+from app.views.ui.turns import Turns
 from app.views.ui.widgets import section
 from app.views.ui.widgets.banner import Banner
 from app.views.ui.widgets.focus import FocusHome, take_typed
@@ -69,7 +70,6 @@ LINES = ".jsonl"  # the ending of a file with the lines of a run
 # Of the bottom dock at first: the same for all pages, so that the tabs stay where they are.
 BOTTOM_SHARE, BOTTOM_LEAST, BOTTOM_MOST = 0.34, 190, 338
 BOTTOM_CONTROLS = 402  # px beside its tabs, of the widest controls: those of the curves
-MADE = object()
 
 
 def bottom_height(height: int) -> int:
@@ -80,9 +80,9 @@ def bottom_height(height: int) -> int:
 
 
 class MainWindow(ShowsCutTexts, QMainWindow):
-    """One window on one project. `start` loads torch behind it; before that the window draws and names already.
+    """One window on one project. `start` has an engine load torch; before that the window draws and names already.
 
-    The pages that are not in front are made when they are wanted, else after the first painting, by `furnish`.
+    The pages that are not in front are made by `furnish` when they are first shown, or follow the project.
     """
 
     def __init__(
@@ -103,16 +103,11 @@ class MainWindow(ShowsCutTexts, QMainWindow):
         self._owners = {
             page.key: each for each, pages in self._pages_of for page in pages
         }
-        self._unmade = {
-            each: self._make_late(each, pages) for each, pages in self._pages_of
-        }
-        self._on_demand = {
-            each
-            for each, pages in self._pages_of
-            if any(page.on_demand for page in pages)
-        }
-        self._demanded: set[Feature] = set()
-        self._furnishing = self._started = self._closed = False
+        self._unmade = set(self.features)
+        self._followers = [each for each in self.features if each.follows]
+        steps = [partial(self.furnish, each) for each in self._followers]
+        self._starting = Turns(self, *steps, self.live.start)
+        self._closed = False
         self.overlay = Segmented(
             [name for each in self.features for name in each.overlays()], "Overlay"
         )
@@ -147,10 +142,8 @@ class MainWindow(ShowsCutTexts, QMainWindow):
         self.toasts = ToastStack(self.middle, free_place)
         self.notifier = Notifier(self.banner, self.toasts, self)
         self.actions_by_key = Actions(self, self.menuBar())
-        self.pages, self.drawing = (
-            Pages(self._make_pages, self._demand, self),
-            CanvasFacade(),
-        )
+        self.pages = Pages(lambda key: self.furnish(self._owners[key]), self)
+        self.drawing = CanvasFacade()
         self.files = FileMenu(
             self.document, self.settings, RunGuard(self.session, self), self
         )
@@ -198,11 +191,7 @@ class MainWindow(ShowsCutTexts, QMainWindow):
             notifier=self.notifier,
             status=self.status,
         )
-        self.housekeeping = Housekeeping(
-            self,
-            self.document.changed,
-            lambda: self.background.busy or self.live.paused,
-        )
+        self.housekeeping = Housekeeping(self)
 
     # -- menus, docks and tabs ----------------------------------------------------------------------------------------
 
@@ -317,7 +306,6 @@ class MainWindow(ShowsCutTexts, QMainWindow):
         for page in self._pages:
             if page.dock == dock:
                 made = page.make() if page.early else None
-                assert made is None or isinstance(made, QWidget)
                 self.pages.add_page(page.key, dock, made)
                 pane.add(
                     page.key,
@@ -328,25 +316,6 @@ class MainWindow(ShowsCutTexts, QMainWindow):
                     after=page.after,
                     counts=page.counts,
                 )
-
-    def _make_late(self, each: Feature, pages: tuple[Page, ...]) -> Iterator[None]:
-        """Yield after each step: creating a page or a part of it, adding its tab, or connecting the feature's pages."""
-        panes = {
-            "centre": self.centre,
-            "left": self.left.pane,
-            "right": self.right.pane,
-            "bottom": self.bottom.pane,
-        }
-        for page in pages:
-            if not page.early:
-                made = page.make()
-                widget = made if isinstance(made, QWidget) else (yield from made)
-                yield  # being put under the tab styles all that is in it
-                panes[page.dock].fill(page.key, widget)
-                if page.controls is not None:
-                    panes[page.dock].add_controls(page.key, page.controls())
-                yield
-        yield from each.finish() or ()
 
     def _follow(self) -> None:
         """Connect the window's title, toolbar, overlay and keyboard focus."""
@@ -362,7 +331,7 @@ class MainWindow(ShowsCutTexts, QMainWindow):
         self.overlays.changed.connect(self.overlay.set_value)
         self.overlays.choose(self.overlay.value())
         self.centre.shown.connect(lambda _page: self.toasts.place_again())
-        self.pages.shown.connect(self._demand)
+        self.pages.shown.connect(self.pages.make)
         self._focus = FocusHome(self, self._home)
         theme.manager().changed.connect(self._fit_docks)
         theme.manager().styled.connect(self._fit_corners)
@@ -398,7 +367,6 @@ class MainWindow(ShowsCutTexts, QMainWindow):
     def _home(self) -> QWidget | None:
         """Return the widget that gets the focus when the focused one is gone: that of the page in the centre."""
         page = next(page for page in self._pages if page.key == self.centre.page)
-        # One on demand is made in the turns after its first click.
         made = page.early or self._owners[page.key] not in self._unmade
         return page.home() if page.home is not None and made else self.centre.tabs
 
@@ -423,75 +391,27 @@ class MainWindow(ShowsCutTexts, QMainWindow):
     # -- what the program asks of the window --------------------------------------------------------------------------
 
     def start(self) -> None:
-        """Make the other pages, one at a time so that the window answers in between, and load torch behind it."""
+        """Make the pages in front and those that follow the project, a feature in each turn, then load torch."""
         self.status.set_torch("Loading PyTorch…")
         self.housekeeping.begin()
         for dock in self.pages.docks:
-            self.pages.shown.emit(
-                self.pages.front(dock)
-            )  # some come back in front, and those on demand are made now
-        self.background.ask(
-            "pages",
-            early_imports.load,
-            on_answer=self._furnish_first,
-            on_error=self._furnish_first,
-        )
+            self.pages.shown.emit(self.pages.front(dock))
+        self._starting.begin()
 
     @property
     def furnished(self) -> bool:
-        """Whether all pages exist but those on demand that were not opened."""
-        return self._unmade.keys() <= self._on_demand - self._demanded
+        """Whether all pages exist that follow the project."""
+        return not any(each.follows for each in self._unmade)
 
     def furnish(self, *features: Feature) -> None:
-        """Make the pages of these features, of all if none is named, that are not there yet, now."""
-        for each in features or tuple(self._unmade):
-            for _ in self._unmade.get(each, ()):
-                pass
-            self._unmade.pop(each, None)
-
-    def _make_pages(self, *keys: str) -> None:
-        """Make the pages of these keys, of all if none is named, now; those on demand in the turns that follow."""
-        for each in [self._owners[key] for key in keys] or tuple(self._unmade):
-            if each not in self._on_demand:
-                self.furnish(each)
-        self._demand(*keys)
-
-    def _demand(self, *keys: str) -> None:
-        """Begin to make the pages on demand of these keys that are not there yet, a step in each turn."""
-        wanted = self._on_demand.intersection(self._owners[key] for key in keys)
-        self._demanded |= wanted
-        if wanted & self._unmade.keys() and not self._furnishing:
-            self._furnishing = True
-            QTimer.singleShot(1, self, self._furnish_one)
-
-    def _furnish_first(
-        self, *_: object
-    ) -> None:  # an import error is reported by the step that needs it
-        if not self._furnishing:
-            self._furnishing = True
-            self._furnish_one()
-
-    def _furnish_one(self) -> None:
-        resting = self._on_demand - self._demanded
-        each = next((each for each in self._unmade if each not in resting), None)
-        if each is None:
-            self._furnishing = False
-            if not self._started:
-                self._started = True
-                # All that lasts is there: what comes from now on is looked through for garbage.
-                self.housekeeping.go_on()
-                self.live.start()
-            return
-        QTimer.singleShot(
-            1, self, self._furnish_one
-        )  # first: a page that fails does not prevent the next ones
-        steps = self._unmade[each]
-        made = True
-        try:
-            made = next(steps, MADE) is MADE
-        finally:
-            if made:
-                self._unmade.pop(each, None)
+        """Make the pages of these features, of all if none is named, that are not there yet."""
+        for each, pages in self._pages_of:
+            if each in self._unmade and (not features or each in features):
+                self._unmade.remove(each)
+                for page in pages:
+                    if not page.early:
+                        self.pages.fill(page.key, page.make(), page.controls)
+                each.finish()
 
     def open_on(self, file: str | None, model: AskedModel | None) -> None:
         """Show what the program was started with, and nothing else: a model, a script, a project or journal; without
@@ -510,7 +430,7 @@ class MainWindow(ShowsCutTexts, QMainWindow):
         elif file.endswith(LINES):
             self.document.new(Project(frames.script_of(Path(file))))
             self.pages.show("autograd")  # a captured step is drawn there
-            QTimer.singleShot(0, self, self.furnish)  # there are curves to show it with
+            QTimer.singleShot(0, self, partial(self.furnish, *self._followers))
             QTimer.singleShot(0, self, lambda: trigger("watch-file", Path(file)))
         else:
             QTimer.singleShot(0, self, lambda: self.files.open(Path(file)))

@@ -8,6 +8,7 @@ from types import MappingProxyType
 from PySide6.QtCore import QObject
 from PySide6.QtWidgets import QWidget
 
+from app.views.ui.dialogs.message import ErrorDialog
 from app.views.ui.widgets.banner import Banner
 from app.views.ui.widgets.focus import focus_in, go_back
 from app.views.ui.widgets.toast import ToastStack
@@ -124,7 +125,6 @@ class Notifier(QObject):
 
     def show_details(self, title: str, cure: str, trace: str) -> None:
         """Open a dialog with a traceback, one click away from its words."""
-        from app.views.ui.dialogs.message import ErrorDialog
 
         ErrorDialog(title, cure=cure, traceback=trace, parent=self._window).open()
 

@@ -19,13 +19,10 @@ class Pages(QObject):
 
     shown = Signal(str)
 
-    def __init__(
-        self, make: Callable[..., None], demand: Callable[..., None], parent: QObject
-    ) -> None:
-        """`make(key)` makes a page if it is not there yet, `make()` all but those on demand; `demand(key)` has one of
-        those made in the turns that follow."""
+    def __init__(self, make: Callable[[str], None], parent: QObject) -> None:
+        """`make(key)` makes a page if it is not there yet."""
         super().__init__(parent)
-        self._make, self._demand = make, demand
+        self.make = make
         self._panes: dict[str, tuple[TabbedPane, QDockWidget | None]] = {}
         self._dock_of: dict[str, str] = {}
         self._below: dict[str, list[QWidget]] = {}
@@ -47,19 +44,20 @@ class Pages(QObject):
             for below in self._below.pop(key, ()):
                 _append(widget, below)
 
+    def fill(
+        self, key: str, widget: QWidget, controls: Callable[[], QWidget] | None
+    ) -> None:
+        """Set the widget of a page that was registered without one, and what stands beside its tab."""
+        pane = self._panes[self._dock_of[key]][0]
+        pane.fill(key, widget)
+        if controls is not None:
+            pane.add_controls(key, controls())
+
     # -- for features -------------------------------------------------------------------------------------------------
-
-    def make_all(self) -> None:
-        """Make all pages that are not there yet, now, but those on demand: they follow a run from its beginning."""
-        self._make()
-
-    def demand(self, *keys: str) -> None:
-        """Have pages on demand made, if they are not there yet, in the turns that follow."""
-        self._demand(*keys)
 
     def show(self, key: str) -> None:
         """Bring a page to the front and show its dock; create the page if it does not exist yet."""
-        self._make(key)
+        self.make(key)
         pane, dock = self._panes[self._dock_of[key]]
         if dock is not None:
             dock.show()

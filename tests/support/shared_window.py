@@ -76,7 +76,6 @@ COUNTS = {
     "diff_control._sides",
     "autograd_control.shows_step",
     "recompute_control._page",
-    "housekeeping._put_off",
 }
 # What stays of the first import that is compared with its model, and of the first screen reader: once in each window.
 ONCE = [

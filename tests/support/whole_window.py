@@ -116,5 +116,5 @@ class WholeWindow(MainWindow):
 
     def start_run(self) -> None:
         """Make the pages, and start a run."""
-        self._make_pages()
+        self.furnish()
         self.run_control.run()

@@ -11,7 +11,6 @@ from msgspec import Struct
 from app.autograd.grouping import group_by_layer, held_by_module, node_keys
 from app.autograd.pictures.op_category import node_category
 from app.autograd.tape import Tape
-from app.util import gc_pause
 
 
 class Stretch(Struct, frozen=True):
@@ -38,8 +37,7 @@ def _once(tape: Tape, name: str, make: Callable[[Tape], T]) -> T:
 
 def prepare(tape: Tape) -> Tape:
     """Compute everything here ahead of use, on a worker; returns the tape."""
-    with gc_pause.put_off():
-        stretches(tape), held_by_step(tape), categories(tape), held_in_modules(tape)
+    stretches(tape), held_by_step(tape), categories(tape), held_in_modules(tape)
     return tape
 
 

@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Iterable
 from typing import TYPE_CHECKING
-
-from PySide6.QtCore import QTimer
 
 from app.features.compare.control import DiffControl
 from app.features.compare.page import DiffPage
@@ -13,7 +11,6 @@ from app.views.feature import Action, Feature, Page
 
 if TYPE_CHECKING:
     from app.runs.store import Kept
-    from app.views.workspace import Workspace
 
 TIP = "Finds the first layer at which two models, runs or checkpoints differ, or one model in two modes"
 
@@ -24,12 +21,6 @@ class DiffFeature(Feature):
     diff_control: DiffControl
     _runs: tuple[Kept, ...] = ()
 
-    def __init__(self, workspace: Workspace) -> None:
-        super().__init__(workspace)
-        self._waiting: list[
-            Callable[[], object]
-        ] = []  # commands that came before the page was made
-
     def pages(self) -> Iterable[Page]:
         yield Page(
             "diff",
@@ -37,7 +28,6 @@ class DiffFeature(Feature):
             "compare",
             "centre",
             self._make,
-            on_demand=True,
             words="Compar&e",
             home=lambda: self.diff.home,
         )
@@ -60,24 +50,15 @@ class DiffFeature(Feature):
         self.diff = DiffPage(self.workspace.background)
         self.diff_control = DiffControl(self.diff, self.workspace)
         self.diff_control.runs = self._runs
-        for command in self._waiting:
-            QTimer.singleShot(0, self.workspace.window, command)
-        self._waiting.clear()
         return self.diff
 
     def _ask(self) -> None:
-        self._when_made(lambda: self.diff_control.ask())
+        self.workspace.pages.show("diff")
+        self.diff_control.ask()
 
     def _compare_runs(self, a: Kept, b: Kept) -> None:
-        self._when_made(lambda: self.diff_control.compare_runs(a, b))
-
-    def _when_made(self, command: Callable[[], object]) -> None:
-        """Show the page, and run a command of it: a page on demand is made in the turns that follow."""
         self.workspace.pages.show("diff")
-        if hasattr(self, "diff_control"):
-            command()
-        else:
-            self._waiting.append(command)
+        self.diff_control.compare_runs(a, b)
 
     def close(self) -> None:
         if hasattr(self, "diff_control"):

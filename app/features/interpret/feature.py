@@ -21,7 +21,6 @@ class InterpretFeature(Feature):
             "eye",
             "centre",
             self._make,
-            on_demand=True,
             words="A&ttention",
             home=lambda: self.interpreted.heads,
         )

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from functools import partial
 
+from msgspec.structs import replace
 from PySide6.QtCore import Qt, Signal
 from PySide6.QtWidgets import QMenu, QSplitter, QStackedLayout, QWidget
 
@@ -386,7 +387,6 @@ class InterpretPage(QWidget):
         """Put the maps of an attention in place of its figures."""
         if self.found is None:
             return
-        from msgspec.structs import replace
 
         attentions = list(self.found.attentions)
         attentions[place] = reading

@@ -2,10 +2,21 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable
 from typing import TYPE_CHECKING
 
-from app.views.feature import Action, Feature, Page, Steps
+from PySide6.QtWidgets import QStackedWidget, QWidget
+
+from app.views.autograd.capture_control import AutogradControl
+from app.views.autograd.inspector.inspector import TapeInspector
+from app.views.autograd.model_links import place_of, select_calls
+from app.views.autograd.options_control import OptionsControl
+from app.views.autograd.page import AutogradPage
+from app.views.autograd.snippets.snippet_control import SnippetControl, create_pages
+from app.views.autograd.tape.player import Player
+from app.views.autograd.tape.replay_control import ReplayControl
+from app.views.autograd.tape.tape_control import TapeControl
+from app.views.feature import Action, Feature, Page
 from app.views.training.runs.run_control import NO_SCRIPT
 
 if TYPE_CHECKING:
@@ -13,14 +24,8 @@ if TYPE_CHECKING:
     from app.engine.requests.autograd.capture import HeldStep
     from app.engine.requests.observe import Observe
     from app.observe.observation import CallPlace
-    from app.views.autograd.capture_control import AutogradControl
     from app.views.autograd.findings.findings_control import FindingsControl
     from app.views.autograd.findings.snippet_findings import SnippetFindings
-    from app.views.autograd.inspector.inspector import TapeInspector
-    from app.views.autograd.options_control import OptionsControl
-    from app.views.autograd.page import AutogradPage
-    from app.views.autograd.snippets.snippet_control import SnippetControl
-    from app.views.autograd.tape.tape_control import TapeControl
 
 NET, MODEL = "net", "model"
 STEP_TIP = (
@@ -185,31 +190,12 @@ class AutogradFeature(Feature):
 
     # -- pages --------------------------------------------------------------------------------------------------------
 
-    def _make_graph(self) -> Steps:
-        from app.views.autograd.capture_control import AutogradControl
-        from app.views.autograd.inspector.inspector import TapeInspector
-
-        yield
-        from app.views.autograd.page import AutogradPage
-
-        yield
-        from app.views.autograd.snippets.snippet_control import (
-            SnippetControl,
-            create_pages,
-        )
-        from app.views.autograd.tape.player import Player
-        from app.views.autograd.tape.replay_control import ReplayControl
-
-        yield
-        from app.views.autograd.tape.tape_control import TapeControl
-
-        yield
+    def _make_graph(self) -> QWidget:
         workspace = self.workspace
         self.room, self.tape_inspector = AutogradPage(), TapeInspector()
         room, inspector = self.room, self.tape_inspector
         workspace.pages.stand_in("inspector", inspector, while_front="autograd")
         self.autograd_control = capture = AutogradControl(workspace, room)
-        yield
         player = Player(workspace.window)
         replay = ReplayControl(workspace, room, player, capture)
         pages = create_pages(room)
@@ -221,26 +207,17 @@ class AutogradFeature(Feature):
         )
         return pages
 
-    def _make_findings(self) -> Steps:
+    def _make_findings(self) -> QWidget:
         from app.views.autograd.findings.findings_control import FindingsControl
-
-        yield
         from app.views.autograd.findings.findings_page import FindingsPage
         from app.views.autograd.findings.gain_over_steps import GainsOverRun
+        from app.views.autograd.findings.snippet_findings import SnippetFindings
 
-        yield
-        over_run = GainsOverRun()
-        yield
-        page = FindingsPage(over_run, self.workspace.diagnostics)
-        yield
+        page = FindingsPage(GainsOverRun(), self.workspace.diagnostics)
         room, inspector, capture = self.room, self.tape_inspector, self.autograd_control
         self.findings_control = FindingsControl(
             self.workspace, room, inspector, capture, page
         )
-        yield
-        from PySide6.QtWidgets import QStackedWidget
-
-        from app.views.autograd.findings.snippet_findings import SnippetFindings
 
         pages = QStackedWidget()
         pages.addWidget(page)
@@ -249,9 +226,7 @@ class AutogradFeature(Feature):
         )
         return pages
 
-    def finish(self) -> Iterator[None] | None:
-        from app.views.autograd.options_control import OptionsControl
-
+    def finish(self) -> None:
         workspace, room = self.workspace, self.room
         self.options_control = OptionsControl(workspace, room, self.autograd_control)
         room.nodeSelected.connect(self._node_selected)
@@ -273,7 +248,7 @@ class AutogradFeature(Feature):
         workspace.session.stateChanged.connect(lambda _state: self._offer_step())
         workspace.hearers.add(self._on_analysis, later=True)
         self._on_analysis()
-        return None
+        self._selected(workspace.network_selection.ids, None)
 
     def close(self) -> None:
         if hasattr(
@@ -304,8 +279,6 @@ class AutogradFeature(Feature):
 
     def _node_selected(self, node: str | None) -> None:
         if self.autograd_control.subject == MODEL:
-            from app.views.autograd.model_links import place_of
-
             item, tape = (
                 self.room.item_of(self.room.scene.current_key()),
                 self.room.tape,
@@ -326,7 +299,6 @@ class AutogradFeature(Feature):
             or self.autograd_control.opened is None
         ):
             return
-        from app.views.autograd.model_links import select_calls
 
         if front:
             self.workspace.pages.show("autograd")

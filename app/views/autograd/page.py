@@ -21,7 +21,6 @@ from app.autograd.grouping import (
 from app.autograd.pictures.diagram import draw, summary
 from app.autograd.tape import Tape, TapeNode
 from app.diagram.diagram import Drawing
-from app.util import gc_pause
 from app.views.autograd.capture_offer import CaptureOffer
 from app.views.autograd.graph.finder import TapeFinder
 from app.views.autograd.graph.path_highlight import PathHighlight
@@ -222,12 +221,11 @@ class AutogradPage(QWidget):
         """Group the tape; with `keep` groups that were open stay open."""
         assert self._tape is not None
         known = {group.key for group in self._groups}
-        with gc_pause.put_off():
-            self._groups = (
-                group_by_block(self._tape)
-                if self._grouping == "block"
-                else group_by_layer(self._tape)
-            )
+        self._groups = (
+            group_by_block(self._tape)
+            if self._grouping == "block"
+            else group_by_layer(self._tape)
+        )
         self._by_key = {group.key: group for group in self._groups}
         wanted = opened(self._groups)
         self._unfolded = (
@@ -340,19 +338,18 @@ class AutogradPage(QWidget):
             )
         )
         page = self._page = self._page_size()
-        with gc_pause.put_off():
-            self._folded = fold(
-                self._tape,
-                self._groups,
-                self._unfolded if grouped else frozenset(self._by_key),
+        self._folded = fold(
+            self._tape,
+            self._groups,
+            self._unfolded if grouped else frozenset(self._by_key),
+        )
+        drawing = draw(self._tape, self._folded, grouped=grouped)
+        if same_rows or len(drawing.boxes) > FEW:
+            self._row = self.scene.show_drawing(
+                drawing, page, self._row if same_rows else None
             )
-            drawing = draw(self._tape, self._folded, grouped=grouped)
-            if same_rows or len(drawing.boxes) > FEW:
-                self._row = self.scene.show_drawing(
-                    drawing, page, self._row if same_rows else None
-                )
-            else:
-                self._row = self.scene.show_arranged(self._largest(drawing))
+        else:
+            self._row = self.scene.show_arranged(self._largest(drawing))
         self.way.show_in(self._folded.place)
         self.minimap.rebuild()
         self.redrawn.emit()

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable
 from typing import TYPE_CHECKING
 
 from PySide6.QtCore import QPoint
@@ -18,8 +18,6 @@ from app.views.workspace import Workspace
 
 if TYPE_CHECKING:
     from app.project.document import Document
-    from app.views.blocks.block_control import BlockControl
-    from app.views.blocks.library_control import LibraryControl
 
 
 class BlocksFeature(Feature):
@@ -69,10 +67,7 @@ class BlocksFeature(Feature):
 
     def begin(self) -> None:
         self.block_control.enable()
-
-    def finish(self) -> Iterator[None] | None:
         self.library_control.read()
-        return None
 
 
 class _BlockMenu:

@@ -14,6 +14,7 @@ from app.builder.catalog.catalog import Catalog
 from app.builder.sheet import Sheet
 from app.util.formatting import grouped_digits, significant
 from app.views.canvas import actions
+from app.views.canvas.accessible import CanvasAccess
 from app.views.canvas.breadcrumb import Breadcrumb
 from app.views.canvas.callouts import Callouts
 from app.views.canvas.commands import Commands
@@ -206,8 +207,6 @@ class Canvas(QWidget):
         self.empty.acted.connect(self.exampleRequested)
 
     def _make_access(self) -> GraphAccess:
-        from app.views.canvas.accessible import CanvasAccess
-
         return CanvasAccess(self)
 
     # --- What others ask of it

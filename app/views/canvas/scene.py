@@ -10,6 +10,7 @@ from PySide6.QtCore import QObject, QPointF, QRectF, QTimer, Signal
 from PySide6.QtWidgets import QGraphicsScene
 
 from app.builder.catalog.catalog import Catalog
+from app.builder.edits.edits import new_node
 from app.builder.graph import Edge, Graph
 from app.builder.layout.arrange import Size
 from app.builder.sheet import Comment, Point, Positions, Sheet
@@ -447,7 +448,6 @@ class CanvasScene(QGraphicsScene):
 
     def size_of(self, op: str) -> Size:
         """Return the size of a new node of an op."""
-        from app.builder.edits.edits import new_node
 
         node = new_node(self.graph, self.catalog, op)
         face = face_of(self.graph.with_node(node), node.id, self.catalog, None, {})

@@ -2,13 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
-from typing import TYPE_CHECKING
+from collections.abc import Iterable
 
+from app.views.code.code_view import CodeView
 from app.views.feature import Feature, Page
-
-if TYPE_CHECKING:
-    from app.views.code.code_view import CodeView
 
 
 class CodeFeature(Feature):
@@ -28,16 +25,13 @@ class CodeFeature(Feature):
         )
 
     def _make(self) -> CodeView:
-        from app.views.code.code_view import CodeView
-
         self.code = CodeView(self.workspace.selection)
         self.code.edits(self.workspace.sheet, self.workspace.catalog)
         return self.code
 
-    def finish(self) -> Iterator[None] | None:
+    def finish(self) -> None:
         self.workspace.hearers.add(self._on_analysis, later=True)
         self._on_analysis()
-        return None
 
     def _on_analysis(self) -> None:
         live = self.workspace.live

@@ -7,6 +7,7 @@ from functools import cache
 from typing import Any
 
 from msgspec import Struct
+from pygments.lexers.python import PythonLexer
 from PySide6.QtGui import QFont, QSyntaxHighlighter, QTextCharFormat, QTextDocument
 
 from app.views.ui.theme import current, manager, mix
@@ -103,7 +104,6 @@ def _tokens(text: str) -> Iterator[tuple[str, str]]:
 
 @cache
 def _lexer() -> Any:
-    from pygments.lexers.python import PythonLexer
 
     return PythonLexer(stripnl=False, ensurenl=False)
 

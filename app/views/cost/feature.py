@@ -2,18 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
-from typing import TYPE_CHECKING
+from collections.abc import Iterable
 
+from app.views.cost.cost_control import CostControl
+from app.views.cost.cost_table import CostTable
 from app.views.feature import Feature, Page
-
-if TYPE_CHECKING:
-    from app.views.cost.cost_control import CostControl
-    from app.views.cost.cost_table import CostTable
 
 
 class CostFeature(Feature):
     rank = 152  # its overlay comes after the gradients
+    follows = True
     costs: CostTable
     cost_control: CostControl
 
@@ -33,13 +31,8 @@ class CostFeature(Feature):
         return ("Cost",)
 
     def _make(self) -> CostTable:
-        from app.views.cost.cost_table import CostTable
-
         self.costs = CostTable(self.workspace.catalog, self.workspace.network_selection)
         return self.costs
 
-    def finish(self) -> Iterator[None] | None:
-        from app.views.cost.cost_control import CostControl
-
+    def finish(self) -> None:
         self.cost_control = CostControl(self.workspace, self.costs)
-        return None

@@ -26,12 +26,14 @@ from app.source.layer_files import LayerFile
 from app.source.own_files import OwnFiles
 from app.source.trust import FILE, TrustStore
 from app.util.formatting import plural
+from app.views.custom_layers.trust_dataset import DatasetTrustDialog
+from app.views.custom_layers.trust_dialog import TrustDialog
+from app.views.custom_layers.trust_snippet import SnippetTrustDialog
 from app.views.engine_service import EngineService
 from app.views.project_catalog import ProjectCatalog
 from app.views.settings import Settings
 
 if TYPE_CHECKING:
-    from app.views.custom_layers.trust_dialog import TrustDialog
     from app.views.custom_layers.trust_model import ModelTrustDialog
 
 TRIED = "layers.tried"
@@ -180,7 +182,6 @@ class LayersControl(QObject):
 
     def review(self, module: str = "") -> None:
         """Show a file and ask whether it may run; by default the one that was asked about."""
-        from app.views.custom_layers.trust_dialog import TrustDialog
 
         one = self.file_of(module or self.asked_about)
         if one is None:
@@ -204,7 +205,6 @@ class LayersControl(QObject):
         dialog_of: Callable[..., TrustDialog] | None = None,
     ) -> None:
         """Show a file other than of layers, such as one with a Dataset class; `trusted` is called once it may run."""
-        from app.views.custom_layers.trust_dialog import TrustDialog
 
         one = replace(read_file(path), problem="")
         if one.file is None:
@@ -221,13 +221,11 @@ class LayersControl(QObject):
 
     def review_dataset(self, path: Path, trusted: Callable[[], None]) -> None:
         """Show a file with a Dataset class."""
-        from app.views.custom_layers.trust_dataset import DatasetTrustDialog
 
         self.review_file(path, trusted, DatasetTrustDialog)
 
     def review_snippet(self, path: Path, trusted: Callable[[], None]) -> None:
         """Show a snippet file."""
-        from app.views.custom_layers.trust_snippet import SnippetTrustDialog
 
         self.review_file(path, trusted, SnippetTrustDialog)
 

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from app.builder.diagram import to_drawing
+
 if TYPE_CHECKING:
     from app.diagram.diagram import Drawing
     from app.views.export.picture_export import PictureExport
@@ -12,7 +14,6 @@ if TYPE_CHECKING:
 
 def sheet_drawing(workspace: Workspace) -> Drawing:
     """Return a drawing of the sheet in front, with unfolded blocks open."""
-    from app.builder.diagram import to_drawing
 
     analysis = workspace.live.analysis
     known = analysis.sheet if analysis is not None else None

@@ -4,19 +4,19 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from PySide6.QtCore import QObject, Signal
 from PySide6.QtWidgets import QFileDialog, QWidget
 
 from app.diagram.diagram import Drawing
+from app.project import file
 from app.project.project import Project
+from app.views.export.picture import CARRIERS, write
+from app.views.export.picture_dialog import PictureDialog
+from app.views.export.printing.paper import Choice
 from app.views.settings import Settings
 from app.views.ui.background import Background, WorkerFailure
-
-if TYPE_CHECKING:
-    from app.views.export.picture_dialog import PictureDialog
-    from app.views.export.printing.paper import Choice
 
 FILTERS = (
     "SVG (*.svg);;PDF (*.pdf);;PNG (*.png);;TikZ (*.tex);;DOT (*.dot);;JSON (*.json)"
@@ -51,8 +51,6 @@ class PictureExport(QObject):
 
         `others` are further formats, by suffix; `project` may be put into the picture.
         """
-        from app.views.export.picture_dialog import PictureDialog
-        from app.views.export.printing.paper import Choice
 
         dialog = self.dialog = PictureDialog(
             drawing,
@@ -121,8 +119,6 @@ class PictureExport(QObject):
 def _write(
     drawing: Drawing, path: Path, choice: Choice | None, project: Project | None
 ) -> Any:
-    from app.project import file
-    from app.views.export.picture import CARRIERS, write
 
     carried = project is not None and path.suffix.lower().removeprefix(".") in CARRIERS
     return write(

@@ -16,6 +16,11 @@ from app.project import file_lock
 from app.project.project import Project
 from app.util.resources import path as resource_path
 from app.views.files.autosave import Autosave
+from app.views.files.changed_file_dialog import (
+    ChangedFileDialog,
+    VersionChoice,
+    read_on_disk,
+)
 from app.views.files.project_difference import differences, summary
 from app.views.ui.background import WorkerFailure
 from app.views.ui.dialogs.message import DialogAnswer, QuestionDialog
@@ -191,7 +196,6 @@ class FileControl(QObject):
         if self._looking is not None:
             self._looking.abandon()
         opened = self._document.project
-        from app.views.files.changed_file_dialog import read_on_disk
 
         self._looking = BackgroundTask(
             lambda *_: (path, known, opened, read_on_disk(path, opened, known))
@@ -281,7 +285,6 @@ class FileControl(QObject):
 
     def settle(self, path: Path) -> bool:
         """Ask what becomes of the file's version and the open one; whether the open one was saved."""
-        from app.views.files.changed_file_dialog import ChangedFileDialog, VersionChoice
 
         dialog = ChangedFileDialog(path, self._document.project, self._workspace.window)
         dialog.exec()

@@ -16,6 +16,7 @@ from app.util import leftovers
 from app.util.resources import path as resource_path
 from app.views.files import reading
 from app.views.settings import Settings
+from app.views.ui.dialogs.message import DialogAnswer, ask_unsaved
 from app.views.ui.widgets.focus import take_typed
 
 if TYPE_CHECKING:
@@ -170,7 +171,6 @@ class FileMenu(QObject):
         take_typed(self._window)
         if not self._document.dirty:
             return True
-        from app.views.ui.dialogs.message import DialogAnswer, ask_unsaved
 
         path = self._document.path
         answer = ask_unsaved(self._window, path.name if path else self._document.title)

@@ -12,7 +12,7 @@ from app.builder.catalog.catalog import catalog
 from app.builder.placing import with_places
 from app.project import file
 from app.project.project import Project
-from app.util import gc_pause, regular_files
+from app.util import regular_files
 from app.views.ui.background import WorkerFailure
 from app.views.ui.dialogs.base import Dialog
 from app.views.ui.task import BackgroundTask
@@ -87,10 +87,7 @@ def read(path: Path, parent: QWidget) -> tuple[Project, str] | None:
 
 def _prepared(path: Path) -> tuple[Project, str]:
     """Read a file, and prepare positions and ops of its blocks on a worker, so that the window need not."""
-    with (
-        gc_pause.put_off()
-    ):  # a full collection of the new objects would block every thread
-        project, digest = file.read_with_digest(path)
-        project = with_places(project)
-        with_blocks(catalog(), project.blocks)
+    project, digest = file.read_with_digest(path)
+    project = with_places(project)
+    with_blocks(catalog(), project.blocks)
     return project, digest

@@ -17,12 +17,12 @@ from app.project.journal import ClaimedJournal, FoundJournals, JournalEntry
 from app.util.resources import python_path
 from app.views.files.autosave import Autosave
 from app.views.files.file_control import FileControl
+from app.views.files.recovery_dialog import RecoveryDialog, RecoveryOffer
 from app.views.ui.background import WorkerFailure
 from app.views.ui.task import BackgroundTask
 
 if TYPE_CHECKING:
     from app.builder.catalog.catalog import Catalog
-    from app.views.files.recovery_dialog import RecoveryDialog
     from app.views.workspace import Workspace
 
 GONE = "Its file is no longer there."
@@ -122,8 +122,6 @@ class RecoveryControl(QObject):
         ]
         | WorkerFailure,
     ) -> None:
-        from app.views.files.recovery_dialog import RecoveryDialog, RecoveryOffer
-
         self._looking = None
         if isinstance(answer, WorkerFailure):
             folder = self._workspace.settings.journal_folder

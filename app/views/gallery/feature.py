@@ -7,6 +7,7 @@ from collections.abc import Iterable
 from PySide6.QtCore import Qt
 
 from app.views.feature import Action, Feature
+from app.views.gallery.gallery import GalleryDialog
 
 
 class GalleryFeature(Feature):
@@ -17,7 +18,6 @@ class GalleryFeature(Feature):
 
     def ask(self) -> None:
         """Show the examples, to choose one."""
-        from app.views.gallery.gallery import GalleryDialog
 
         workspace, files = self.workspace, self.workspace.files
         dialog = GalleryDialog(

@@ -19,14 +19,14 @@ from app.util.formatting import counted
 from app.util.frozen import FrozenMap
 from app.views.canvas.items.faces import face_of
 from app.views.canvas.items.node_shapes import shape_of
+from app.views.importing.comparison_control import ComparingControl
+from app.views.importing.import_dialog import ImportDialog
+from app.views.importing.importing import ImportedModel, ImportRequest
+from app.views.importing.redraw_dialog import RedrawDialog
 
 if TYPE_CHECKING:
     from app.builder.results import Analysis
     from app.engine.requests.import_model import ModelInput, ModelSource
-    from app.views.importing.comparison_control import ComparingControl
-    from app.views.importing.import_dialog import ImportDialog
-    from app.views.importing.importing import ImportedModel, ImportRequest
-    from app.views.importing.redraw_dialog import RedrawDialog
     from app.views.workspace import Workspace
 
 
@@ -72,7 +72,6 @@ class ImportControl(QObject):
 
     def ask(self, file: Path | None = None) -> ImportDialog:
         """Show the dialog, with a Python file already chosen if there is one."""
-        from app.views.importing.import_dialog import ImportDialog
 
         workspace, lay_out = (
             self._workspace,
@@ -95,8 +94,6 @@ class ImportControl(QObject):
         sha256: str,
     ) -> RedrawDialog:
         """Show the dialog that redraws an opened model, or a part of one; `sha256` is the digest of its file."""
-        from app.views.importing.importing import ImportRequest
-        from app.views.importing.redraw_dialog import RedrawDialog
 
         wanted = ImportRequest(source, arguments, inputs, sha256=sha256)
         lay_out = partial(laid_out, room=self._workspace.drawing.room)
@@ -107,7 +104,6 @@ class ImportControl(QObject):
 
     def open(self, project: Project, wanted: ImportRequest) -> bool:
         """Lay out an imported project and show it."""
-        from app.views.importing.importing import ImportedModel
 
         return self.show(
             ImportedModel(laid_out(project, self._workspace.drawing.room)), wanted
@@ -131,8 +127,6 @@ class ImportControl(QObject):
         return True
 
     def _compare(self, drawn: ImportedModel, wanted: ImportRequest) -> None:
-        from app.views.importing.comparison_control import ComparingControl
-
         self.comparing = self.comparing or ComparingControl(self._workspace, self.show)
         self.comparing.begin(drawn, wanted)
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable
 
 from PySide6.QtWidgets import QStackedWidget
 
@@ -47,19 +47,6 @@ class InspectorFeature(Feature):
             lambda _project: inspector.overview.forget_analysis()
         )
         workspace.hearers.add(self._on_analysis)
-
-    def finish(self) -> Iterator[None]:
-        from app.views.inspector.fields import form  # noqa: F401  its import is a step
-
-        yield
-        from app.views.inspector import node_page  # noqa: F401
-
-        yield
-        self.inspector.node_page  # noqa: B018  made by asking for it
-        yield
-        self.inspector.block_page  # noqa: B018
-        yield
-        self.inspector.several  # noqa: B018
 
     def edit(self) -> None:
         """Put the caret into the form of the selected node."""

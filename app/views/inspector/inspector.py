@@ -15,7 +15,10 @@ from app.builder.edits import edits
 from app.builder.sheet import Sheet
 from app.util.formatting import counted
 from app.views.engine_service import EngineService
+from app.views.inspector.block_page import BlockPage
 from app.views.inspector.edit_target import EditTarget
+from app.views.inspector.multi_selection import MultiSelectionPage
+from app.views.inspector.node_page import NodePage
 from app.views.inspector.pages import OverviewPage
 from app.views.navigation import SheetDocument
 from app.views.selection import Selection
@@ -24,9 +27,6 @@ from app.views.ui.layouts import vbox
 if TYPE_CHECKING:
     from app.builder.results import Analysis
     from app.builder.shapes.network_cost import NetworkCost
-    from app.views.inspector.block_page import BlockPage
-    from app.views.inspector.multi_selection import MultiSelectionPage
-    from app.views.inspector.node_page import NodePage
 
 
 class Inspector(QWidget):
@@ -86,8 +86,6 @@ class Inspector(QWidget):
     def node_page(self) -> NodePage:
         """The page of one node."""
         if self._node_page is None:
-            from app.views.inspector.node_page import NodePage
-
             page = self._node_page = NodePage(
                 self._document, self._catalog, self._engine
             )
@@ -105,8 +103,6 @@ class Inspector(QWidget):
     def block_page(self) -> BlockPage:
         """The page of the block that is open, with nothing selected in it."""
         if self._block_page is None:
-            from app.views.inspector.block_page import BlockPage
-
             page = self._block_page = BlockPage(self.front)
             if self._known is not None:
                 page.set_analysis(*self._known)
@@ -117,8 +113,6 @@ class Inspector(QWidget):
     def several(self) -> MultiSelectionPage:
         """The page of several nodes."""
         if self._several is None:
-            from app.views.inspector.multi_selection import MultiSelectionPage
-
             page = self._several = MultiSelectionPage(self.front)
             page.delete_requested.connect(self._delete)
             if self._known is not None:

@@ -12,12 +12,17 @@ from msgspec.structs import replace
 from PySide6.QtCore import QFileSystemWatcher, QObject, QTimer, Signal
 
 from app.builder.diagnostics.problems import Problem
+from app.engine.requests.import_model import ModelInput, ModelSource
 from app.engine.requests.observe import opened_model
 from app.preflight.opened import project_of
 from app.sources.finding import digest_of, file_of, files_of
 from app.sources.spec import AskedModel
+from app.views.export.picture_export import PictureExport
 from app.views.feature import Action, Feature, Page
 from app.views.navigation import OPENED
+from app.views.observed.inspector import CallInspector
+from app.views.observed.open_dialog import OpenModelDialog
+from app.views.observed.page import ObservedPage
 
 if TYPE_CHECKING:
     from app.engine.requests.observe import CapturedModel, Observe
@@ -25,9 +30,6 @@ if TYPE_CHECKING:
     from app.observe.observation import CallPlace, Observation
     from app.project.project import Project
     from app.sources.opened import OpenedModel
-    from app.views.observed.inspector import CallInspector
-    from app.views.observed.open_dialog import OpenModelDialog
-    from app.views.observed.page import ObservedPage
 
 
 # Commands that are about a drawing, but those that copy and move in lists, which other pages have too.
@@ -58,11 +60,9 @@ _SETTLING = 150  # ms of debounce: programs may save a file in several steps
 
 class ObservedFeature(Feature):
     rank = 185
-    _asked: AskedModel | None = None
     _model: Observe | None = None  # of the observation that is shown
     _digest = ""  # of its file, as it was run
     _opened: OpenedModel | None = None  # as it can be trained, None if it cannot
-    _finished = False
     observed: ObservedPage
     call_inspector: CallInspector
 
@@ -101,26 +101,19 @@ class ObservedFeature(Feature):
         self.workspace.sheet.refused.connect(self._refused)
 
     def finish(self) -> None:
-        self._finished = True
         for key, action in self.workspace.commands.by_key.items():
             if (
                 key.startswith(("canvas.", "block.")) and key not in OF_ANY
             ) or key in DRAWN:
                 action.triggered.connect(partial(self._needs_drawing, key))
-        if (asked := self._asked) is not None:
-            self._asked = None
-            self.open(asked)
 
     def open(self, asked: AskedModel) -> None:
-        """Open a model that was named when the program was started, once the pages exist."""
-        if self._finished:
-            self.ask().open_model(asked)
-        else:
-            self._asked = asked
+        """Open a model that was named when the program was started, or before."""
+        self.workspace.pages.make("observed")
+        self.ask().open_model(asked)
 
     def ask(self) -> OpenModelDialog:
         """Show the dialog that asks which model to open."""
-        from app.views.observed.open_dialog import OpenModelDialog
 
         dialog = OpenModelDialog(
             self.workspace.layers, self.show, self.workspace.window
@@ -267,7 +260,6 @@ class ObservedFeature(Feature):
 
     def _redraw(self, path: str = "") -> None:
         """Ask whether to draw the model, or a module of it, as a network that can be edited."""
-        from app.engine.requests.import_model import ModelInput, ModelSource
 
         if (model := self._model) is None or not self._unchanged("redraw"):
             return
@@ -367,6 +359,7 @@ class ObservedFeature(Feature):
             self.observed.set_figures(captured.figures)
 
     def _show_call(self, place: CallPlace) -> None:
+        self.workspace.pages.make("observed")
         self.observed.show_call(place)
 
     def _chosen(self, places: tuple[CallPlace, ...]) -> None:
@@ -381,9 +374,6 @@ class ObservedFeature(Feature):
         )
 
     def _make(self) -> ObservedPage:
-        from app.views.observed.inspector import CallInspector
-        from app.views.observed.page import ObservedPage
-
         self.observed, self.call_inspector = ObservedPage(), CallInspector()
         self.workspace.pages.stand_in(
             "inspector", self.call_inspector, while_front="observed"
@@ -399,8 +389,6 @@ class ObservedFeature(Feature):
         return self.observed
 
     def _export(self) -> None:
-        from app.views.export.picture_export import PictureExport
-
         pictures = PictureExport(
             self.workspace.background, self.workspace.settings, self.workspace.window
         )

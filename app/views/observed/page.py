@@ -17,7 +17,6 @@ from app.observe.figures import ModuleFigures
 from app.observe.folding import Part, Tree
 from app.observe.observation import Call, CallPlace, Observation
 from app.observe.picture import heading, summary, to_drawing
-from app.util import gc_pause
 from app.views.autograd.graph.scene import TapeScene
 from app.views.autograd.graph.view import TapeView
 from app.views.observed.arrangement import EDGE, READABLE, Arrangement, Arranger
@@ -551,8 +550,7 @@ class ObservedPage(QWidget):
         outdated = self._work is not None and answer.figures != self.figures
         self._opened = answer.opened
         self._at_rest()
-        with gc_pause.put_off():
-            self._row = self.scene.show_arranged(answer.done)
+        self._row = self.scene.show_arranged(answer.done)
         self._row = answer.row or self._row
         self.minimap.rebuild()
         then()

@@ -2,15 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
-from typing import TYPE_CHECKING
+from collections.abc import Iterable
 
 from PySide6.QtCore import Qt
 
 from app.views.feature import Action, Feature, Page
-
-if TYPE_CHECKING:
-    from app.views.outline.outline import Outline
+from app.views.outline.outline import Outline
 
 
 class OutlineFeature(Feature):
@@ -26,17 +23,14 @@ class OutlineFeature(Feature):
         )
 
     def _make(self) -> Outline:
-        from app.views.outline.outline import Outline
-
         workspace = self.workspace
         self.outline = Outline(workspace.sheet, workspace.selection, workspace.catalog)
         return self.outline
 
-    def finish(self) -> Iterator[None] | None:
+    def finish(self) -> None:
         self.outline.jump_requested.connect(self.workspace.show_node)
         self.workspace.hearers.add(self._on_analysis, later=True)
         self._on_analysis()
-        return None
 
     def find(self) -> None:
         """Put the caret into the outline's search."""

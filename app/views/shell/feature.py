@@ -15,8 +15,12 @@ from app.engine.requests.shapes import Torch
 from app.views.actions import NAME
 from app.views.feature import Action, Adopted, Feature, Submenu
 from app.views.shell.appearance import Appearance
+from app.views.shell.search import found_beside_commands
+from app.views.shell.settings_dialog import SettingsDialog
 from app.views.ui import icons
 from app.views.ui.background import WorkerFailure
+from app.views.ui.dialogs.about import AboutDialog
+from app.views.ui.dialogs.shortcuts import CommandPalette, ShortcutSheet
 from app.views.workspace import Workspace
 
 ENGINE_ENDED = "The engine stopped"
@@ -101,7 +105,6 @@ class ShellFeature(Feature):
 
     def show_settings(self, name: str = "") -> None:
         """Open the Settings dialog, at the setting `name` if one is given."""
-        from app.views.shell.settings_dialog import SettingsDialog
 
         dialog = SettingsDialog(self.workspace.settings, self.workspace.window)
         dialog.setAttribute(Qt.WidgetAttribute.WA_DeleteOnClose)
@@ -110,14 +113,9 @@ class ShellFeature(Feature):
             dialog.go_to(name)
 
     def _show_shortcuts(self) -> None:
-        from app.views.ui.dialogs.shortcuts import ShortcutSheet
-
         ShortcutSheet(self.workspace.commands.all(), self.workspace.window).open()
 
     def _search_commands(self) -> None:
-        from app.views.shell.search import found_beside_commands
-        from app.views.ui.dialogs.shortcuts import CommandPalette
-
         palette = CommandPalette(self.workspace.commands.all(), self.workspace.window)
         palette.add(
             found_beside_commands(
@@ -127,8 +125,6 @@ class ShellFeature(Feature):
         palette.open()
 
     def _show_about(self) -> None:
-        from app.views.ui.dialogs.about import AboutDialog
-
         AboutDialog(self.workspace.window).open()
 
     def _checked(self, analysis: Analysis) -> None:

@@ -15,6 +15,7 @@ from app.builder.edits import head as head_edits
 from app.builder.edits.head import Head, HeadError
 from app.project.file import with_start
 from app.project.project import Project
+from app.training.setup.weights_header import StartError, header
 
 if TYPE_CHECKING:
     from app.views.workspace import Workspace
@@ -130,7 +131,6 @@ class HeadControl(QObject):
 
     def _without_weights_of(self, head: Head, project: Project) -> tuple[Project, int]:
         """Drop the removed layer's start weights; return the project and their number."""
-        from app.training.setup.weights_header import StartError, header
 
         start, analysis = project.training.start, self._workspace.live.analysis
         if start is None or analysis is None or not self._workspace.live.up_to_date:

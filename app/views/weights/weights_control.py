@@ -19,11 +19,11 @@ from app.source.generated import Source
 from app.training.config import StartWeights
 from app.util.leftovers import TemporaryFolder
 from app.views.ui.background import WorkerFailure
+from app.views.weights.weights_dialog import WeightsDialog
 
 if TYPE_CHECKING:
     from app.builder.results import Analysis
     from app.engine.requests.autograd.capture import WeightsChoice
-    from app.views.weights.weights_dialog import WeightsDialog
     from app.views.workspace import Workspace
 
 OPEN, SAVE, STATUS = "weights.open", "weights.save", "weights.status"
@@ -62,7 +62,6 @@ class WeightsControl(QObject):
 
     def open(self, path: Path) -> WeightsDialog:
         """Show a file beside the net."""
-        from app.views.weights.weights_dialog import WeightsDialog
 
         source, trouble = self._net()
         dialog = WeightsDialog(

@@ -258,7 +258,7 @@ def test_no_text_is_cut_without_a_tool_tip_in_any_size_and_text_size(
 ) -> None:
     window.files.open_example("digits.tape")
     ready(qtbot, window)
-    window.pages.make_all()
+    window.furnish()
     window.selection.set(
         [
             next(

@@ -23,6 +23,7 @@ class Counting(Feature):
     """Counts nodes: a page, commands, an overlay, and files that it takes."""
 
     rank = 500
+    follows = True
 
     def pages(self) -> Iterable[Page]:
         yield Page(
@@ -52,8 +53,7 @@ class Counting(Feature):
     def overlays(self) -> Iterable[str]:
         return ("Counts",)
 
-    def _make(self) -> Iterator[None]:
-        yield
+    def _make(self) -> QLabel:
         self.label, self.tools = QLabel(""), QLabel("beside the tabs")
         return self.label
 
@@ -166,10 +166,8 @@ def test_a_page_that_cannot_be_made_keeps_no_other_from_being_made(
         window.start()
         qtbot.waitUntil(lambda: window.furnished and not window.background.busy)
     assert [kind for kind, *_ in said] == [ZeroDivisionError]
-    assert (
-        window.centre.widget_of("autograd").layout() is not None
-        and window.findChild(Counting).label is not None
-    )
+    assert window.training_form.isAncestorOf(window.training_form.data)
+    assert counting.label.text() == ""
 
 
 def test_an_overlay_is_offered_beside_the_others(window: WholeWindow) -> None:

@@ -152,6 +152,7 @@ def test_views_hear_of_a_large_net_one_a_turn_and_only_the_newest_word(
         del panel.set_analysis
     assert at_once[-1:] == [0], "the list of problems hears of it in a turn of its own"
     assert heard == [1_004], "what was out of date before it was told is not told"
+    window.pages.show("outline")
     assert window.outline.isEnabled() and len(window.canvas.scene.nodes) == 1_004
 
 

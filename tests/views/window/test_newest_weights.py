@@ -99,8 +99,8 @@ def test_the_layer_page_shows_pictures_and_figures_of_it(
 def test_a_capture_has_them_and_says_so_until_the_net_is_another(
     qtbot: QtBot, window: WholeWindow, path: Path
 ) -> None:
-    room = window.room
     window.pages.show("autograd")
+    room = window.room
     window.actions_by_key["capture"].trigger()
     qtbot.waitUntil(lambda: room.tape is not None, timeout=60_000)
     assert room.head.below.text().endswith(WORDS) or room.head.summary.text().endswith(

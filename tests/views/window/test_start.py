@@ -8,19 +8,22 @@ import sys
 from pathlib import Path
 
 ROOT = Path(__file__).resolve().parents[3]
-# The program, Qt, what decodes files, and arrays; everything else, such as the charts' library, comes afterwards.
+# The program, Qt, and what decodes files, computes with arrays, colours code and writes pictures. The library of the
+# charts, which makes every class of Qt, comes with the first chart.
 AWAITED = {
     "app",
+    "graphviz",
     "PySide6",
     "shiboken6",
     "shibokensupport",
     "msgspec",
     "numpy",
+    "pygments",
     "typing_extensions",
 }
 
 
-def test_the_window_can_be_used_before_anything_heavy_is_imported(
+def test_the_window_can_be_used_before_charts_or_torch_are_imported(
     tmp_path: Path,
 ) -> None:
     """The example is on the canvas, painted and found under the pointer; the script ends with an error otherwise."""

@@ -245,7 +245,7 @@ def test_nothing_moves_when_another_page_comes_to_the_front(
 def test_no_tab_moves_whatever_page_is_in_front_at_any_size(
     qtbot, qapp, window: WholeWindow, text: float
 ) -> None:
-    window.pages.make_all()
+    window.furnish()
     docks = (window.centre, window.left.pane, window.right.pane, window.bottom.pane)
 
     def places() -> dict[tuple[TabbedPane, str], QRect]:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from functools import cached_property
-from typing import TYPE_CHECKING
 
 from PySide6.QtCore import QTimer, Signal
 from PySide6.QtGui import QShowEvent
@@ -14,15 +13,13 @@ from app.telemetry.gradient_gains import EXPLODED, VANISHED
 from app.training.history import History
 from app.training.monitoring.gradient_health import lost_over
 from app.util import formatting
+from app.views.autograd.findings.gain_map import GainMap
 from app.views.training.charts import series
 from app.views.training.charts.axes.timescale import TimeScale
 from app.views.ui import theme
 from app.views.ui.layouts import hbox, vbox
 from app.views.ui.widgets.empty import EmptyState
 from app.views.ui.widgets.painting import label
-
-if TYPE_CHECKING:
-    from app.views.autograd.findings.gain_map import GainMap
 
 NO_RUN = (
     "No run to show",
@@ -62,7 +59,6 @@ class GainsOverRun(QWidget):
     @cached_property
     def map(self) -> GainMap:
         """The heat map, made with the first run in which gains were measured: its import is that of all charts."""
-        from app.views.autograd.findings.gain_map import GainMap
 
         made = GainMap()
         self._column.addWidget(made, 1)

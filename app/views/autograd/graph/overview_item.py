@@ -15,7 +15,6 @@ from PySide6.QtWidgets import QGraphicsItem, QStyleOptionGraphicsItem, QWidget
 
 from app.diagram.diagram import Arrow, Box, Drawing, Group
 from app.diagram.layout import HEADER, Layout, Rect
-from app.util import gc_pause
 from app.views.autograd.graph.faces import MARKS, ItemState, paint_rings
 from app.views.autograd.graph.playback_paint import paint_far
 from app.views.ui.graphview.minimap import MapRects
@@ -196,15 +195,6 @@ class TapeOverview(Overview):
 
     def layer_opacity(self, number: int) -> float:
         return DIMMED if self.way and number < WAY_LINES else 1.0
-
-    def paint(
-        self,
-        painter: QPainter,
-        option: QStyleOptionGraphicsItem,
-        widget: QWidget | None = None,
-    ) -> None:
-        with gc_pause.put_off():
-            super().paint(painter, option, widget)
 
 
 class Marks(QGraphicsItem):

@@ -8,6 +8,7 @@ from PySide6.QtCore import QEvent, QPoint, QRectF, Qt, Signal
 from PySide6.QtGui import QHelpEvent, QKeyEvent, QMouseEvent
 from PySide6.QtWidgets import QToolTip, QWidget
 
+from app.views.autograd.graph.accessible import TapeAccess
 from app.views.autograd.graph.parts import BoxPart, GroupPart
 from app.views.autograd.graph.scene import TapeScene
 from app.views.ui.graphview.pan_zoom_view import PanZoomView
@@ -65,8 +66,6 @@ class TapeView(PanZoomView):
         return max(simple_below(len(self._scene.boxes)), SEPARATE)
 
     def _make_access(self) -> GraphAccess:
-        from app.views.autograd.graph.accessible import TapeAccess
-
         return TapeAccess(self, self._scene, self.fold_at, self.led.emit)
 
     # -- viewport ------------------------------------------------------------------------------------------------------

@@ -15,6 +15,9 @@ from app.autograd.snippets.snippet import Limits, SnippetAnswer
 from app.engine import snippet_process
 from app.source import layer_files
 from app.util import atomic
+from app.views.autograd.inspector.gradient_sections import GradientSections
+from app.views.autograd.snippets.snippet_page import SnippetPage
+from app.views.autograd.tape.replay_control import FILTER as REPLAY
 from app.views.ui.background import WorkerFailure
 from app.views.ui.task import BackgroundTask
 from app.views.ui.widgets import Segmented
@@ -25,7 +28,6 @@ if TYPE_CHECKING:
     from app.diagram.diagram import Drawing
     from app.views.autograd.inspector.inspector import TapeInspector
     from app.views.autograd.page import AutogradPage
-    from app.views.autograd.snippets.snippet_page import SnippetPage
     from app.views.autograd.tape.replay_control import ReplayControl
     from app.views.export.picture_export import PictureExport
     from app.views.workspace import Workspace
@@ -101,9 +103,6 @@ class SnippetControl(QObject):
     def page(self) -> SnippetPage:
         """The page "Snippet", made when it is first asked for."""
         if self._page is None:
-            from app.views.autograd.inspector.gradient_sections import GradientSections
-            from app.views.autograd.snippets.snippet_page import SnippetPage
-
             self._page = page = SnippetPage(LIMITS)
             self._pages.addWidget(page)
             page.runRequested.connect(lambda: self.run())
@@ -183,7 +182,6 @@ class SnippetControl(QObject):
 
     def _export(self, drawing: Drawing) -> None:
         """Ask for a path, then draw the snippet's graph as shown, or write a page that plays it."""
-        from app.views.autograd.tape.replay_control import FILTER as REPLAY
 
         graph, pages = self.page.shown, {}
         if graph is not None and (played := graph.played) is not None:

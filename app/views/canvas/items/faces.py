@@ -12,6 +12,7 @@ from app.builder.blocks import Block, block_of
 from app.builder.catalog.catalog import Catalog, OpSpec
 from app.builder.diagnostics.problems import Problem
 from app.builder.graph import Edge, Graph
+from app.builder.results import known
 from app.builder.summary import compact, detail_line, has_detail, summary_line
 from app.util.frozen import FrozenMap
 from app.util.lru import LruCache, Same
@@ -190,7 +191,6 @@ def _inner_of(
     def inner_of_block() -> Inner:
         if inside is None:
             return Inner(drawn, drawn.faces)
-        from app.builder.results import known
 
         here = known(block.graph, inside.plan, inside.results)
         carried: FrozenMap[tuple[str, int], str] = FrozenMap(

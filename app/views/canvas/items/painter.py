@@ -2,10 +2,20 @@
 
 from __future__ import annotations
 
+from array import array
 from functools import lru_cache
+from math import isfinite, log10
 
 from PySide6.QtCore import QPointF, QRectF, Qt
-from PySide6.QtGui import QColor, QPainter, QPainterPath, QPen, QPixmap
+from PySide6.QtGui import (
+    QColor,
+    QFontMetricsF,
+    QImage,
+    QPainter,
+    QPainterPath,
+    QPen,
+    QPixmap,
+)
 
 from app.views.canvas.items import geometry
 from app.views.canvas.items.faces import Face, Pin
@@ -389,7 +399,6 @@ def _top(line: TextLine, role: str, baseline: float) -> float:
 
 @lru_cache(maxsize=16)
 def _ascent(role: str) -> float:
-    from PySide6.QtGui import QFontMetricsF
 
     return QFontMetricsF(theme.scene_font(role)).ascent()
 
@@ -426,10 +435,6 @@ def paint_note(painter: QPainter, area: QRectF, text: str, color: str) -> None:
 
 def heat_cells(norms: list[float | None], low: float, high: float) -> QPixmap:
     """Render the gradient strip, a pixel per cell, oldest left, on a log scale from `low` to `high`; None is a gap."""
-    from array import array
-    from math import isfinite, log10
-
-    from PySide6.QtGui import QImage
 
     now, ramp = theme.current(), theme.heat_table()
     hole, error = now.sunken.rgba(), now.error.rgba()

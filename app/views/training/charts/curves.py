@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Generator, Iterable, Sequence
+from collections.abc import Iterable, Sequence
 from time import perf_counter
-from typing import NamedTuple
 
 import numpy as np
 from PySide6.QtCore import QPoint, QSize, Qt, QTimer, Signal
@@ -45,34 +44,6 @@ NEAR = 8  # pixels from a mark in which it is meant
 PAINTING = 5  # milliseconds between the first paintings of two charts
 
 
-class Charts(NamedTuple):
-    """The charts of the page, each of which takes some milliseconds to make."""
-
-    loss: LossChart
-    accuracy: AccuracyChart
-    rate: RateChart
-    gradients: GradientMap
-    memory: MemoryChart
-    throughput: ThroughputChart
-
-
-def made_in_steps() -> Generator[None, None, Charts]:
-    """Create the charts, one per step; returns them."""
-    loss = LossChart()
-    yield
-    accuracy = AccuracyChart()
-    yield
-    rate = RateChart()
-    yield
-    gradients = GradientMap()
-    yield
-    memory = MemoryChart()
-    yield
-    throughput = ThroughputChart()
-    yield
-    return Charts(loss, accuracy, rate, gradients, memory, throughput)
-
-
 TWO = 230  # px, from which two charts have room one above the other, at the designed text size
 WIDTHS = {
     "loss": 320,
@@ -98,26 +69,22 @@ class Curves(QWidget):
         int, object
     )  # with the right button, at this step, and the point of the screen
 
-    def __init__(
-        self, charts: Charts | None = None, parent: QWidget | None = None
-    ) -> None:
+    def __init__(self, parent: QWidget | None = None) -> None:
         super().__init__(parent)
-        self.charts = charts or Charts(
-            LossChart(),
-            AccuracyChart(),
-            RateChart(),
-            GradientMap(),
-            MemoryChart(),
-            ThroughputChart(),
-        )
-        (
+        self.loss = LossChart()
+        self.accuracy = AccuracyChart()
+        self.rate = RateChart()
+        self.gradients = GradientMap()
+        self.memory = MemoryChart()
+        self.throughput = ThroughputChart()
+        self.charts: tuple[Chart, ...] = (
             self.loss,
             self.accuracy,
             self.rate,
             self.gradients,
             self.memory,
             self.throughput,
-        ) = self.charts
+        )
         self.controls = CurveControls(self)
         self._history = History()
         self._scale = TimeScale(self._history)

@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable
 from typing import TYPE_CHECKING
 
 from PySide6.QtCore import QTimer
 
 from app.training.events import Cut, Event
-from app.views import early_imports
-from app.views.feature import Feature, Page, Steps
+from app.views.feature import Feature, Page
 from app.views.shown_run import Figures
 from app.views.ui.turns import TURN
 
@@ -41,7 +40,7 @@ class ChartsFeature(Feature):
         self._another = QTimer(
             self, singleShot=True, interval=TURN
         )  # the turn that starts a run is long enough
-        self._another.timeout.connect(self._show)
+        self._another.timeout.connect(self._show_run)
 
     def pages(self) -> Iterable[Page]:
         yield Page(
@@ -50,7 +49,6 @@ class ChartsFeature(Feature):
             "curves",
             "bottom",
             self._make,
-            on_demand=True,
             words="C&urves",
             controls=lambda: self.curves.controls,
         )
@@ -58,21 +56,10 @@ class ChartsFeature(Feature):
     def overlays(self) -> Iterable[str]:
         return (GRADIENTS,)
 
-    def _make(self) -> Steps:
-        yield from early_imports.charts_in_steps()
-        from app.views.training.charts import plot  # noqa: F401  its import is a step, and so are those of the others
+    def _make(self) -> Curves:
+        from app.views.training.charts.curves import Curves
 
-        yield
-        from app.views.training.charts import charts  # noqa: F401
-
-        yield
-        from app.views.training.charts import gradient_map  # noqa: F401
-
-        yield
-        from app.views.training.charts.curves import Curves, made_in_steps
-
-        yield
-        self.curves = Curves((yield from made_in_steps()))
+        self.curves = Curves()
         return self.curves
 
     def begin(self) -> None:
@@ -86,7 +73,7 @@ class ChartsFeature(Feature):
         workspace.place.changed.connect(lambda _before, _after: self.paint_gradients())
         workspace.overlays.changed.connect(self.paint_gradients)
 
-    def finish(self) -> Iterator[None] | None:
+    def finish(self) -> None:
         workspace, curves, chosen = (
             self.workspace,
             self.curves,
@@ -102,7 +89,6 @@ class ChartsFeature(Feature):
         self._made = True
         curves.room = workspace.session.room
         self._show()
-        return None
 
     def _on_run(self, figures: Figures | None) -> None:
         """Show another run in a separate event-loop turn; that of a project which was left goes at once."""
@@ -111,7 +97,6 @@ class ChartsFeature(Feature):
             self._another.stop()
             self._show()
         else:
-            self.workspace.pages.demand("curves")
             self._another.start()
 
     def _read_gradients(self, figures: Figures | None) -> None:
@@ -123,6 +108,10 @@ class ChartsFeature(Feature):
             self._gradients = GradientOverlay(figures.source, figures.history)
             self._then = self.workspace.document.project
         self.paint_gradients()
+
+    def _show_run(self) -> None:
+        self.workspace.pages.make("curves")
+        self._show()
 
     def _show(self) -> None:
         if not self._made:

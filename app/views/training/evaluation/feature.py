@@ -3,13 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
-from typing import TYPE_CHECKING
 
-from app.views.feature import Feature, Page, Steps
-
-if TYPE_CHECKING:
-    from app.views.training.evaluation.control import EvaluationControl
-    from app.views.training.evaluation.page import EvaluationPage
+from app.views.feature import Feature, Page
+from app.views.training.evaluation.control import EvaluationControl
+from app.views.training.evaluation.page import EvaluationPage
 
 
 class EvaluationFeature(Feature):
@@ -27,14 +24,7 @@ class EvaluationFeature(Feature):
             words="E&valuation",
         )
 
-    def _make(self) -> Steps:
-        from app.views.training.evaluation.page import EvaluationPage
-
-        yield
-        from app.views.training.evaluation.control import EvaluationControl
-
-        yield
+    def _make(self) -> EvaluationPage:
         self.evaluation = EvaluationPage()
-        yield
         self.evaluation_control = EvaluationControl(self.evaluation, self.workspace)
         return self.evaluation

@@ -2,21 +2,23 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from app.views.feature import Action, Feature, Page, Steps
+from app.views.feature import Action, Feature, Page
+from app.views.training.form.data.download_dialog import DownloadDialog
+from app.views.training.form.settings_form import RunSettings, TrainingForm
+from app.views.training.form.watch_control import WatchControl
 
 if TYPE_CHECKING:
     from app.runs.store import Kept
-    from app.views.training.form.settings_form import TrainingForm
-    from app.views.training.form.watch_control import WatchControl
     from app.views.training.runs.session import Run
 
 
 class TrainingFormFeature(Feature):
     rank = 130
+    follows = True  # what prevents a run is known from the facts about its data
     training_form: TrainingForm
     watch_control: WatchControl
 
@@ -39,22 +41,13 @@ class TrainingFormFeature(Feature):
         if name == "data_folder":
             self.training_form.set_data_root(self.workspace.settings.data_folder)
 
-    def _make(self) -> Steps:
-        from app.views.training.form.data import data_section  # noqa: F401  its import is a step
-
-        yield
-        from app.views.training.form.settings_form import TrainingForm
-
-        yield
+    def _make(self) -> TrainingForm:
         self.training_form = TrainingForm(
-            self.workspace.document, self.workspace.engine, in_steps=True
+            self.workspace.document, self.workspace.engine
         )
-        yield from self.training_form.steps
         return self.training_form
 
-    def finish(self) -> Iterator[None] | None:
-        from app.views.training.form.watch_control import WatchControl
-
+    def finish(self) -> None:
         workspace, form, control = (
             self.workspace,
             self.training_form,
@@ -84,7 +77,6 @@ class TrainingFormFeature(Feature):
             hear()
         self.watch_control = WatchControl(workspace, form)
         workspace.runs_keeper.listed.connect(self._listed)
-        return None
 
     def _file_changed(self, path: Path | None) -> None:
         self.training_form.data.folder = path.parent if path is not None else None
@@ -119,8 +111,6 @@ class TrainingFormFeature(Feature):
             self.training_form.set_layers(self.workspace.live.analysis)
 
     def _run_started(self, run: Run) -> None:
-        from app.views.training.form.settings_form import RunSettings
-
         watched = self.workspace.session.watches  # whose settings are its script's
         kept = (
             None
@@ -147,7 +137,6 @@ class TrainingFormFeature(Feature):
 
     def download(self, source: str) -> None:
         """Open the download dialog, which states size and origin before it starts."""
-        from app.views.training.form.data.download_dialog import DownloadDialog
 
         dialog = DownloadDialog(
             source, self.workspace.settings.data_folder, self.workspace.window

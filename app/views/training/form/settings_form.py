@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -204,25 +204,23 @@ class TrainingForm(QWidget):
         document: Document,
         engine: EngineService,
         parent: QWidget | None = None,
-        *,
-        in_steps: bool = False,
     ) -> None:
-        """With `in_steps` the form is there once `steps` has been run to its end."""
         super().__init__(parent)
         self._document = document
         self._kept: RunSettings | None = None
-        self.steps = self._make(engine)
-        if not in_steps:
-            for _ in self.steps:
-                pass
+        self._make_sections(engine)
+        self._lay_out()
+        self._connect()
+        self._put_device(self.device)
+        self._show(self._document.project)
+        self._unfold()
 
-    def _make(self, engine: EngineService) -> Iterator[None]:
+    def _make_sections(self, engine: EngineService) -> None:
         self.running = Banner()
         self.live_rate = LiveRate()
         self._banner = QWidget()
         self.data = DataSection(engine)
         self.run = RunSection()
-        yield
         self.loss = LossSection(engine)
         self.optimizer = ChoiceSection(
             "Optimizer",
@@ -231,10 +229,8 @@ class TrainingForm(QWidget):
             CheckOptimizer,
             engine,
         )
-        yield
         self.schedule = ScheduleSection(engine)
         self.groups = GroupsSection(engine)
-        yield
         self.gradients = KnobSection("Gradients", settings_fields.GRADIENTS)
         self.speed = SpeedSection()
         self.regular = KnobSection("Regularisation", settings_fields.REGULAR)
@@ -257,15 +253,6 @@ class TrainingForm(QWidget):
             *self.knobs[1:],
         )
         self.device = DeviceField(())
-        yield
-        self._lay_out()
-        yield
-        self._connect()
-        self._put_device(self.device)
-        yield
-        self._show(self._document.project)
-        yield
-        self._unfold()
 
     @property
     def numbers(self) -> ParamForm:

@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable
 from typing import TYPE_CHECKING
 
-from app.views import early_imports
-from app.views.feature import Action, Feature, Page, Steps
+from app.views.feature import Action, Feature, Page
 
 if TYPE_CHECKING:
     from app.views.training.layer.layer_control import LayerControl
@@ -14,7 +13,7 @@ if TYPE_CHECKING:
 
 
 class LayerFeature(Feature):
-    """The page is made on demand, and shows all that was recorded until then."""
+    """The page is made when it is first shown, and shows all that was recorded until then."""
 
     rank = 170
     layer_page: LayerPage
@@ -28,7 +27,6 @@ class LayerFeature(Feature):
             "layers",
             "bottom",
             self._make,
-            on_demand=True,
             words="&Layer",
             controls=lambda: self.layer_page.controls,
         )
@@ -41,28 +39,15 @@ class LayerFeature(Feature):
         if hasattr(self, "layer_control"):
             self.layer_control.choose(path)
 
-    def _make(self) -> Steps:
-        yield from early_imports.charts_in_steps()
-        from app.views.training.charts import charts  # noqa: F401  its import is a step, and so are those of the others
-
-        yield
-        from app.views.training.layer.layer_charts import HistogramChart, RatioChart
-
-        yield
+    def _make(self) -> LayerPage:
         from app.views.training.layer.layer_page import LayerPage
 
-        yield
-        values = HistogramChart()
-        yield
-        ratio = RatioChart()
-        yield
-        self.layer_page = LayerPage(values, ratio)
+        self.layer_page = LayerPage()
         return self.layer_page
 
-    def finish(self) -> Iterator[None] | None:
+    def finish(self) -> None:
         from app.views.training.layer.layer_control import LayerControl
 
         self.layer_control = LayerControl(self.workspace, self.layer_page)
         if self._wanted:
             self.layer_control.choose(self._wanted)
-        return None

@@ -38,18 +38,11 @@ class LayerPage(QWidget):
     batchRequested = Signal()
     newestRequested = Signal()
 
-    def __init__(
-        self,
-        values: HistogramChart | None = None,
-        ratio: RatioChart | None = None,
-        parent: QWidget | None = None,
-    ) -> None:
+    def __init__(self, parent: QWidget | None = None) -> None:
         super().__init__(parent)
-        self.values, self.ratio, self.inside = (
-            values or HistogramChart(),
-            ratio or RatioChart(),
-            InsideCard(),
-        )
+        self.values = HistogramChart()
+        self.ratio = RatioChart()
+        self.inside = InsideCard()
         self.charts: tuple[Chart, ...] = (self.values, self.ratio)
         self._history = History()
         self._layers: tuple[str, ...] = ()

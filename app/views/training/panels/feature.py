@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable
 from typing import TYPE_CHECKING
 
-from app.views import early_imports
-from app.views.feature import Action, Feature, Page, Steps
+from app.views.feature import Action, Feature, Page
 
 if TYPE_CHECKING:
     from app.views.shown_run import Figures
@@ -35,7 +34,6 @@ class PanelsFeature(Feature):
             "curves",
             "centre",
             self._make,
-            on_demand=True,
             words="Pa&nels",
             home=lambda: self.panels.add,
         )
@@ -49,25 +47,17 @@ class PanelsFeature(Feature):
         self.workspace.pages.set_offered("panels", False)
         self.workspace.shown_run.changed.connect(self._show)
 
-    def _make(self) -> Steps:
-        yield from early_imports.charts_in_steps()
-        from app.views.training.charts import charts  # noqa: F401  its import is a step, and so are those of the others
-
-        yield
+    def _make(self) -> PanelsPage:
+        from app.views.training.panels.control import PanelsControl
         from app.views.training.panels.page import PanelsPage
 
-        yield
-        from app.views.training.panels.control import PanelsControl
-
-        yield
         self.panels = PanelsPage()
         self.panels_control = PanelsControl(self.workspace, self.panels)
         return self.panels
 
-    def finish(self) -> Iterator[None] | None:
+    def finish(self) -> None:
         self._made = True
         self._show(self.workspace.shown_run.figures)
-        return None
 
     def _show(self, figures: Figures | None) -> None:
         if self._made:

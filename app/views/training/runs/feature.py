@@ -2,23 +2,23 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable
 from functools import partial
 from typing import TYPE_CHECKING
 
 from app.training.events import Noticed
 from app.views.feature import Action, Feature, Page, Submenu
+from app.views.training.runs.console import Console
 from app.views.training.runs.failures import show_failure
 from app.views.training.runs.placement_control import PlacesControl
 from app.views.training.runs.ranks_control import RanksControl
+from app.views.training.runs.run_panel import RunPanel
+from app.views.training.runs.runs_control import RunsControl
+from app.views.training.runs.sweep.control import SweepControl
 
 if TYPE_CHECKING:
     from app.training.events import Event, Failed, Finished
-    from app.views.training.runs.console import Console
-    from app.views.training.runs.run_panel import RunPanel
-    from app.views.training.runs.runs_control import RunsControl
     from app.views.training.runs.session import Run
-    from app.views.training.runs.sweep.control import SweepControl
     from app.views.workspace import Workspace
 
 MOVED_ON = "The network was edited during the run"
@@ -40,6 +40,7 @@ STATES = {
 
 class RunsFeature(Feature):
     rank = 155
+    follows = True  # the console has all that was said, the list all runs
     console: Console
     runs: RunPanel
     runs_control: RunsControl
@@ -114,14 +115,10 @@ class RunsFeature(Feature):
         )
 
     def _make_console(self) -> Console:
-        from app.views.training.runs.console import Console
-
         self.console = Console()
         return self.console
 
     def _make_runs(self) -> RunPanel:
-        from app.views.training.runs.run_panel import RunPanel
-
         self.runs = RunPanel()
         return self.runs
 
@@ -146,10 +143,7 @@ class RunsFeature(Feature):
         )
         workspace.document.replaced.connect(self._project_replaced)
 
-    def finish(self) -> Iterator[None]:
-        from app.views.training.runs.runs_control import RunsControl
-        from app.views.training.runs.sweep.control import SweepControl
-
+    def finish(self) -> None:
         workspace, session = self.workspace, self.workspace.session
         self.runs.runRequested.connect(workspace.run_control.run)
         self.runs.set_session(session)
@@ -158,7 +152,6 @@ class RunsFeature(Feature):
         session.noted.connect(lambda words: self.console.log(words, "text3"))
         session.progressed.connect(self._progressed)
         session.stateChanged.connect(self._ended)
-        yield
         self.runs_control = RunsControl(workspace, self.runs)
         self.sweeps = SweepControl(workspace, self.runs)
 

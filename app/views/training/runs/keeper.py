@@ -11,7 +11,7 @@ from PySide6.QtCore import QObject, Signal, SignalInstance
 
 from app.project.document import Document
 from app.project.project import Project
-from app.runs import store
+from app.runs import record, store
 from app.runs.record import Parent, RunError
 from app.runs.recorder import EventSink, Recorder
 from app.runs.store import Kept
@@ -274,7 +274,6 @@ def _copied(source: Path, target: Path) -> tuple[int, str]:
 
 def _moved(folders: tuple[Path, ...], target: Path) -> str:
     """Move runs; what went wrong, "" if nothing did."""
-    from app.runs import record
 
     problem = ""
     for folder in folders:

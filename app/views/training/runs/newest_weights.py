@@ -17,6 +17,7 @@ from app.engine.requests.autograd.capture import (
 )
 from app.project.document import Document
 from app.source.generated import Source
+from app.training.control import NoWeightsError
 from app.views.training.runs.keeper import RunsKeeper
 from app.views.training.runs.session import Run, RunSession
 
@@ -81,7 +82,6 @@ def _written(
     run: Run, thread: TrainingThread, kept: Path, folder: Path
 ) -> WeightsChoice:
     """Have the run write its current weights to a new file in `folder`."""
-    from app.training.control import NoWeightsError
 
     before, recorder = thread.result, run.recorder
     gone = recorder is not None and not run.active and not recorder.kept.folder.exists()

@@ -11,6 +11,7 @@ from PySide6.QtWidgets import QFileDialog, QInputDialog, QMenu
 
 from app.engine import pool
 from app.engine.placement import RunPlacement
+from app.engine.watched.follow import stand_in
 from app.views.actions import Actions
 from app.views.settings import MOST_PROCESSES
 from tapedeck import frames
@@ -131,11 +132,7 @@ class PlacesControl(QObject):
                 "A run is in progress. Stop it first.",
             )
             return
-        from app.engine.watched.follow import (
-            stand_in,
-        )  # with the first run that is watched
 
-        workspace.pages.make_all()
         run = workspace.session.start(stand_in(path), place=RunPlacement(watched=path))
         workspace.pages.show("curves")
         workspace.run_control.started.emit(run)

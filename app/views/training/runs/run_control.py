@@ -17,11 +17,14 @@ from app.preflight import preflight
 from app.project.document import Document
 from app.project.file import with_start
 from app.project.project import Project
+from app.runs.record import Parent, continuing
+from app.runs.recorder import Recorder
 from app.runs.store import MOST_NAME
 from app.training.run_requests import SetRate
 from app.util.formatting import counted, plural
 from app.views.analysis_service import AnalysisService
 from app.views.settings import Settings
+from app.views.training.runs.run_files import fork_from, resume_from
 from app.views.training.runs.session import Run, RunSession, Series
 
 if TYPE_CHECKING:
@@ -30,8 +33,7 @@ if TYPE_CHECKING:
     from app.builder.results import Analysis
     from app.engine.requests.past.fork import Fork
     from app.engine.requests.runs import Resumable
-    from app.runs.record import Changed, Parent
-    from app.runs.recorder import Recorder
+    from app.runs.record import Changed
     from app.runs.store import Kept
     from app.training.config import StartWeights
     from app.training.events import Failed, Finished
@@ -297,9 +299,6 @@ class RunControl(QObject):
 
     def go_on(self, kept: Kept, found: Resumable, history: History) -> None:
         """Resume a stored run from one of its checkpoints; with changed settings, as a new run."""
-        from app.runs.record import Parent
-        from app.runs.recorder import Recorder
-        from app.views.training.runs.run_files import resume_from
 
         if self._session.active:
             self.refused.emit(
@@ -342,7 +341,6 @@ class RunControl(QObject):
         self, kept: Kept, found: Fork, history: History, step: int
     ) -> None:
         """Start a fork of a stored run from before a step whose batch is left out; its name says so."""
-        from app.runs.record import Parent
 
         if self._session.active:
             self.refused.emit(
@@ -382,9 +380,6 @@ class RunControl(QObject):
         changed: Changed | None = None,
     ) -> Recorder | None:
         """Return the recorder of a new run that has the history of another one, None if no folder is writable."""
-        from app.runs.record import continuing
-        from app.runs.recorder import Recorder
-        from app.views.training.runs.run_files import fork_from
 
         keeper = self._keeper
         recorder = (

@@ -7,6 +7,7 @@ from PySide6.QtWidgets import QWidget
 
 from app.views.training.runs.session import RunSession
 from app.views.ui.dialogs.base import Dialog
+from app.views.ui.dialogs.message import DialogAnswer, running_dialog
 from app.views.ui.widgets.painting import label
 
 PATIENCE = 300  # milliseconds before a dialog says what is waited for
@@ -48,8 +49,6 @@ class RunGuard(QObject):
         return not self._session.active
 
     def _asked(self, quits: bool) -> bool:
-        from app.views.ui.dialogs.message import DialogAnswer, running_dialog
-
         run = self._session.current
         series = run.series if run is not None else None
         left = series.count - series.number if series is not None else 0

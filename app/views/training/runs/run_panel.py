@@ -18,7 +18,7 @@ from PySide6.QtWidgets import (
     QWidget,
 )
 
-from app.runs.checkpoint_files import Checkpoint, DiskUse
+from app.runs.checkpoint_files import Checkpoint, DiskUse, checkpoints
 from app.runs.compare import Setting
 from app.runs.list_columns import BY_KEY
 from app.runs.record import RunError
@@ -535,8 +535,6 @@ class RunPanel(QWidget):
         menu.popup(self.table.viewport().mapToGlobal(spot))
 
     def _fill_fork_menu(self) -> None:
-        from app.runs.checkpoint_files import checkpoints
-
         self.set_checkpoints(checkpoints(self._one) if self._one is not None else [])
 
     def _delete_kept_text(self) -> str:

@@ -32,12 +32,12 @@ from app.views.shown_run import Figures
 from app.views.training.runs.run_panel import MOST, RunPanel
 from app.views.training.runs.table_model import RunRow
 from app.views.ui.background import WorkerFailure
+from app.views.ui.dialogs.message import DialogAnswer, QuestionDialog
 
 if TYPE_CHECKING:
     from app.runs.compare import Setting
     from app.source.generated import Source
     from app.views.training.runs.session import Run
-    from app.views.ui.dialogs.message import DialogAnswer
     from app.views.workspace import Workspace
 
 A = TypeVar("A")
@@ -292,7 +292,6 @@ class RunsControl(QObject):
 
     def _confirmed(self, title: str, text: str) -> bool:
         """Ask whether to delete something."""
-        from app.views.ui.dialogs.message import DialogAnswer, QuestionDialog
 
         dialog = QuestionDialog(title, text, self._workspace.window)
         dialog.offer("Delete", DialogAnswer.DISCARD, left=True)
@@ -380,7 +379,6 @@ class RunsControl(QObject):
 
     def go_on(self, kept: Kept, takes: bool = False) -> None:
         """Continue a run from its newest checkpoint, with its own settings or with those that Training `takes`."""
-        from app.views.ui.dialogs.message import DialogAnswer
 
         now, root = (
             self._workspace.document.project,
@@ -426,7 +424,6 @@ class RunsControl(QObject):
 
     def _asked_settings(self, kept: Kept, others: tuple[str, ...]) -> DialogAnswer:
         """Ask whether a run resumes with its own settings or with those of Training: SAVE or DISCARD."""
-        from app.views.ui.dialogs.message import DialogAnswer, QuestionDialog
 
         reason = (
             f"Training has {'; '.join(others)}. The run keeps its own settings; with those of Training it continues as "

@@ -20,11 +20,11 @@ from app.engine.placement import OWN_PROCESS, RunPlacement
 from app.training.events import Cut, Event, Failed, Finished, Paused, Resumed, Started
 from app.training.history import History
 from app.training.job import Job
+from app.training_thread import TrainingThread
 from app.views.shown_run import Figures
 
 if TYPE_CHECKING:
     from app.runs.recorder import Recorder
-    from app.training_thread import TrainingThread
 
 POLL, SLOWEST = (
     83,
@@ -262,9 +262,6 @@ class RunSession(QObject):
 
         `resume` is the checkpoint of a run to resume, with the `history` until then, which is of `stage`.
         """
-        from app.training_thread import (
-            TrainingThread,
-        )  # its imports are loaded with the late pages
 
         if self.active:
             raise RunUnderWay

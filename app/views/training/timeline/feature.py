@@ -3,18 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
-from functools import partial
 from typing import TYPE_CHECKING, Any
 
-from PySide6.QtCore import QTimer
-
 from app.views.feature import Action, Feature
+from app.views.training.timeline.recompute_control import NOT_STORED, RecomputeControl
+from app.views.training.timeline.step_control import StepControl
+from app.views.training.timeline.timeline_bar import TimelineBar
 
 if TYPE_CHECKING:
     from app.views.training.charts.curves import Curves
-    from app.views.training.timeline.recompute_control import RecomputeControl
-    from app.views.training.timeline.step_control import StepControl
-    from app.views.training.timeline.timeline_bar import TimelineBar
 
 DEBUG = "Recompute the selected step and open its graph and layers; its batch is a click away"
 FIRST = "Search the shown run for the first step that exceeds a bound"
@@ -28,7 +25,6 @@ class TimelineFeature(Feature):
     recompute_control: RecomputeControl
     step_control: StepControl
     timeline: TimelineBar
-    _waiting: Callable[[], object] | None = None
 
     def actions(self) -> Iterable[Action]:
         with_step = self._with_step
@@ -68,32 +64,23 @@ class TimelineFeature(Feature):
         )
 
     def _with_step(self, does: Callable[..., object]) -> Callable[..., object]:
-        """Return a command that first creates the page with the timeline; of several pending commands the last runs."""
+        """Return a command that first creates the page with the timeline."""
 
-        def act(*given: Any) -> None:
-            if hasattr(self, "step_control"):
-                does(*given)
-            elif self.workspace.shown_run.figures is None:
-                self.workspace.notifier.say(
-                    "No run is shown", "Run the network first, or choose a stored run."
-                )
-            else:
-                self._waiting = partial(does, *given)
+        def act(*arguments: Any) -> None:
+            if not hasattr(self, "step_control"):
+                if self.workspace.shown_run.figures is None:
+                    self.workspace.notifier.say(
+                        "No run is shown",
+                        "Run the network first, or choose a stored run.",
+                    )
+                    return
                 self.workspace.pages.show("curves")
+            does(*arguments)
 
         return act
 
-    def _do_waiting(self) -> None:
-        waiting, self._waiting = self._waiting, None
-        if waiting is not None:
-            waiting()
-
     def _furnish(self, curves: Curves) -> None:
         """Put the bar under the charts of a page."""
-        from app.views.training.timeline.recompute_control import RecomputeControl
-        from app.views.training.timeline.step_control import StepControl
-        from app.views.training.timeline.timeline_bar import TimelineBar
-
         self.timeline = bar = TimelineBar()
         shown = self.workspace.shown_run
         curves.add_below(bar)
@@ -110,11 +97,8 @@ class TimelineFeature(Feature):
         curves.menuWanted.connect(control.show_menu)
         bar.menu.aboutToShow.connect(lambda: control.fill(bar.menu, control.step or 1))
         self._show()
-        QTimer.singleShot(0, self, self._do_waiting)  # once the page shows the run
 
     def _show(self) -> None:
-        from app.views.training.timeline.recompute_control import NOT_STORED
-
         figures = self.workspace.shown_run.figures
         history = figures.history if figures is not None else None
         self.timeline.show_run(

@@ -16,7 +16,10 @@ from app.runs.record import RunError
 from app.runs.store import Kept
 from app.training.job import JobError
 from app.util.formatting import grouped_digits
+from app.views.training.layer.batch_dialog import BatchDialog
+from app.views.training.timeline.first_step_dialog import FirstStepDialog
 from app.views.training.timeline.recompute_control import NOT_STORED, RecomputeControl
+from app.views.ui.dialogs.message import DialogAnswer, QuestionDialog
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -24,8 +27,6 @@ if TYPE_CHECKING:
     from app.training.history import History
     from app.training.monitoring.looks import BatchPeek
     from app.views.shown_run import RecomputedStep
-    from app.views.training.layer.batch_dialog import BatchDialog
-    from app.views.training.timeline.first_step_dialog import FirstStepDialog
     from app.views.ui.background import WorkerFailure
     from app.views.workspace import Workspace
 
@@ -150,8 +151,6 @@ class StepControl(QObject):
         )
 
     def _show_batch(self, past: RecomputedStep, peek: BatchPeek) -> None:
-        from app.views.training.layer.batch_dialog import BatchDialog
-
         if self.batch_dialog is not None:
             self.batch_dialog.close()
         message = f"{past.label}: batch {grouped_digits(past.batch)} of epoch {grouped_digits(past.epoch)}."
@@ -168,7 +167,6 @@ class StepControl(QObject):
 
     def find_first(self) -> None:
         """Open the dialog that finds the first step at which a condition held."""
-        from app.views.training.timeline.first_step_dialog import FirstStepDialog
 
         figures, folder = self._workspace.shown_run.figures, self._folder
         if figures is None or folder is None:
@@ -190,7 +188,6 @@ class StepControl(QObject):
 
     def ask_leave_out(self, step: int | None = None) -> None:
         """Confirm, then fork the shown run before a step, without the step's batch."""
-        from app.views.ui.dialogs.message import DialogAnswer, QuestionDialog
 
         step, folder, workspace = (
             self.step if step is None else step,

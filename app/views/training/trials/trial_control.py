@@ -15,10 +15,11 @@ from app.training.job import Job
 from app.training.trials.results import DryRun
 from app.views.training.runs.failures import show_failure
 from app.views.training.runs.run_control import CANNOT_START
+from app.views.training.trials.dry_run_dialog import DryRunDialog
+from app.views.training.trials.lr_finder_dialog import FindRateDialog
 from app.views.ui.background import WorkerFailure
 
 if TYPE_CHECKING:
-    from app.views.training.trials.lr_finder_dialog import FindRateDialog
     from app.views.workspace import Workspace
 
 UNDER_WAY = "A run is in progress. Stop it first: both would compete for CPU and memory"
@@ -62,7 +63,6 @@ class TrialControl(QObject):
 
     def find_rate(self) -> FindRateDialog | None:
         """Open the learning rate finder."""
-        from app.views.training.trials.lr_finder_dialog import FindRateDialog
 
         job = self._job("The learning rate finder")
         if job is None:
@@ -98,8 +98,6 @@ class TrialControl(QObject):
         )
 
     def _ended(self, answer: DryRun | Failed | WorkerFailure) -> None:
-        from app.views.training.trials.dry_run_dialog import DryRunDialog
-
         self._trying = False
         workspace = self._workspace
         workspace.notifier.clear()

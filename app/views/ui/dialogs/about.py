@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import platform
+from importlib import metadata
 
 from PySide6.QtCore import Qt, qVersion
 from PySide6.QtGui import QGuiApplication
@@ -27,7 +28,6 @@ PARTS = (
 
 def versions() -> tuple[tuple[str, str], ...]:
     """Return the versions of the program and its libraries from package metadata, without importing them."""
-    from importlib import metadata  # the start of the window need not wait for it
 
     found = [
         ("Tapedeck", __version__),

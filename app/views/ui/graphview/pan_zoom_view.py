@@ -20,6 +20,7 @@ from PySide6.QtGui import (
 )
 from PySide6.QtWidgets import QFrame, QGraphicsScene, QGraphicsView, QWidget
 
+from app.views.ui.graphview.accessible import ViewInterface
 from app.views.ui.graphview.grid_dots import GridDots
 from app.views.ui.theme import manager
 
@@ -79,7 +80,6 @@ class PanZoomView(QGraphicsView):
         """Return what a screen reader finds in place of the view; None for Qt's own."""
         if self.make_access is None:
             return None
-        from app.views.ui.graphview.accessible import ViewInterface
 
         if self._access is None:
             self._access = self.make_access()

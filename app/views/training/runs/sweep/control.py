@@ -13,14 +13,15 @@ from PySide6.QtCore import QObject, Qt, QTimer
 from app.data.own_files import cache
 from app.project.project import Project
 from app.runs import record, store
+from app.training.trials.sweep import next_tag
 from app.util.formatting import counted, figure
 from app.views.training.runs.session import Run, Series
+from app.views.training.runs.sweep.dialog import SweepDialog
 
 if TYPE_CHECKING:
     from app.builder.results import Analysis
     from app.training.trials.sweep import SweepRun
     from app.views.training.runs.run_panel import RunPanel
-    from app.views.training.runs.sweep.dialog import SweepDialog
     from app.views.ui.background import WorkerFailure
     from app.views.workspace import Workspace
 
@@ -69,7 +70,6 @@ class SweepControl(QObject):
 
     def open(self) -> SweepDialog | None:
         """Open the dialog; None, with a message, if no sweep can start."""
-        from app.views.training.runs.sweep.dialog import SweepDialog
 
         workspace = self._workspace
         project, analysis = workspace.document.project, workspace.live.analysis
@@ -226,7 +226,6 @@ class SweepControl(QObject):
 
 
 def _next_tag(folder: Path) -> str:
-    from app.training.trials.sweep import next_tag
 
     return next_tag(tag for kept in store.listed(folder) for tag in kept.record.tags)
 
