@@ -20,17 +20,23 @@ class GradcheckFeature(Feature):
             Action(
                 "gradcheck-net",
                 "Run gradcheck on the &whole network",
-                self.control.run,
-                late=True,
+                self._check_net,
                 menu="autograd",
                 after="gain-ladder",
             ),
             Action(
                 "gradcheck-here",
                 "Run gradcheck on the &selection",
-                self.control.check_selected,
-                late=True,
+                self._check_selected,
                 menu="autograd",
                 after="gradcheck-net",
             ),
         )
+
+    def _check_net(self) -> None:
+        self.workspace.pages.make("findings")
+        self.control.run()
+
+    def _check_selected(self) -> None:
+        self.workspace.pages.make("findings")
+        self.control.check_selected()
