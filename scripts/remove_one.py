@@ -30,7 +30,7 @@ application = QApplication([])
 theme.apply(application, "dark")
 window = MainWindow()
 window.show()
-window.pages.make_all()
+window.furnish()
 keys = [page.key for feature in window.features for page in feature.pages()]
 for key in keys:
     window.pages.show(key)
