@@ -6,16 +6,17 @@ import functools
 from bisect import bisect_right
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import AbstractContextManager, contextmanager, nullcontext
+from types import FrameType
 from typing import TYPE_CHECKING, Any
 
 import torch
 from msgspec import Struct
 from msgspec.structs import replace as with_values
-from torch.overrides import TorchFunctionMode
 from torch.utils.checkpoint import checkpoint
 
 from app.autograd.errors import CaptureCancelledError
 from app.autograd.walk import is_accumulate
+from app.util.torch_calls import FunctionCalls
 
 if TYPE_CHECKING:
     from torch import Tensor, nn
@@ -176,14 +177,10 @@ def until_cancelled(
 ) -> AbstractContextManager[object]:
     """Return a context in which the next operation of torch raises CaptureCancelledError once `cancelled` is true."""
 
-    class UntilCancelled(TorchFunctionMode):
-        def __torch_function__(
-            self, func: Any, types: Any, args: Any = (), kwargs: Any = None
-        ) -> Any:
-            if cancelled():
-                raise CaptureCancelledError("The capture was cancelled.")
-            return func(*args, **(kwargs or {}))
+    def called(func: Any, args: Any, kwargs: Any, _frame: FrameType) -> Any:
+        if cancelled():
+            raise CaptureCancelledError("The capture was cancelled.")
+        return func(*args, **kwargs)
 
-    return (
-        nullcontext() if options.compile else UntilCancelled()
-    )  # nothing is compiled under a mode
+    # nothing is compiled under a mode
+    return nullcontext() if options.compile else FunctionCalls(called)

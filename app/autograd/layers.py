@@ -8,7 +8,6 @@ number is its origin. The nodes themselves are not modified.
 from __future__ import annotations
 
 import linecache
-import sys
 import threading
 from bisect import bisect_right
 from collections import Counter
@@ -18,11 +17,11 @@ from typing import TYPE_CHECKING, Any
 
 import torch
 from msgspec import Struct, field
-from torch.overrides import TorchFunctionMode
 
 from app.source.generated import Source
 from app.util import module_tree, user_frames
 from app.util.frozen import FrozenMap
+from app.util.torch_calls import FunctionCalls
 
 if TYPE_CHECKING:
     from torch import nn
@@ -269,22 +268,19 @@ def _sequence() -> int:
     return torch._C._autograd._get_sequence_nr()
 
 
-def _line_mode(recorder: OriginRecorder) -> Any:
-    """Create a mode that intercepts every call of torch's functions, methods and operators on this thread."""
+def _line_mode(recorder: OriginRecorder) -> FunctionCalls:
+    """Create a context that notes the line of every call of torch's functions, methods and operators."""
 
-    class LineMode(TorchFunctionMode):
-        def __torch_function__(
-            self, func: Any, types: Any, args: Any = (), kwargs: Any = None
-        ) -> Any:
-            if not recorder.listening:
-                return func(*args, **(kwargs or {}))
-            start = _sequence()
-            try:
-                return func(*args, **(kwargs or {}))
-            finally:
-                recorder.note_line(start, _sequence(), sys._getframe(1))
+    def called(func: Any, args: Any, kwargs: Any, frame: FrameType) -> Any:
+        if not recorder.listening:
+            return func(*args, **kwargs)
+        start = _sequence()
+        try:
+            return func(*args, **kwargs)
+        finally:
+            recorder.note_line(start, _sequence(), frame)
 
-    return LineMode()
+    return FunctionCalls(called)
 
 
 def _nodes_by_module(source: Source | None) -> dict[str, tuple[str, ...]]:

@@ -22,12 +22,12 @@ import torch
 from msgspec import Struct, field
 from torch import Tensor, nn
 from torch._C import DisableTorchFunction
-from torch.overrides import TorchFunctionMode, resolve_name
-from torch.utils._python_dispatch import TorchDispatchMode
+from torch.overrides import resolve_name
 
 from app.observe import tensors
 from app.observe.observation import Call, Flow, Kind, TensorFacts
 from app.util import module_tree, user_frames
+from app.util.torch_calls import FunctionCalls, KernelCalls
 
 INDEXED = frozenset({"__getitem__", "__setitem__"})
 # Take a Python value out of a tensor: what follows may depend on it.
@@ -167,6 +167,7 @@ class Recorder:
             *module_tree.named_parameters(model),
             *module_tree.named_buffers(model),
         ]
+        self._function_names: dict[Any, str] = {}
         self._names = {id(tensor): name for name, tensor in self._held}
 
     # -- what runs the pass
@@ -177,9 +178,9 @@ class Recorder:
         with _ONE_AT_A_TIME, contextlib.ExitStack() as stack:
             stack.enter_context(self._modules())
             if kernels:
-                stack.enter_context(_Kernels(self))
+                stack.enter_context(KernelCalls(self._kernel_called))
             if functions:
-                stack.enter_context(_Functions(self))
+                stack.enter_context(FunctionCalls(self._function_called))
             yield
 
     @contextlib.contextmanager
@@ -244,22 +245,41 @@ class Recorder:
             draft.outputs = tuple(map(tensors.facts, tensors.tensors_in(result)))
         return result
 
+    def _function_called(
+        self, func: Any, args: Any, kwargs: Mapping[str, Any], frame: FrameType
+    ) -> Any:
+        if not self.listening:
+            return func(*args, **kwargs)
+        name = self._function_name(func)
+        if name in FACTS:
+            # one that raises is a call, which raises again
+            with contextlib.suppress(Exception):
+                return func(*args, **kwargs)
+        return self.function(name, func, args, kwargs, frame)
+
+    def _function_name(self, func: Any) -> str:
+        try:
+            name = self._function_names.get(func)
+        except TypeError:  # unhashable
+            return _name_of(func)
+        if name is None:
+            name = self._function_names[func] = _name_of(func)
+        return name
+
     def function(
         self,
         name: str,
         call: Callable[..., Any],
         args: Any,
         kwargs: Mapping[str, Any],
-        depth: int = 2,
+        frame: FrameType,
         kernels: tuple[str, ...] = (),
     ) -> Any:
         """Call a public function of torch, and record it if it returns tensors, or a value that was read."""
         last = name.rpartition(".")[2]
         input_tensors = tensors.tensors_in((args, kwargs))
         before = [tensors.version_of(tensor) for tensor in input_tensors]
-        draft = self._begin(
-            "operation", self._path(), _dotted(name), sys._getframe(depth)
-        )
+        draft = self._begin("operation", self._path(), _dotted(name), frame)
         draft.kernels.extend(kernels)
         if last != "__get__":  # of which there are many, and few make a tensor
             draft.inputs = tuple(map(tensors.facts, input_tensors))
@@ -294,11 +314,13 @@ class Recorder:
         self._end(draft, input_tensors, output_tensors, changed)
         return result
 
-    def kernel(
-        self, name: str, call: Callable[..., Any], args: Any, kwargs: Mapping[str, Any]
+    def _kernel_called(
+        self, call: Any, args: Any, kwargs: Mapping[str, Any], frame: FrameType
     ) -> Any:
         """Run a kernel: part of the current function, or, without one, a separate operation."""
-        running = self.open
+        if not self.listening:
+            return call(*args, **kwargs)
+        name, running = str(call), self.open
         if running is not None and running.kind != "module":
             running.kernels.append(name)
             return call(*args, **kwargs)
@@ -309,7 +331,7 @@ class Recorder:
             ):  # else the call of the kernel is seen as that of a function, too
                 return call(*positional, **named)
 
-        return self.function(name, run, args, kwargs, 3, (name,))
+        return self.function(name, run, args, kwargs, frame, (name,))
 
     def boundary(self, kind: Kind, name: str, contents: list[Tensor]) -> None:
         """Write down an input or an output of the model, with the tensors that it holds."""
@@ -461,48 +483,6 @@ class Recorder:
     def calls(self) -> tuple[Call, ...]:
         """Return the recorded calls; ids are positions in them, also of calls after one that was dropped."""
         return tuple(draft.done() for draft in self.drafts)
-
-
-class _Functions(TorchFunctionMode):
-    def __init__(self, recorder: Recorder) -> None:
-        super().__init__()
-        self._recorder = recorder
-        self._names: dict[Any, str] = {}
-
-    def __torch_function__(
-        self, func: Any, types: Any, args: Any = (), kwargs: Any = None
-    ) -> Any:
-        if not self._recorder.listening:
-            return func(*args, **(kwargs or {}))
-        name = self._name_of(func)
-        if name in FACTS:
-            with contextlib.suppress(
-                Exception
-            ):  # one that raises is a call, which raises again
-                return func(*args, **(kwargs or {}))
-        return self._recorder.function(name, func, args, kwargs or {})
-
-    def _name_of(self, func: Any) -> str:
-        try:
-            name = self._names.get(func)
-        except TypeError:  # unhashable
-            return _name_of(func)
-        if name is None:
-            name = self._names[func] = _name_of(func)
-        return name
-
-
-class _Kernels(TorchDispatchMode):
-    def __init__(self, recorder: Recorder) -> None:
-        super().__init__()
-        self._recorder = recorder
-
-    def __torch_dispatch__(
-        self, func: Any, types: Any, args: Any = (), kwargs: Any = None
-    ) -> Any:
-        if not self._recorder.listening:
-            return func(*args, **(kwargs or {}))
-        return self._recorder.kernel(str(func), func, args, kwargs or {})
 
 
 def _name_of(func: Any) -> str:

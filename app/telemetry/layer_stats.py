@@ -7,13 +7,12 @@ the run are the same bit for bit with and without it.
 from __future__ import annotations
 
 import sys
-from collections.abc import Callable
 from functools import partial
+from types import FrameType
 from typing import TYPE_CHECKING, Any
 
 import torch
 from msgspec import Struct
-from torch.overrides import TorchFunctionMode
 
 from app.source.generated import Source
 from app.telemetry.gain_probe import GainProbe
@@ -23,6 +22,7 @@ from app.telemetry.histogram import Histogram
 from app.telemetry.histogram_of import histogram
 from app.telemetry.throttle import Meter
 from app.util import module_tree
+from app.util.torch_calls import FunctionCalls
 from tapedeck.norms import values_of
 
 if TYPE_CHECKING:
@@ -105,7 +105,7 @@ class Look:
                     for path, module in self._modules
                 ]
                 self._gains.begin()
-                self._inside = _Functions(self._take_cut)
+                self._inside = FunctionCalls(self._called)
                 self._inside.__enter__()
 
     def forward_done(self, loss: Tensor | None = None, scale: float = 1.0) -> None:
@@ -204,6 +204,13 @@ class Look:
                     output.numel(),
                 )
 
+    def _called(self, func: Any, args: Any, kwargs: Any, _frame: FrameType) -> Any:
+        output = func(*args, **kwargs)
+        name = getattr(func, "__name__", "")
+        if name in _CUTTING and isinstance(output, torch.Tensor):
+            self._take_cut(name, output)
+        return output
+
     def _take_cut(self, function: str, output: Tensor) -> None:
         """Measure dead units of a function's output, for the layer or line that called it."""
         if output.ndim < 2:
@@ -233,30 +240,6 @@ class Look:
                 name = name or f"{path + ': ' if path else ''}{function}, line {line}"
             frame = frame.f_back
         return name or "outside the network", self._source.node_at(line)
-
-
-class _Functions:
-    """Observes the torch functions called on this thread, without changing them."""
-
-    def __init__(self, take: Callable[[str, Tensor], None]) -> None:
-        class ZeroOutputMode(TorchFunctionMode):
-            def __torch_function__(
-                self, func: Any, types: Any, args: Any = (), kwargs: Any = None
-            ) -> Any:
-                output = func(*args, **(kwargs or {}))
-                if getattr(func, "__name__", "") in _CUTTING and isinstance(
-                    output, torch.Tensor
-                ):
-                    take(func.__name__, output)
-                return output
-
-        self._mode = ZeroOutputMode()
-
-    def __enter__(self) -> None:
-        self._mode.__enter__()
-
-    def __exit__(self, *exception: Any) -> None:
-        self._mode.__exit__(*exception)
 
 
 def _some(tensor: Tensor) -> Tensor:

@@ -7,7 +7,6 @@ holds autograd nodes during the pass, and plain data afterwards.
 
 from __future__ import annotations
 
-import sys
 from collections.abc import Iterable, Iterator, Mapping
 from types import FrameType
 from typing import Any
@@ -15,7 +14,6 @@ from typing import Any
 import torch
 from msgspec import Struct
 from torch.nn import Module, Parameter
-from torch.overrides import TorchFunctionMode
 from torch.utils._pytree import tree_leaves
 from torch.utils.weak import WeakIdKeyDictionary
 
@@ -25,6 +23,7 @@ from app.autograd.source_locations import SourceLocations
 from app.autograd.walk import edge_of, is_accumulate, short_name
 from app.source.generated import Source
 from app.util import module_tree
+from app.util.torch_calls import FunctionCalls
 
 # Results that come from a tensor's form and not from its values, and calls that are about the tensor itself.
 _NOT_VALUES = frozenset(
@@ -91,7 +90,7 @@ class CutWatcher:
         self.places.__enter__()
         if self._model is not None:
             self._hook = module_tree.on_call(self._model, self._record_outputs)
-        self._mode = _Mode(self)
+        self._mode = FunctionCalls(self._called)
         self._mode.__enter__()
         return self
 
@@ -116,8 +115,8 @@ class CutWatcher:
 
     # -- while it runs -------------------------------------------------------------------------------------------------
 
-    def call(
-        self, func: Any, args: Any, kwargs: Mapping[str, Any], frame: FrameType | None
+    def _called(
+        self, func: Any, args: Any, kwargs: Mapping[str, Any], frame: FrameType
     ) -> Any:
         """Run one operation and record whether it detaches gradient paths."""
         name = getattr(func, "__name__", "")
@@ -304,17 +303,6 @@ class CutWatcher:
 
     def _link(self, node: Any) -> PathStep:
         return PathStep(short_name(node), self.places.location_of(node))
-
-
-class _Mode(TorchFunctionMode):
-    def __init__(self, watcher: CutWatcher) -> None:
-        super().__init__()
-        self._watcher = watcher
-
-    def __torch_function__(
-        self, func: Any, types: Any, args: Any = (), kwargs: Any = None
-    ) -> Any:
-        return self._watcher.call(func, args, kwargs or {}, sys._getframe(1))
 
 
 def _is_capture(frame: FrameType | None) -> bool:

@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import hashlib
 import re
-import sys
 from collections.abc import Iterator, Sequence
 from functools import lru_cache
 from types import FrameType
@@ -20,8 +19,6 @@ from msgspec import Struct
 from msgspec.structs import replace
 from torch.multiprocessing.reductions import StorageWeakRef
 from torch.nn import Module
-from torch.overrides import TorchFunctionMode
-from torch.utils._python_dispatch import TorchDispatchMode
 from torch.utils.weak import WeakIdKeyDictionary
 
 from app.autograd.batch import TrainingBatch, preserve_gradients, run_backward
@@ -35,6 +32,7 @@ from app.autograd.tape import Tape
 from app.autograd.walk import LEAF_SEQUENCE, short_name
 from app.source.generated import Source
 from app.util import module_tree
+from app.util.torch_calls import FunctionCalls, KernelCalls
 
 _MISMATCH = re.compile(r"is at version (\d+); expected version (\d+)")
 # A batch norm keeps its running statistics, but in training its backward does not read them.
@@ -157,7 +155,7 @@ class WriteWatcher:
 
     def __enter__(self) -> WriteWatcher:
         self.places.__enter__()
-        self._modes = (_Calls(self), _Writes(self))
+        self._modes = FunctionCalls(self._called), KernelCalls(self._kernel_called)
         for mode in self._modes:
             mode.__enter__()
         return self
@@ -172,7 +170,7 @@ class WriteWatcher:
         """Release the watched storages."""
         self._writes, self._digested, self._data_aliases = [], {}, WeakIdKeyDictionary()
 
-    def call(self, func: Any, args: Any, kwargs: Any, frame: FrameType | None) -> Any:
+    def _called(self, func: Any, args: Any, kwargs: Any, frame: FrameType) -> Any:
         """Run one of torch's functions, recording its caller for the kernels it runs."""
         name = getattr(func, "__name__", "")
         if not self.places.origins.listening:
@@ -216,7 +214,13 @@ class WriteWatcher:
                         )
                     )
 
-    def wrote(self, func: Any, args: Any, kwargs: Any, frame: FrameType | None) -> None:
+    def _kernel_called(
+        self, func: Any, args: Any, kwargs: Any, frame: FrameType
+    ) -> Any:
+        self._note_writes(func, args, kwargs, frame)
+        return func(*args, **kwargs)
+
+    def _note_writes(self, func: Any, args: Any, kwargs: Any, frame: FrameType) -> None:
         """Record the writes of a kernel that is about to run."""
         if not self.places.origins.listening:
             return
@@ -472,26 +476,3 @@ def _written_arguments(func: Any) -> tuple[tuple[int, str], ...]:
 
 def _sequence() -> int:
     return torch._C._autograd._get_sequence_nr()
-
-
-class _Calls(TorchFunctionMode):
-    def __init__(self, watcher: WriteWatcher) -> None:
-        super().__init__()
-        self._watcher = watcher
-
-    def __torch_function__(
-        self, func: Any, types: Any, args: Any = (), kwargs: Any = None
-    ) -> Any:
-        return self._watcher.call(func, args, kwargs or {}, sys._getframe(1))
-
-
-class _Writes(TorchDispatchMode):
-    def __init__(self, watcher: WriteWatcher) -> None:
-        super().__init__()
-        self._watcher = watcher
-
-    def __torch_dispatch__(
-        self, func: Any, types: Any, args: Any = (), kwargs: Any = None
-    ) -> Any:
-        self._watcher.wrote(func, args, kwargs or {}, sys._getframe(1))
-        return func(*args, **(kwargs or {}))

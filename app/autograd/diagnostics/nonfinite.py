@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import sys
 from collections.abc import Iterable
 from pathlib import PurePath
 from types import FrameType
@@ -12,12 +11,12 @@ import torch
 from msgspec import Struct
 from torch import nn
 from torch.multiprocessing.reductions import StorageWeakRef
-from torch.utils._python_dispatch import TorchDispatchMode
 from torch.utils._pytree import tree_leaves
 
 from app.autograd.diagnostics import nonfinite_reasons
 from app.autograd.sparse import parts_of
 from app.util import module_tree, user_frames
+from app.util.torch_calls import KernelCalls
 
 if TYPE_CHECKING:
     from torch import Tensor
@@ -107,7 +106,7 @@ class ForwardWatch:
         self._origins: dict[int, tuple[StorageWeakRef, NonFinite]] = {}
 
     def __enter__(self) -> ForwardWatch:
-        self._mode = _Watching(self)
+        self._mode = KernelCalls(self._called)
         self._mode.__enter__()
         return self
 
@@ -126,13 +125,24 @@ class ForwardWatch:
                 return origin
         return None
 
-    def saw(
+    def _called(self, func: Any, args: Any, kwargs: Any, frame: FrameType) -> Any:
+        # Checked before the call, since an in-place operation overwrites its input.
+        given = (args, kwargs)
+        kinds = _kinds(given)
+        before = self.reached(given) if any(kinds) else None
+        values = _by_name(func, args, kwargs)
+        answered = func(*args, **kwargs)
+        self._note_result(func, values, kinds, before, answered, frame)
+        return answered
+
+    def _note_result(
         self,
         func: Any,
         values: dict[str, Any],
         kinds: tuple[bool, bool],
         before: NonFinite | None,
         answered: Any,
+        frame: FrameType,
     ) -> None:
         """Record the result of an operation; `values` are its arguments by name, `kinds` tells whether they had a NaN,
         an Inf, and `before` is their origin."""
@@ -143,13 +153,13 @@ class ForwardWatch:
         origin = before
         if nan and not kinds[0]:
             origin = self._new_origin(
-                name, "NaN", nonfinite_reasons.of_call(name, values, answered)
+                frame, name, "NaN", nonfinite_reasons.of_call(name, values, answered)
             )
         elif nan and before is None:
-            origin = self._new_origin(name, "NaN")
+            origin = self._new_origin(frame, name, "NaN")
         elif inf and not any(kinds) and name not in _DELIBERATE:
             origin = self._new_origin(
-                name, "Inf", nonfinite_reasons.of_call(name, values, answered)
+                frame, name, "Inf", nonfinite_reasons.of_call(name, values, answered)
             )
         if origin is None:
             return
@@ -164,13 +174,15 @@ class ForwardWatch:
         return None if origin is None else origin[1]
 
     def _new_origin(
-        self, op: str, value: str, reason: nonfinite_reasons.Reason | None = None
+        self,
+        frame: FrameType,
+        op: str,
+        value: str,
+        reason: nonfinite_reasons.Reason | None = None,
     ) -> NonFinite:
         """Describe the running operation; `reason` is None where it received the value."""
-        layer, line, inside = self._locate(sys._getframe(3))
-        file, at = (
-            user_frames.location(sys._getframe(3)) if self._own_lines else ("", 0)
-        )
+        layer, line, inside = self._locate(frame)
+        file, at = user_frames.location(frame) if self._own_lines else ("", 0)
         node = (
             self._source.node_at(line)
             if self._source is not None and line is not None
@@ -218,24 +230,6 @@ class ForwardWatch:
             line,
             inside,
         )
-
-
-class _Watching(TorchDispatchMode):
-    def __init__(self, watch: ForwardWatch) -> None:
-        super().__init__()
-        self._watch = watch
-
-    def __torch_dispatch__(
-        self, func: Any, types: Any, args: Any = (), kwargs: Any = None
-    ) -> Any:
-        # Checked before the call, since an in-place operation overwrites its input.
-        arguments = (args, kwargs)
-        kinds = _kinds(arguments)
-        before = self._watch.reached(arguments) if any(kinds) else None
-        values = _by_name(func, args, kwargs or {})
-        answered = func(*args, **(kwargs or {}))
-        self._watch.saw(func, values, kinds, before, answered)
-        return answered
 
 
 def _by_name(func: Any, args: Any, kwargs: Any) -> dict[str, Any]:

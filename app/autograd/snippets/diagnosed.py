@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import ast
 import contextlib
-import sys
 import types
 from collections.abc import Callable, Iterator, Sequence
 from types import FrameType
@@ -18,7 +17,6 @@ import torch
 from msgspec import Struct, field
 from torch import Tensor, nn
 from torch.autograd import gradcheck
-from torch.overrides import TorchFunctionMode
 from torch.utils._pytree import tree_leaves
 
 from app.autograd.batch import TrainingBatch
@@ -26,6 +24,7 @@ from app.autograd.errors import CaptureError
 from app.autograd.snippets.names import ScopeNames
 from app.autograd.snippets.tape import BACKWARD, BETWEEN, SnippetSource
 from app.util import module_tree, rng
+from app.util.torch_calls import FunctionCalls
 
 CHECKS = ("gradcheck", "gradgradcheck")
 Execute = Callable[[ast.Module, str, dict[str, Any]], None]
@@ -44,21 +43,14 @@ class _Reached(BaseException):
         self.tensors = tuple(tensors)
 
 
-class _WithoutBackward(TorchFunctionMode):
+def _without_backward(func: Any, args: Any, kwargs: Any, frame: FrameType) -> Any:
     """Raise `_Reached` in place of a backward pass. A pass of gradcheck runs: its graph is separate."""
-
-    def __torch_function__(
-        self, func: Any, types: Any, args: Any = (), kwargs: Any = None
-    ) -> Any:
-        arguments = kwargs or {}
-        if func in BACKWARD and not _of_a_check(sys._getframe(1)):
-            tensors = (
-                args[0] if args else arguments.get("tensors", arguments.get("outputs"))
-            )
-            raise _Reached(
-                [leaf for leaf in tree_leaves(tensors) if isinstance(leaf, Tensor)]
-            )
-        return func(*args, **arguments)
+    if func in BACKWARD and not _of_a_check(frame):
+        tensors = args[0] if args else kwargs.get("tensors", kwargs.get("outputs"))
+        raise _Reached(
+            [leaf for leaf in tree_leaves(tensors) if isinstance(leaf, Tensor)]
+        )
+    return func(*args, **kwargs)
 
 
 def _of_a_check(frame: FrameType | None) -> bool:
@@ -93,7 +85,7 @@ class _Text(Struct):
     scope: dict[str, Any] = field(default_factory=dict)
 
     def run(self, statements: list[ast.stmt]) -> None:
-        with _WithoutBackward():
+        with FunctionCalls(_without_backward):
             self.execute(ast.Module(statements, []), self.filename, self.scope)
 
     def names(self) -> ScopeNames:

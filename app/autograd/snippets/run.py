@@ -49,6 +49,7 @@ from app.autograd.snippets.tape import (
     SnippetSource,
 )
 from app.autograd.walk import walk
+from app.util import torch_calls
 from app.util.torchvision_import import mend_torchvision
 
 SEED = 0
@@ -60,10 +61,8 @@ NOT_SEEN = (
     "A backward pass freed this graph before it could be watched: name the tensor that backward() starts from, or give "
     "it retain_graph=True."
 )
-LISTENING = {
-    str(snippet_tape.__file__),
-    str(layers.__file__),
-}  # our own frames between a line and torch
+# our own frames between a line and torch
+LISTENING = {str(module.__file__) for module in (snippet_tape, layers, torch_calls)}
 NO_MEMORY = (
     "can't allocate memory",
     "Cannot allocate memory",

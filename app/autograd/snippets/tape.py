@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import sys
 from collections import deque
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import nullcontext
@@ -14,7 +13,6 @@ import torch
 from msgspec import Struct
 from msgspec.structs import replace
 from msgspec.structs import replace as with_values
-from torch.overrides import TorchFunctionMode
 
 from app.autograd.capture import record_of, with_leaves_placed
 from app.autograd.layers import NodeOrigin, OriginRecorder
@@ -35,7 +33,9 @@ from app.autograd.tape import (
 )
 from app.autograd.walk import LEAF_SEQUENCE, execution_order, is_accumulate, walk
 from app.source.generated import Source
+from app.util import torch_calls
 from app.util.frozen import FrozenMap
+from app.util.torch_calls import FunctionCalls
 
 LONGEST = 34  # characters of a line that name a group
 KEPT = 64  # graphs recorded before a backward pass
@@ -44,7 +44,8 @@ MOST_NODES = 20_000  # of a graph that is recorded there
 MOST_PLAYED = 2_000  # of one whose backward pass is measured step by step
 BACKWARD = {torch.Tensor.backward, torch.autograd.backward, torch.autograd.grad}
 BETWEEN = {
-    str(module.__file__) for module in (torch._tensor, torch.overrides, torch.autograd)
+    str(module.__file__)
+    for module in (torch._tensor, torch.overrides, torch.autograd, torch_calls)
 } | {__file__}
 
 
@@ -332,27 +333,19 @@ class _Numbers(dict):
         return name
 
 
-def _backward_mode(recorder: SnippetRecorder) -> TorchFunctionMode:
-    class BackwardMode(TorchFunctionMode):
-        def __torch_function__(
-            self, func: Any, types: Any, args: Any = (), kwargs: Any = None
-        ) -> Any:
-            arguments = kwargs or {}
-            if func in BACKWARD and recorder.listening:
-                of = (
-                    args[0]
-                    if args
-                    else arguments.get("tensors", arguments.get("outputs"))
-                )
-                watch = recorder.starts_backward(
-                    of if isinstance(of, (list, tuple)) else (of,), sys._getframe(1)
-                )
-                if watch is not None:
-                    with watch:
-                        return func(*args, **arguments)
-            return func(*args, **arguments)
+def _backward_mode(recorder: SnippetRecorder) -> FunctionCalls:
+    def called(func: Any, args: Any, kwargs: Any, frame: FrameType) -> Any:
+        if func in BACKWARD and recorder.listening:
+            of = args[0] if args else kwargs.get("tensors", kwargs.get("outputs"))
+            watch = recorder.starts_backward(
+                of if isinstance(of, (list, tuple)) else (of,), frame
+            )
+            if watch is not None:
+                with watch:
+                    return func(*args, **kwargs)
+        return func(*args, **kwargs)
 
-    return BackwardMode()
+    return FunctionCalls(called)
 
 
 def _by_line(

@@ -3,18 +3,18 @@
 from __future__ import annotations
 
 import itertools
-import sys
+from types import FrameType
 from typing import TYPE_CHECKING, Any
 
 import torch
 from msgspec import Struct
-from torch.utils._python_dispatch import TorchDispatchMode
 
 from app.data.fields import Fields
 from app.source.generated import Source
 from app.training.error_messages import NotFinite
 from app.training.monitoring.live_model import preserved
 from app.util.rng import borrowed
+from app.util.torch_calls import KernelCalls
 
 if TYPE_CHECKING:
     from torch import Tensor
@@ -88,33 +88,28 @@ def first_not_finite(
     alive: list[Any] = []
     order = itertools.count()
 
-    class NonFiniteOriginMode(TorchDispatchMode):
-        def __torch_dispatch__(
-            self, func: Any, types: Any, args: Any = (), kwargs: Any = None
-        ) -> Any:
-            before = [
-                origins[id(t)] for t in _tensors((args, kwargs)) if id(t) in origins
-            ]
-            out = func(*args, **(kwargs or {}))
-            for tensor in _tensors(out):
-                if _is_finite(tensor):
-                    origins.pop(id(tensor), None)
-                else:
-                    origin = NonFiniteOrigin(
-                        bool(tensor.isnan().any()),
-                        next(order),
-                        str(func.overloadpacket),
-                        *_line(source),
-                    )
-                    # nan is more significant than an infinity, which may be a mask; then the earlier one is.
-                    origins[id(tensor)] = min(before, default=origin)
-                alive.append(tensor)
-            return out
+    def called(func: Any, args: Any, kwargs: Any, frame: FrameType) -> Any:
+        before = [origins[id(t)] for t in _tensors((args, kwargs)) if id(t) in origins]
+        out = func(*args, **kwargs)
+        for tensor in _tensors(out):
+            if _is_finite(tensor):
+                origins.pop(id(tensor), None)
+            else:
+                origin = NonFiniteOrigin(
+                    bool(tensor.isnan().any()),
+                    next(order),
+                    str(func.overloadpacket),
+                    *_line(source, frame),
+                )
+                # nan is more significant than an infinity, which may be a mask; then the earlier one is.
+                origins[id(tensor)] = min(before, default=origin)
+            alive.append(tensor)
+        return out
 
     with borrowed(), preserved(stepper.model), torch.no_grad():
         if state is not None:
             torch.set_rng_state(state)
-        with NonFiniteOriginMode():
+        with KernelCalls(called):
             output = stepper.output(stepper.model, inputs)
     return min(
         (origins[id(t)] for t in _tensors(output) if id(t) in origins), default=None
@@ -149,11 +144,10 @@ def _is_finite(tensor: Tensor) -> bool:
     return not tensor.is_floating_point() or bool(tensor.detach().isfinite().all())
 
 
-def _line(source: Source) -> tuple[str | None, str]:
+def _line(source: Source, frame: FrameType | None) -> tuple[str | None, str]:
     """Return the node and line of the generated source that is executing."""
-    frame = sys._getframe()
     while frame is not None and frame.f_code.co_filename != source.filename:
-        frame = frame.f_back  # type: ignore[assignment]
+        frame = frame.f_back
     if frame is None:
         return None, "outside the network's source"
     text = source.text.splitlines()[frame.f_lineno - 1].strip()

@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 import linecache
-import sys
 import warnings
+from types import FrameType
 from typing import TYPE_CHECKING, Any
 
 import torch
 from msgspec import Struct
-from torch.utils._python_dispatch import TorchDispatchMode
 from torch.utils._pytree import tree_leaves
 
 from app.source import layer_files
@@ -17,6 +16,7 @@ from app.source.generated import Source
 from app.training.revisit.hashes import hash_of
 from app.training.revisit.snapshot import Snapshot
 from app.util import module_tree, user_frames
+from app.util.torch_calls import KernelCalls
 
 if TYPE_CHECKING:
     from app.training.stepper import Stepper
@@ -82,10 +82,7 @@ def _difference(first: list[_Call], second: list[_Call]) -> Operation | None:
     for first_call, other in zip(first, second, strict=False):
         reason = ""
         if first_call.name != other.name:
-            reason = (
-                f"{first_call.name} is called in one run and {other.name} in the other: Python code "
-                "decides by something "
-            )
+            reason = f"{first_call.name} is called in one run and {other.name} in the other: Python code decides by something "
             reason += "else than torch's generators"
         elif first_call.inputs != other.inputs or first_call.others != other.others:
             reason = "its input differs, and no operation of torch made it: it comes from Python code, such as NumPy, "
@@ -147,31 +144,19 @@ def _traced(stepper: Stepper, snapshot: Snapshot, source: Source) -> list[_Call]
     calls: list[_Call] = []
     locations = _Places(stepper, source)
 
-    class HashingMode(TorchDispatchMode):
-        def __torch_dispatch__(
-            self, func: Any, types: Any, args: Any = (), kwargs: Any = None
-        ) -> Any:
-            kwargs = kwargs or {}
-            location, backward = locations.here(sys._getframe(1))
-            if _is_view(func):
-                return func(*args, **kwargs)
-            read, written = _arguments(func, args, kwargs)
-            inputs, others = _hashes(read)
-            result = func(*args, **kwargs)
-            outputs, _ = _hashes((result, written))
-            calls.append(
-                _Call(
-                    str(func.overloadpacket),
-                    inputs,
-                    others,
-                    outputs,
-                    location,
-                    backward,
-                )
-            )
-            return result
+    def called(func: Any, args: Any, kwargs: Any, frame: FrameType) -> Any:
+        place, backward = locations.here(frame)
+        if _is_view(func):
+            return func(*args, **kwargs)
+        read, written = _arguments(func, args, kwargs)
+        inputs, others = _hashes(read)
+        result = func(*args, **kwargs)
+        outputs, _ = _hashes((result, written))
+        name = str(func.overloadpacket)
+        calls.append(_Call(name, inputs, others, outputs, place, backward))
+        return result
 
-    with locations, HashingMode():
+    with locations, KernelCalls(called):
         _run(stepper, snapshot)
     return calls
 

@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import contextlib
 from collections.abc import Iterator
+from types import FrameType
 from typing import Any
 
 import torch
-from torch.overrides import TorchFunctionMode
+
+from app.util.torch_calls import FunctionCalls
 
 
 @contextlib.contextmanager
@@ -24,18 +26,11 @@ def blank() -> Iterator[None]:
         init.kaiming_normal_,
     }
 
-    class Zeros(TorchFunctionMode):
-        def __torch_function__(
-            self, func: Any, types: Any, args: Any = (), kwargs: Any = None
-        ) -> Any:
-            if func in drawing:
-                return args[0] if args else (kwargs or {})["tensor"]
-            replacement = (
-                torch.zeros
-                if func is torch.empty and "memory_format" not in (kwargs or {})
-                else func
-            )
-            return replacement(*args, **(kwargs or {}))
+    def called(func: Any, args: Any, kwargs: Any, _frame: FrameType) -> Any:
+        if func in drawing:
+            return args[0] if args else kwargs["tensor"]
+        is_plain = func is torch.empty and "memory_format" not in kwargs
+        return (torch.zeros if is_plain else func)(*args, **kwargs)
 
-    with Zeros():
+    with FunctionCalls(called):
         yield

@@ -14,12 +14,12 @@ import sys
 from abc import ABC, abstractmethod
 from collections import Counter, defaultdict
 from collections.abc import Callable, Iterator, Mapping
+from types import FrameType
 from typing import Any
 
 import torch
 from msgspec import Struct, field
 from torch import Tensor, nn
-from torch.overrides import TorchFunctionMode
 
 from app.features.compare.compute import metrics
 from app.features.compare.compute.borders import (
@@ -34,6 +34,7 @@ from app.features.compare.values import Pass
 from app.observe import tensors
 from app.util import module_tree, rng, user_frames
 from app.util.module_tree import temporary_mode
+from app.util.torch_calls import FunctionCalls
 
 
 class Spot(Struct, eq=False):
@@ -176,7 +177,7 @@ class ModelPass(ABC):
                     hooks.append(
                         module_tree.on_call(module, self._after, with_kwargs=True)
                     )
-            with _Functions(self) if functions else contextlib.nullcontext():
+            with FunctionCalls(self._called) if functions else contextlib.nullcontext():
                 yield
         finally:
             for one in hooks:
@@ -243,7 +244,20 @@ class ModelPass(ABC):
         finally:
             self.busy = before
 
-    def operation(self, func: Any, args: Any, kwargs: Any, result: Any) -> None:
+    def _called(self, func: Any, args: Any, kwargs: Any, frame: FrameType) -> Any:
+        if self.busy or not self.stack or not is_listening():
+            return func(*args, **kwargs)
+        self.busy = True
+        try:
+            result = func(*args, **kwargs)
+            self._note_operation(func, args, kwargs, result, frame)
+        finally:
+            self.busy = False
+        return result
+
+    def _note_operation(
+        self, func: Any, args: Any, kwargs: Any, result: Any, frame: FrameType
+    ) -> None:
         """Note an operation that the innermost call ran itself."""
         made = [result] if isinstance(result, Tensor) else tensors.tensors_in(result)
         if not made:
@@ -255,7 +269,7 @@ class ModelPass(ABC):
         given = tensors.tensors_in((args, kwargs))
         call.length = max(call.length, reduction_length(func, given, made[0]))
         if call.operations is not None:
-            place = user_frames.location(sys._getframe(2), generated=True)
+            place = user_frames.location(frame, generated=True)
             with torch.no_grad():
                 call.operations.append(Operation.of(func, args, kwargs, made, place))
 
@@ -551,28 +565,6 @@ def gradient_error(
             return 0.0, ""
         return math.inf, " is missing" if mine is None else " is there, and not in A"
     return metrics.relative_error(mine, expected, scale), ""
-
-
-class _Functions(TorchFunctionMode):
-    """Shows the operations of a model, one by one, to a pass."""
-
-    def __init__(self, run: ModelPass) -> None:
-        super().__init__()
-        self._run = run
-
-    def __torch_function__(
-        self, func: Any, types: Any, args: Any = (), kwargs: Any = None
-    ) -> Any:
-        run = self._run
-        if run.busy or not run.stack or not is_listening():
-            return func(*args, **(kwargs or {}))
-        run.busy = True
-        try:
-            result = func(*args, **(kwargs or {}))
-            run.operation(func, args, kwargs or {}, result)
-        finally:
-            run.busy = False
-        return result
 
 
 def _defined(module: nn.Module) -> tuple[str, int]:

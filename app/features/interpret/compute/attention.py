@@ -10,7 +10,6 @@ from __future__ import annotations
 
 import contextlib
 import math
-import sys
 from collections import Counter
 from collections.abc import Callable, Iterator
 from types import FrameType
@@ -20,12 +19,11 @@ import torch
 from msgspec import Struct
 from torch import Tensor, nn
 from torch.nn import functional as F
-from torch.overrides import TorchFunctionMode
-from torch.utils._python_dispatch import TorchDispatchMode
 from torch.utils._pytree import tree_leaves
 from torch.utils.weak import WeakTensorKeyDictionary
 
 from app.util import module_tree, user_frames
+from app.util.torch_calls import FunctionCalls, KernelCalls
 
 CHUNK = 1 << 26  # bytes of weights that are computed at a time
 OPEN = 4  # results of softmax that wait for their matmul
@@ -111,8 +109,9 @@ class AttentionFinder:
                 stack.enter_context(torch.no_grad())
                 stack.enter_context(torch.compiler.set_stance("force_eager"))
                 if kernels:
-                    stack.enter_context(_Kernels(self))
-                stack.enter_context(_Functions(self))
+                    stack.enter_context(KernelCalls(self._kernel_called))
+                # entered last, so that it is called first
+                stack.enter_context(FunctionCalls(self._function_called))
                 yield
         finally:
             for hook in hooks:
@@ -149,7 +148,22 @@ class AttentionFinder:
 
     # --- Fused
 
-    def fused(
+    def _function_called(
+        self, func: Any, args: Any, kwargs: dict[str, Any], frame: FrameType
+    ) -> Any:
+        if func is not F.scaled_dot_product_attention or self.busy:
+            return func(*args, **kwargs)
+        self.busy = True
+        try:
+            output = func(*args, **kwargs)
+        finally:
+            self.busy = False
+        names = ("query", "key", "value", "attn_mask", "dropout_p", "is_causal")
+        given = dict(zip(names, args, strict=False)) | kwargs
+        self._fused("scaled_dot_product_attention", frame, given, output)
+        return output
+
+    def _fused(
         self, kind: str, frame: FrameType | None, given: dict[str, Any], output: Tensor
     ) -> None:
         """Take a call of `F.scaled_dot_product_attention` or of a kernel of it, with its arguments by name."""
@@ -206,7 +220,15 @@ class AttentionFinder:
 
     # --- Written out
 
-    def kernel(
+    def _kernel_called(
+        self, func: Any, args: Any, kwargs: dict[str, Any], frame: FrameType
+    ) -> Any:
+        output = func(*args, **kwargs)
+        if not self.busy:
+            self._follow(func, args, kwargs, output, frame)
+        return output
+
+    def _follow(
         self,
         func: Any,
         args: Any,
@@ -222,7 +244,7 @@ class AttentionFinder:
                 for one, value in zip(func._schema.arguments, args, strict=False)
             } | kwargs
             given.setdefault("attn_mask", given.get("attn_bias"))
-            self.fused(
+            self._fused(
                 name,
                 frame,
                 given,
@@ -331,45 +353,3 @@ def _storage(tensor: Tensor) -> int:
         return int(tensor.untyped_storage()._cdata)
     except (RuntimeError, NotImplementedError):  # of tensors without a storage
         return 0
-
-
-class _Functions(TorchFunctionMode):
-    """Intercepts public functions; entered last, so that it is called first."""
-
-    def __init__(self, finder: AttentionFinder) -> None:
-        super().__init__()
-        self._finder = finder
-
-    def __torch_function__(
-        self, func: Any, types: Any, args: Any = (), kwargs: Any = None
-    ) -> Any:
-        finder, kwargs = self._finder, kwargs or {}
-        if func is not F.scaled_dot_product_attention or finder.busy:
-            return func(*args, **kwargs)
-        finder.busy = True
-        try:
-            output = func(*args, **kwargs)
-        finally:
-            finder.busy = False
-        names = ("query", "key", "value", "attn_mask", "dropout_p", "is_causal")
-        finder.fused(
-            "scaled_dot_product_attention",
-            sys._getframe(1),
-            dict(zip(names, args, strict=False)) | kwargs,
-            output,
-        )
-        return output
-
-
-class _Kernels(TorchDispatchMode):
-    def __init__(self, finder: AttentionFinder) -> None:
-        super().__init__()
-        self._finder = finder
-
-    def __torch_dispatch__(
-        self, func: Any, types: Any, args: Any = (), kwargs: Any = None
-    ) -> Any:
-        output = func(*args, **(kwargs or {}))
-        if not self._finder.busy:
-            self._finder.kernel(func, args, kwargs or {}, output, sys._getframe(1))
-        return output
