@@ -82,8 +82,8 @@ def _difference(first: list[_Call], second: list[_Call]) -> Operation | None:
     for first_call, other in zip(first, second, strict=False):
         reason = ""
         if first_call.name != other.name:
-            reason = f"{first_call.name} is called in one run and {other.name} in the other: Python code decides by something "
-            reason += "else than torch's generators"
+            reason = f"{first_call.name} is called in one run and {other.name} in the other: "
+            reason += "Python code decides by something else than torch's generators"
         elif first_call.inputs != other.inputs or first_call.others != other.others:
             reason = "its input differs, and no operation of torch made it: it comes from Python code, such as NumPy, "
             reason += "the time or os.urandom, or from memory that was never written"
