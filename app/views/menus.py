@@ -190,7 +190,6 @@ MENUS: dict[str, tuple[str, tuple[Row, ...]]] = {
             "find-rate",
             "dry-run",
             "overfit",
-            "sweep",
             "memory",
             "profile",
             "-",

@@ -112,6 +112,7 @@ class WholeWindow(MainWindow):
     runs = Part(RunsFeature, lambda its: its.runs)
     runs_control = Part(RunsFeature, lambda its: its.runs_control)
     gradcheck = OnShelf("gradcheck", "control")
+    sweeps = OnShelf("sweep", "sweeps")
     weights_control = Part(WeightsFeature, lambda its: its.weights_control)
 
     def start_run(self) -> None:

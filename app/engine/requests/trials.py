@@ -1,5 +1,5 @@
-"""Requests before runs, or before one is edited: a dry run on synthetic data, a range test, the runs of a sweep, the
-plan of a surgery.
+"""Requests before runs, or before one is edited: a dry run on synthetic data, a range test, the plan of a
+surgery.
 """
 
 from __future__ import annotations
@@ -8,16 +8,13 @@ from typing import ClassVar
 
 from msgspec import Struct
 
-from app.builder.results import Analysis
 from app.data.own_files.cache import Fact
 from app.engine.protocol import Request
 from app.project.project import Project
-from app.training.choices import ChoiceParam
 from app.training.events import Failed
 from app.training.job import Job
 from app.training.surgery.values import Outcome, Surgery
 from app.training.trials.results import DryRun, RateTest
-from app.training.trials.sweep import SweepRun, SweepSetting
 
 
 class TryOnSyntheticData(Request[DryRun | Failed], frozen=True):
@@ -36,32 +33,6 @@ class RangeTest(Request[RateTest], frozen=True):
     lowest: float
     highest: float
     batches: int
-
-
-class SweepPlan(Struct, frozen=True):
-    """The runs of a sweep; or none, and the `problem` of the setting `blamed`, "" if it is of no single one. `params`
-    are the settings that every run can have, with their present values as defaults.
-    """
-
-    params: tuple[ChoiceParam, ...]
-    runs: tuple[SweepRun, ...] = ()
-    problem: str = ""
-    blamed: str = ""
-
-
-class PlanSweep(Request[SweepPlan], frozen=True):
-    """Check the runs of a sweep of a project: the grid of its settings, or `count` random draws with a seed.
-
-    `fact` describes the files of its data.
-    """
-
-    lane: ClassVar[str] = "sweep"
-    project: Project
-    analysis: Analysis
-    fact: Fact | None
-    settings: tuple[SweepSetting, ...]
-    count: int | None = None
-    seed: int = 0
 
 
 class SurgeryPlan(Struct, frozen=True):

@@ -1,24 +1,21 @@
-"""Handlers of `app.engine.requests.trials`: dry run, range test, the runs of a sweep, the plan of a surgery."""
+"""Handlers of `app.engine.requests.trials`: dry run, range test, the plan of a surgery."""
 
 from __future__ import annotations
 
 from app.data.own_files import cache
 from app.engine.requests.trials import (
     PlanSurgery,
-    PlanSweep,
     RangeTest,
     SurgeryPlan,
-    SweepPlan,
     TryOnSyntheticData,
 )
 from app.engine.server import Context, handles
 from app.engine.tasks.pace import Pace
-from app.preflight import surgery_plan, sweep_runs
+from app.preflight import surgery_plan
 from app.training.events import Failed
 from app.training.trials.dry_run import dry_run
 from app.training.trials.lr_range_test import rate_test
 from app.training.trials.results import DryRun, RateTest
-from app.training.trials.sweep import SweepError
 
 
 @handles(TryOnSyntheticData)
@@ -45,25 +42,6 @@ def range_test(request: RangeTest, context: Context) -> RateTest:
         report,
         context.cancelled,
     )
-
-
-@handles(PlanSweep)
-def plan_sweep(request: PlanSweep, _context: Context) -> SweepPlan:
-    cache.learn(request.fact)
-    params = sweep_runs.params_for(request.project.training, request.settings)
-    if not request.settings:
-        return SweepPlan(params)
-    try:
-        runs = sweep_runs.plan(
-            request.project,
-            request.analysis,
-            request.settings,
-            request.count,
-            request.seed,
-        )
-    except SweepError as error:
-        return SweepPlan(params, problem=str(error), blamed=error.setting)
-    return SweepPlan(params, runs)
 
 
 @handles(PlanSurgery)

@@ -170,7 +170,6 @@ def test_no_button_of_the_toolbar_is_in_a_row_of_its_own(
         panel.curves,
         panel.panels,
         panel.more,
-        panel.sweep,
         panel.search,
     )
     qtbot.waitUntil(lambda: panel.search.geometry().right() == width - 9)

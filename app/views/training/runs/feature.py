@@ -14,7 +14,6 @@ from app.views.training.runs.placement_control import PlacesControl
 from app.views.training.runs.ranks_control import RanksControl
 from app.views.training.runs.run_panel import RunPanel
 from app.views.training.runs.runs_control import RunsControl
-from app.views.training.runs.sweep.control import SweepControl
 
 if TYPE_CHECKING:
     from app.training.events import Event, Failed, Finished
@@ -24,7 +23,6 @@ if TYPE_CHECKING:
 MOVED_ON = "The network was edited during the run"
 RESUME = "Resume the run from its newest checkpoint, as if it had not stopped"
 WATCH = "A script under `tapedeck run`, which can be paused from here, or the file that train.py --json writes"
-SWEEP = "Train a run for each of several values of the settings, one after the other"
 LEFT = "The script is no longer watched"
 STOPPED_WATCHING = "It continues where it was started. Run, Interrupt the script ends it while it is watched."
 STATES = {
@@ -44,7 +42,6 @@ class RunsFeature(Feature):
     console: Console
     runs: RunPanel
     runs_control: RunsControl
-    sweeps: SweepControl
 
     def __init__(self, workspace: Workspace) -> None:
         super().__init__(workspace)
@@ -78,9 +75,6 @@ class RunsFeature(Feature):
                 lambda: self.runs_control.go_on_newest(),
                 tip=RESUME,
                 late=True,
-            ),
-            Action(
-                "sweep", "Sw&eep…", lambda: self.sweeps.open(), tip=SWEEP, late=True
             ),
             Action(
                 "watch-again",
@@ -153,7 +147,6 @@ class RunsFeature(Feature):
         session.progressed.connect(self._progressed)
         session.stateChanged.connect(self._ended)
         self.runs_control = RunsControl(workspace, self.runs)
-        self.sweeps = SweepControl(workspace, self.runs)
 
     def _show_notices(self, events: list[Event]) -> None:
         """Show the newest message about a run as a whole, or of one elsewhere; the console lists them all."""
@@ -168,7 +161,7 @@ class RunsFeature(Feature):
             self.workspace.notifier.say(self._notice.message)
 
     def _failed(self, failed: Failed) -> None:
-        """Report a failure; those of a sweep are reported together at its end."""
+        """Report a failure; those of a series are reported together at its end."""
         run = self.workspace.session.current
         if run is None or run.series is None:
             show_failure(self.workspace, failed, stored=True)

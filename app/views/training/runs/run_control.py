@@ -38,7 +38,6 @@ if TYPE_CHECKING:
     from app.training.config import StartWeights
     from app.training.events import Failed, Finished
     from app.training.history import History
-    from app.training.trials.sweep import SweepRun
     from app.views.training.runs.keeper import RunsKeeper
 
 
@@ -436,28 +435,27 @@ class RunControl(QObject):
         )
         self._on_begin(self._session.start(job, step=step, recorder=recorder), project)
 
-    def can_sweep(self, project: Project) -> bool:
-        """Return whether the runs of a sweep of a project can start; else say why not, or request its data."""
+    def can_begin_series(self, project: Project, title: str) -> bool:
+        """Return whether runs of a project can start; else say why not, as `title`, or request its data."""
         blocked = self.blocked
         if self._session.active:
             blocked = "A run is in progress: stop it first, or wait until it has ended"
         if blocked:
-            self.refused.emit("The sweep cannot start", f"{blocked}.")
+            self.refused.emit(title, f"{blocked}.")
         return not blocked and not self._wants_data(project)
 
-    def start_of_sweep(
-        self, project: Project, analysis: Analysis, run: SweepRun, series: Series
+    def start_in_series(
+        self, project: Project, analysis: Analysis, name: str, series: Series
     ) -> Run:
-        """Start one run of a sweep, of the project as it was when the sweep began. Raises RunUnderWay."""
-        each = replace(project, training=run.training)
-        job = preflight.job(each, analysis, str(self._settings.data_folder))
+        """Start one run of a series, of the project as it was when that began. Raises RunUnderWay."""
+        job = preflight.job(project, analysis, str(self._settings.data_folder))
         recorder = None
         if self._keeper is not None:
             recorder = self._keeper.recorder(
-                each, job, None, run.name[:MOST_NAME], (series.tag,)
+                project, job, None, name[:MOST_NAME], (series.tag,)
             )
         started = self._session.start(job, recorder=recorder, series=series)
-        self._on_begin(started, each)
+        self._on_begin(started, project)
         return started
 
     def _on_begin(self, run: Run, project: Project) -> None:

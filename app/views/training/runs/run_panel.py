@@ -32,7 +32,6 @@ from app.views.training.runs.selection_text import (
     selection_text,
 )
 from app.views.training.runs.session import Run, RunSession
-from app.views.training.runs.sweep.strip import SweepStrip
 from app.views.training.runs.table_model import (
     COLUMNS,
     KEYS,
@@ -99,7 +98,6 @@ class RunPanel(QWidget):
     curvesRequested = Signal()
     panelsRequested = Signal()
     listRequested = Signal()  # that the stored runs be read again
-    sweepRequested = Signal()
     eventFilesChanged = Signal(bool)
 
     def __init__(self, parent: QWidget | None = None) -> None:
@@ -182,10 +180,6 @@ class RunPanel(QWidget):
             "Show metrics and samples of the selected runs beside one another"
         )
         self.panels.clicked.connect(self.panelsRequested)
-        self.sweep = Button("Sweep…", "link")
-        self.sweep.setToolTip("Train a run for each of several values of the settings")
-        self.sweep.clicked.connect(self.sweepRequested)
-        self.strip = SweepStrip()
         self.more = Button("More")
         self.menu = QMenu(self.more)
         self.menu.aboutToShow.connect(lambda: self._fill_menu(self.menu))
@@ -209,9 +203,9 @@ class RunPanel(QWidget):
             self.curves,
             self.panels,
             self.more,
-            self.sweep,
         )
         row.push(self.search)
+        self._tools = row
         told = hbox((self._hint, 1), margins=(12, 2, 8, 4))
         self._event_files = False
         self.splitter = QSplitter(Qt.Orientation.Horizontal)
@@ -221,12 +215,22 @@ class RunPanel(QWidget):
         self.splitter.setHandleWidth(1)
         self.splitter.setSizes([560, 420])
         listed = QWidget()
-        vbox(
-            tools, self.strip, told, (self.splitter, 1), on=listed, margins=0, spacing=0
+        self._column = vbox(
+            tools, told, (self.splitter, 1), on=listed, margins=0, spacing=0
         )
         self._stack = QStackedLayout(self)
         self._stack.addWidget(self.empty)
         self._stack.addWidget(listed)
+
+    def add_tool(self, button: QWidget) -> None:
+        """Add a button of another feature after those of the page."""
+        self._tools.removeWidget(self.search)
+        self._tools.put(button)
+        self._tools.push(self.search)
+
+    def add_strip(self, strip: QWidget) -> None:
+        """Add a widget below the buttons."""
+        self._column.insertWidget(1, strip)
 
     # -- content ------------------------------------------------------------------------------------------------------
 

@@ -7,13 +7,12 @@ from PySide6.QtWidgets import QScrollArea, QWidget
 
 from app.builder.results import Analysis
 from app.data.own_files.cache import Fact
-from app.engine.requests.trials import PlanSweep, SweepPlan
+from app.features.sweep.setting_row import SettingRow
+from app.features.sweep.values import PlanSweep, SweepError, SweepPlan, SweepSetting
 from app.project.project import Project
 from app.training.choices import ChoiceParam
-from app.training.trials.sweep import SweepError, SweepSetting
 from app.util.formatting import counted
 from app.views.engine_service import EngineService
-from app.views.training.runs.sweep.setting_row import SettingRow
 from app.views.ui.background import WorkerFailure
 from app.views.ui.dialogs.base import Dialog
 from app.views.ui.layouts import hbox, vbox

@@ -11,9 +11,9 @@ from PySide6.QtTest import QTest
 from PySide6.QtWidgets import QApplication, QLabel
 from pytestqt.qtbot import QtBot
 
+from app.features.sweep.dialog import SweepDialog
 from app.project import file as project_file
 from app.runs import store
-from app.views.training.runs.sweep.dialog import SweepDialog
 from app.views.ui.dialogs.message import QuestionDialog
 from tests.support.whole_window import WholeWindow
 from tests.views.window.test_runs import listed, small
@@ -47,8 +47,8 @@ def test_its_runs_train_the_net_that_it_began_with_and_leave_the_pages_alone(
     qtbot: QtBot, window: WholeWindow
 ) -> None:
     begun(qtbot, window, lr="0.01, 1e30, 0.001")
-    assert window.runs.isVisible() and window.runs.strip.isVisible()
-    assert window.runs.strip.words.text() == "Run 1 of 3 of sweep-1: lr 0.01"
+    assert window.runs.isVisible() and window.sweeps.strip.isVisible()
+    assert window.sweeps.strip.words.text() == "Run 1 of 3 of sweep-1: lr 0.01"
     project = window.document.project
     node = next(node for node in project.graph.nodes.values() if node.name == "drop1")
     graph = project.graph.with_param(node.id, "p", 0.125)
@@ -67,7 +67,7 @@ def test_its_runs_train_the_net_that_it_began_with_and_leave_the_pages_alone(
     kept = listed(qtbot, window, 3)
     assert {each.record.tags for each in kept} == {
         ("sweep-1",)
-    } and not window.runs.strip.isVisible()
+    } and not window.sweeps.strip.isVisible()
     for each, rate in zip(kept, (0.001, 1e30, 0.01), strict=True):
         trained = store.project_of(each)
         assert (
@@ -98,7 +98,7 @@ def test_stop_ends_it_and_it_can_be_continued_or_ended_with_the_window(
     window.actions_by_key["sweep"].trigger()
     assert window.banner.title() == "A sweep is in progress"
     qtbot.waitUntil(lambda: window.session.state == "running")
-    qtbot.mouseClick(window.runs.strip.cancel, LEFT)
+    qtbot.mouseClick(window.sweeps.strip.cancel, LEFT)
     qtbot.waitUntil(
         lambda: window.banner.title() == "Sweep-1 was stopped after 1 of 3 runs",
         timeout=60_000,

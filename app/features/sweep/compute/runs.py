@@ -7,15 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 from msgspec.structs import replace
 
-from app.preflight import preflight
-from app.project.project import Project
-from app.project.weights import start_weights
-from app.source.generated import Source
-from app.training.choices import OPTIMIZERS, ChoiceError, ChoiceParam
-from app.training.config import Choice, TrainingConfig
-from app.training.job import AMP, Job, JobError, check_numbers
-from app.training.registry import check_optimizer, optimizer_params
-from app.training.trials.sweep import (
+from app.features.sweep.values import (
     FIELDS,
     OPTIMIZER,
     SweepError,
@@ -26,6 +18,14 @@ from app.training.trials.sweep import (
     names_of,
     text_of,
 )
+from app.preflight import preflight
+from app.project.project import Project
+from app.project.weights import start_weights
+from app.source.generated import Source
+from app.training.choices import OPTIMIZERS, ChoiceError, ChoiceParam
+from app.training.config import Choice, TrainingConfig
+from app.training.job import AMP, Job, JobError, check_numbers
+from app.training.registry import check_optimizer, optimizer_params
 from app.util.frozen import FrozenMap
 
 if TYPE_CHECKING:

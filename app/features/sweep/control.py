@@ -8,24 +8,26 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from msgspec import Struct, field
+from msgspec.structs import replace
 from PySide6.QtCore import QObject, Qt, QTimer
 
 from app.data.own_files import cache
+from app.features.sweep.dialog import SweepDialog
+from app.features.sweep.strip import SweepStrip
+from app.features.sweep.values import SweepRun, next_tag
 from app.project.project import Project
 from app.runs import record, store
-from app.training.trials.sweep import next_tag
 from app.util.formatting import counted, figure
 from app.views.training.runs.session import Run, Series
-from app.views.training.runs.sweep.dialog import SweepDialog
+from app.views.ui.widgets.button import Button
 
 if TYPE_CHECKING:
     from app.builder.results import Analysis
-    from app.training.trials.sweep import SweepRun
     from app.views.training.runs.run_panel import RunPanel
     from app.views.ui.background import WorkerFailure
     from app.views.workspace import Workspace
 
-UNDER_WAY = "A sweep is in progress"
+UNDER_WAY, CANNOT_START = "A sweep is in progress", "The sweep cannot start"
 
 
 class Sweep(Struct):
@@ -60,8 +62,12 @@ class SweepControl(QObject):
         super().__init__(workspace.window)
         self._workspace, self._panel = workspace, panel
         self._sweep: Sweep | None = None
-        panel.sweepRequested.connect(self.open)
-        panel.strip.cancelled.connect(self.cancel)
+        self.button, self.strip = Button("Sweep…", "link"), SweepStrip()
+        self.button.setToolTip("Train a run for each of several values of the settings")
+        self.button.clicked.connect(self.open)
+        self.strip.cancelled.connect(self.cancel)
+        panel.add_tool(self.button)
+        panel.add_strip(self.strip)
         session = workspace.session
         session.stateChanged.connect(self._state_changed)
         session.runEnded.connect(self._run_ended)
@@ -70,7 +76,6 @@ class SweepControl(QObject):
 
     def open(self) -> SweepDialog | None:
         """Open the dialog; None, with a message, if no sweep can start."""
-
         workspace = self._workspace
         project, analysis = workspace.document.project, workspace.live.analysis
         if self._sweep is not None:
@@ -78,7 +83,10 @@ class SweepControl(QObject):
                 UNDER_WAY, "Cancel it under Runs first, or wait until it has ended."
             )
             return None
-        if not workspace.run_control.can_sweep(project) or analysis is None:
+        if (
+            not workspace.run_control.can_begin_series(project, CANNOT_START)
+            or analysis is None
+        ):
             return None
         dialog = SweepDialog(
             project,
@@ -94,8 +102,8 @@ class SweepControl(QObject):
 
     def begin(self, sweep: Sweep) -> None:
         """Start the first run of a sweep that has not begun, or the next one of a sweep that was stopped."""
-        if self._sweep is not None or not self._workspace.run_control.can_sweep(
-            sweep.project
+        if self._sweep is not None or not self._workspace.run_control.can_begin_series(
+            sweep.project, CANNOT_START
         ):
             return
         sweep.stopped = False
@@ -122,7 +130,7 @@ class SweepControl(QObject):
     def _untagged(self, failure: WorkerFailure) -> None:
         self._sweep = None
         self._workspace.notifier.refuse(
-            "The sweep cannot start", f"The runs cannot be listed: {failure.message}"
+            CANNOT_START, f"The runs cannot be listed: {failure.message}"
         )
 
     def cancel(self) -> None:
@@ -145,11 +153,14 @@ class SweepControl(QObject):
             return
         run, number = sweep.runs[len(sweep.started)], len(sweep.started) + 1
         series = Series(sweep.tag, number, len(sweep.runs))
-        self._panel.sweep.hide()
-        self._panel.strip.show_run(series.place, run.name, series.count)
+        self.button.hide()
+        self.strip.show_run(series.place, run.name, series.count)
         sweep.started.append(
-            self._workspace.run_control.start_of_sweep(
-                sweep.project, sweep.analysis, run, series
+            self._workspace.run_control.start_in_series(
+                replace(sweep.project, training=run.training),
+                sweep.analysis,
+                run.name,
+                series,
             )
         )
         self._show_progress()
@@ -162,7 +173,7 @@ class SweepControl(QObject):
 
     def _run_ended(self, _run: Run) -> None:
         if self._sweep is not None:
-            self._panel.strip.show_failures(self._sweep.failures)
+            self.strip.show_failures(self._sweep.failures)
             QTimer.singleShot(
                 0, self, self._next
             )  # after all others know that this one has ended
@@ -183,15 +194,15 @@ class SweepControl(QObject):
         done = 0.0
         if progress is not None and progress.batches:
             done = min(progress.step / (progress.epochs * progress.batches), 1.0)
-        self._panel.strip.show_progress(len(sweep.started) - 1 + done)
+        self.strip.show_progress(len(sweep.started) - 1 + done)
 
     # -- the end ------------------------------------------------------------------------------------------------------
 
     def _leave(self) -> None:
         self._sweep = None
-        self._panel.sweep.show()
-        self._panel.strip.hide()
-        self._panel.strip.show_failures([])
+        self.button.show()
+        self.strip.hide()
+        self.strip.show_failures([])
 
     def _end(self, sweep: Sweep) -> None:
         """Report the best run, and those that failed; a sweep that was stopped can be continued."""
@@ -226,7 +237,6 @@ class SweepControl(QObject):
 
 
 def _next_tag(folder: Path) -> str:
-
     return next_tag(tag for kept in store.listed(folder) for tag in kept.record.tags)
 
 

@@ -11,11 +11,11 @@ from pytestqt.qtbot import QtBot
 from app.builder.analysis import analyse
 from app.builder.catalog.catalog import catalog
 from app.data.loaders import read_spec
+from app.features.sweep.dialog import SweepDialog
+from app.features.sweep.values import SweepRun
 from app.project import file
-from app.training.trials.sweep import SweepRun
 from app.util.resources import path as resource
 from app.views.engine_service import EngineService
-from app.views.training.runs.sweep.dialog import SweepDialog
 
 ENTER, TAB, SPACE = Qt.Key.Key_Return, Qt.Key.Key_Tab, Qt.Key.Key_Space
 

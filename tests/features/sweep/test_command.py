@@ -7,9 +7,9 @@ from pathlib import Path
 
 import pytest
 
+from app.features.sweep.values import combinations, parse_values
 from app.main import main
 from app.runs import store
-from app.training.trials.sweep import combinations, parse_values
 from app.util.resources import path as resource
 
 

@@ -6,10 +6,15 @@ import itertools
 import math
 import random
 from collections.abc import Iterable, Mapping, Sequence
-from typing import Any
+from typing import Any, ClassVar
 
 from msgspec import Struct
 
+from app.builder.results import Analysis
+from app.data.own_files.cache import Fact
+from app.engine.protocol import Request
+from app.project.project import Project
+from app.training.choices import ChoiceParam
 from app.training.config import TrainingConfig
 from app.util.errors import CodedError
 from app.util.formatting import grouped_digits
@@ -73,6 +78,32 @@ class SweepRun(Struct, frozen=True):
     name: str
     values: Values
     training: TrainingConfig
+
+
+class SweepPlan(Struct, frozen=True):
+    """The runs of a sweep; or none, and the `problem` of the setting `blamed`, "" if it is of no single one. `params`
+    are the settings that every run can have, with their present values as defaults.
+    """
+
+    params: tuple[ChoiceParam, ...]
+    runs: tuple[SweepRun, ...] = ()
+    problem: str = ""
+    blamed: str = ""
+
+
+class PlanSweep(Request[SweepPlan], frozen=True):
+    """Check the runs of a sweep of a project: the grid of its settings, or `count` random draws with a seed.
+
+    `fact` describes the files of its data.
+    """
+
+    lane: ClassVar[str] = "sweep"
+    project: Project
+    analysis: Analysis
+    fact: Fact | None
+    settings: tuple[SweepSetting, ...]
+    count: int | None = None
+    seed: int = 0
 
 
 def parse_values(name: str, text: str) -> SweepSetting:

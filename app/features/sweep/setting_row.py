@@ -9,8 +9,8 @@ from PySide6.QtCore import QEvent, Qt, Signal
 from PySide6.QtGui import QKeyEvent
 from PySide6.QtWidgets import QLineEdit, QMenu, QWidget
 
+from app.features.sweep.values import SweepSetting, parse_values
 from app.training.choices import ChoiceParam
-from app.training.trials.sweep import SweepSetting, parse_values
 from app.views.ui.layouts import hbox, vbox
 from app.views.ui.theme import grown
 from app.views.ui.widgets import Button, ChoiceField, icon_button

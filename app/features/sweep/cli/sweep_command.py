@@ -3,13 +3,9 @@
 from __future__ import annotations
 
 import argparse
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from app.cli import arguments
-
-if TYPE_CHECKING:
-    pass
-
 
 WORDS = """
 Each combination of the values becomes a run of the project, one after the other, stored beside it with the tag
@@ -55,6 +51,6 @@ def add(commands: Any) -> argparse.ArgumentParser:
 
 def run(options: argparse.Namespace) -> int:
     """Carry the command out."""
-    from app.cli.sweep import sweep
+    from app.features.sweep.cli import sweep
 
     return sweep.run(options)

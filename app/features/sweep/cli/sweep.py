@@ -3,26 +3,33 @@
 from __future__ import annotations
 
 import argparse
+import json
 from pathlib import Path
-from typing import TYPE_CHECKING
 
+from msgspec.structs import replace
+
+from app.builder.results import Analysis
 from app.cli import console, nets, settings
-
-if TYPE_CHECKING:
-    from app.builder.results import Analysis
-    from app.project.project import Project
-    from app.runs.store import Kept
-    from app.training.events import Event
-    from app.training.job import Job
-    from app.training.trials.sweep import SweepSetting
+from app.cli import runs as listing
+from app.cli.train import train
+from app.cli.train.run_output import ProgressBar, RunOutput
+from app.engine.dispatch import control_for
+from app.engine.placement import RunPlacement
+from app.features.sweep.compute.runs import plan
+from app.features.sweep.values import SweepError, SweepSetting, next_tag, parse_values
+from app.preflight import preflight
+from app.project.project import Project
+from app.runs import store
+from app.runs.list_columns import named, ordered
+from app.runs.recorder import Recorder
+from app.runs.store import Kept
+from app.training.control import Control
+from app.training.events import Event, Failed
+from app.training.job import Job
 
 
 def run(options: argparse.Namespace) -> int:
     """Check the settings of all runs, train them, and print them with the best first; return 1 if one failed."""
-    from app.preflight import preflight
-    from app.runs import store
-    from app.training.trials.sweep import next_tag
-
     planned = _planned(options)
     folder = store.runs_beside(options.project)
     tag = next_tag(tag for kept in store.listed(folder) for tag in kept.record.tags)
@@ -46,12 +53,7 @@ def run(options: argparse.Namespace) -> int:
 
 def _planned(options: argparse.Namespace) -> list[tuple[str, Project, Analysis]]:
     """Return the name and the project of each run, and the net's analysis. Raises CommandError."""
-    from msgspec.structs import replace
-
-    from app.preflight import sweep_runs
-    from app.training.trials.sweep import SweepError
-
-    given = [_setting(text, options.random is not None) for text in options.settings]
+    wanted = [_setting(text, options.random is not None) for text in options.settings]
     project = nets.read(options)
     if options.device is not None:
         settings.device(options.device)
@@ -61,7 +63,7 @@ def _planned(options: argparse.Namespace) -> list[tuple[str, Project, Analysis]]
     settings.read_data(project)
     analysis = nets.sound(project, alone=True)
     try:
-        runs = sweep_runs.plan(project, analysis, given, options.random, options.seed)
+        runs = plan(project, analysis, wanted, options.random, options.seed)
     except SweepError as error:
         raise console.CommandError(f"--set {error}") from error
     return [
@@ -71,35 +73,26 @@ def _planned(options: argparse.Namespace) -> list[tuple[str, Project, Analysis]]
 
 def _setting(text: str, draws: bool) -> SweepSetting:
     """Parse an argument of --set. Raises CommandError."""
-    from app.training.trials.sweep import SweepError, parse_values
-
-    name, is_set, given = (part.strip() for part in text.partition("="))
-    if not (name and is_set and given):
+    name, is_set, values = (part.strip() for part in text.partition("="))
+    if not (name and is_set and values):
         raise console.CommandError(
             f"--set {text}: write a setting and its values, as lr=0.1,0.01"
         )
     try:
-        found = parse_values(name, given)
+        setting = parse_values(name, values)
     except SweepError as error:
         raise console.CommandError(f"--set {error}") from error
-    if found.bounds is not None and not draws:
+    if setting.bounds is not None and not draws:
         raise console.CommandError(
             f"--set {name} gives bounds, which only --random N draws between; list its values"
         )
-    return found
+    return setting
 
 
 def _train(
     job: Job, project: Project, kept: Kept, options: argparse.Namespace
 ) -> tuple[Event, bool]:
     """Train one run into its folder; return its last event, and whether the user stopped it."""
-    from app.cli.train import train
-    from app.cli.train.run_output import ProgressBar, RunOutput
-    from app.engine.dispatch import control_for
-    from app.engine.placement import RunPlacement
-    from app.runs.recorder import Recorder
-    from app.training.control import Control
-
     place = RunPlacement(1) if options.own_process else None
     control = Control() if place is None else control_for(place)
     recorder = Recorder(kept, project, job.source.text)
@@ -120,8 +113,6 @@ class _Silent:
 
 def _tell_failure(last: Event, name: str) -> bool:
     """Report a run that failed; the sweep continues with the next."""
-    from app.training.events import Failed
-
     if isinstance(last, Failed):
         console.warn(f"{name}: {last.message}")
     return isinstance(last, Failed)
@@ -129,11 +120,6 @@ def _tell_failure(last: Event, name: str) -> bool:
 
 def _print_best(options: argparse.Namespace, runs: list[Kept]) -> None:
     """Print the runs, the smallest validation loss first."""
-    import json
-
-    from app.cli import runs as listing
-    from app.runs.list_columns import named, ordered
-
     shown = ordered(runs, named("best_loss"), False, listing.listed)
     if options.json:
         for kept in shown:

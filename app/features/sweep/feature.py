@@ -1,0 +1,31 @@
+"""Sweeps in the window: a button and a strip on the page Runs, and a command in the Run menu."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+from app.features.sweep.control import SweepControl
+from app.views.feature import Action, Feature
+from app.views.training.runs.run_panel import RunPanel
+
+TIP = "Train a run for each of several values of the settings, one after the other"
+
+
+class SweepFeature(Feature):
+    sweeps: SweepControl
+
+    def actions(self) -> Iterable[Action]:
+        yield Action(
+            "sweep",
+            "Sw&eep…",
+            lambda: self.sweeps.open(),
+            tip=TIP,
+            late=True,
+            menu="run",
+            after="overfit",
+        )
+
+    def finish(self) -> None:
+        panel = self.workspace.pages.widget("runs")
+        assert isinstance(panel, RunPanel)
+        self.sweeps = SweepControl(self.workspace, panel)
