@@ -23,6 +23,7 @@ from app.util.frozen import FrozenMap, Shared, equal_in
 if TYPE_CHECKING:
     from app.builder.blocks import Block
 
+
 # What kind of wire a parameter of a kind accepts.
 _WIRED_KINDS = {
     "int": "number",
@@ -363,3 +364,11 @@ def _values(record: dict[str, Any]) -> dict[str, Any]:
         name: literals.decode(value) if type(value) is dict else value
         for name, value in record.items()
     }
+
+
+class Documentation(Struct, frozen=True):
+    """Documentation of an op in the installed torch: first sentence, full text, and a sentence or two per argument."""
+
+    summary: str
+    text: str
+    arguments: FrozenMap[str, str]

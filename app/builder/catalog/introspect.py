@@ -17,13 +17,19 @@ from typing import Any
 import msgspec
 import torch
 from msgspec.structs import replace
+from torch.nn.modules import transformer
 
 from app.builder.catalog import custom, custom_calls, ops, ops_values
-from app.builder.catalog.catalog import Catalog, OpSpec, Param, Port, dump
-from app.builder.catalog.documentation import Documentation
+from app.builder.catalog.catalog import (
+    Catalog,
+    Documentation,
+    OpSpec,
+    Param,
+    Port,
+    dump,
+)
 from app.builder.catalog.snapshot import BUNDLED
 from app.builder.literals import AUTO, DTYPES, DType
-from app.builder.shapes import causal_masks
 from app.util.frozen import FrozenMap
 from app.util.resources import path as resource_path
 from app.util.torchvision_import import import_torchvision
@@ -106,7 +112,7 @@ def find(target: str) -> Any:
     if root == "torchvision":
         return getattr(import_torchvision(names[0]), names[1])
     if "Transformer" in target:
-        causal_masks.without_values()
+        use_meta_masks()
     target_object: Any = {"torch": torch, "operator": operator}[root]
     for name in names:
         target_object = getattr(target_object, name)
@@ -471,6 +477,24 @@ def _plain(markup: str) -> str:
         .replace("``", "")
         .replace("\\", "")
     )
+
+
+def use_meta_masks() -> None:
+    """Patch torch to rely on `is_causal` for masks on meta tensors; masks with values are inspected as before."""
+    detect = transformer._detect_is_causal_mask
+    if getattr(detect, "_takes_meta", False):
+        return
+
+    def detected(
+        mask: Any, is_causal: bool | None = None, size: int | None = None
+    ) -> bool:
+        example = getattr(mask, "known", mask)  # a traced mask holds its example
+        if example is not None and example.is_meta:
+            return bool(is_causal)
+        return bool(detect(mask, is_causal, size))
+
+    detected._takes_meta = True  # type: ignore[attr-defined]
+    transformer._detect_is_causal_mask = detected
 
 
 def main() -> None:

@@ -7,7 +7,7 @@ shapes broadcast. A formula is shown only if its result is the size that torch c
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import suppress
 from typing import TYPE_CHECKING, Any
 
@@ -16,7 +16,6 @@ from msgspec.structs import replace
 
 from app.builder.catalog.catalog import Catalog, OpSpec
 from app.builder.dimensions import conv as windows
-from app.builder.dimensions.broadcasting import Aligned, line_up
 from app.builder.dimensions.calls import (
     DimensionSource,
     InputTensor,
@@ -43,6 +42,7 @@ from app.util.frozen import FrozenMap
 
 if TYPE_CHECKING:
     from app.builder.blocks import Block
+
 
 __all__ = [
     "Aligned",
@@ -563,3 +563,57 @@ def _names(call: SizeCall, spec: OpSpec) -> tuple[str, ...]:
     if len(first) + len(letters) == rank:
         return (*first, *letters)
     return (*first, *(f"dim {i}" for i in range(len(first), rank)))
+
+
+# --- Broadcasting
+
+
+SAME, STRETCHED, MISSING, CLASH = "same", "stretched", "missing", "clash"
+
+
+class Aligned(Struct, frozen=True):
+    """One shape above another: (size, SAME | STRETCHED | MISSING | CLASH) a dimension."""
+
+    name: str
+    node: str
+    cells: tuple[tuple[str, str], ...]
+
+
+def line_up(
+    tensors: Sequence[tuple[str, str, tuple[Size, ...]]],
+) -> tuple[Aligned, ...]:
+    """Align the (name, node, shape) of tensors, one row each; () for fewer than two.
+
+    >>> [row.cells for row in line_up((("a", "a", (4, 1)), ("b", "b", (3,))))]
+    [(('4', 'same'), ('1', 'stretched')), (('', 'missing'), ('3', 'same'))]
+    >>> [row.cells for row in line_up((("a", "a", (4,)), ("b", "b", (3,))))]
+    [(('4', 'clash'),), (('3', 'clash'),)]
+    """
+    if len(tensors) < 2:
+        return ()
+    rank = max(len(shape) for _, _, shape in tensors)
+    padded = [(*(None,) * (rank - len(shape)), *shape) for _, _, shape in tensors]
+    sizes_by_column = [
+        {size for size in sizes if size not in (None, 1)}
+        for sizes in zip(*padded, strict=True)
+    ]
+    return tuple(
+        Aligned(
+            name,
+            node,
+            tuple(
+                _cell(size, others)
+                for size, others in zip(row, sizes_by_column, strict=True)
+            ),
+        )
+        for (name, node, _), row in zip(tensors, padded, strict=True)
+    )
+
+
+def _cell(size: Size | None, others: set[Size | None]) -> tuple[str, str]:
+    """Classify a dimension of a shape; `others` are the sizes other than 1 in that column."""
+    if size is None:
+        return "", MISSING
+    if size == 1:
+        return "1", STRETCHED if others else SAME
+    return str(size), CLASH if len(others) > 1 else SAME

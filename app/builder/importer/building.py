@@ -60,7 +60,7 @@ from app.builder.importer.tracing.real_evaluation import (
 from app.builder.importer.tracing.records import is_record, plain
 from app.builder.importer.tracing.tracing import Tracer
 from app.builder.layout.arrange import arrange
-from app.builder.layout.uncalled_modules import used_part, with_uncalled
+from app.builder.layout.layout import used_part, with_uncalled
 from app.builder.literals import DType
 from app.builder.sheet import Comments, Positions
 from app.util import module_tree

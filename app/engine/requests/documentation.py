@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import ClassVar
 
-from app.builder.catalog.documentation import Documentation
+from app.builder.catalog.catalog import Documentation
 from app.engine.protocol import Request
 from app.util.frozen import FrozenMap
 

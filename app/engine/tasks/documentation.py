@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from app.builder.catalog.documentation import Documentation
+from app.builder.catalog.catalog import Documentation
 from app.builder.catalog.introspect import documentation
 from app.engine.requests.documentation import ReadDocumentation, Summaries
 from app.engine.server import Context, handles

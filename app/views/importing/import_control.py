@@ -11,7 +11,7 @@ from PySide6.QtCore import QObject, QTimer
 
 from app.builder.catalog.catalog import Catalog
 from app.builder.layout.arrange import Arrangement, Size
-from app.builder.layout.uncalled_modules import used_part, with_uncalled
+from app.builder.layout.layout import used_part, with_uncalled
 from app.builder.sheet import S, changed
 from app.project import custom_layers
 from app.project.project import Project

@@ -38,7 +38,7 @@ from app.views.ui.widgets import Button, Section
 from app.views.ui.widgets.painting import label
 
 if TYPE_CHECKING:
-    from app.builder.catalog.documentation import Documentation
+    from app.builder.catalog.catalog import Documentation
     from app.builder.results import Analysis
     from app.builder.shapes.network_cost import NetworkCost
 

@@ -35,7 +35,7 @@ from app.builder.importer.lowering.constructor_args import (
 )
 from app.builder.importer.lowering.modules import arguments_of
 from app.builder.importer.lowering.parameter_order import wholly_frozen
-from app.builder.importer.state import mode_switch
+from app.builder.importer.state import train_eval
 from app.builder.importer.tracing.real_evaluation import SEED
 from app.builder.params import ParamError, check_param
 from app.builder.shapes.meta_calls import TorchCall
@@ -234,7 +234,7 @@ class OwnClasses:
     def by_mode(self) -> str | None:
         """Return the op of a generated layer that passes on one of two values by the mode; None without a folder."""
         return (
-            self._written(mode_switch.TEXT, "by_mode").specs[0].key
+            self._written(train_eval.BY_MODE, "by_mode").specs[0].key
             if self._folder is not None
             else None
         )

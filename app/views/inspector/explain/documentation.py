@@ -8,9 +8,8 @@ from PySide6.QtCore import Qt, QUrl, Signal
 from PySide6.QtGui import QDesktopServices
 from PySide6.QtWidgets import QWidget
 
-from app.builder.catalog.catalog import OpSpec
+from app.builder.catalog.catalog import Documentation, OpSpec
 from app.builder.catalog.custom import documentation, is_custom
-from app.builder.catalog.documentation import Documentation
 from app.engine.requests.documentation import ReadDocumentation
 from app.util.frozen import FrozenMap
 from app.views.engine_service import EngineService

@@ -17,8 +17,14 @@ from PySide6.QtGui import (
 )
 from PySide6.QtWidgets import QAbstractButton, QSizePolicy, QWidget
 
-from app.builder.dimensions.broadcasting import CLASH, MISSING, SAME, STRETCHED, Aligned
-from app.builder.dimensions.dimensions import DimensionStory
+from app.builder.dimensions.dimensions import (
+    CLASH,
+    MISSING,
+    SAME,
+    STRETCHED,
+    Aligned,
+    DimensionStory,
+)
 from app.builder.dimensions.formula import FormulaPart, Line
 from app.views.ui import icons, theme
 from app.views.ui.widgets.chip import HEIGHT, STATES, ShapeChip

@@ -11,8 +11,8 @@ from PySide6.QtCore import Qt, Signal
 from PySide6.QtWidgets import QGridLayout, QVBoxLayout, QWidget
 
 from app.builder.catalog.catalog import Catalog
-from app.builder.dimensions.broadcasting import CLASH
 from app.builder.dimensions.dimensions import (
+    CLASH,
     Aligned,
     ChainStep,
     DimensionSource,
