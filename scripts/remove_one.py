@@ -3,6 +3,7 @@
     python -m scripts.remove_one                    each feature, the whole suite
     python -m scripts.remove_one interpret sweep    these
     python -m scripts.remove_one --quick            the window, the architecture, and all tests read but not run
+    python -m scripts.remove_one --together         one copy without all of them
 
 Prints a table, and what went wrong below it. Ends with 1 if a copy did not open or a test failed.
 """
@@ -86,6 +87,7 @@ def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("features", nargs="*", metavar="FEATURE")
     parser.add_argument("--quick", action="store_true", help="run no other tests")
+    parser.add_argument("--together", action="store_true", help="make one copy")
     parser.add_argument(
         "--tests", nargs="+", default=["tests"], help="run these in place of the suite"
     )
@@ -94,19 +96,20 @@ def main() -> int:
     steps = QUICK if options.quick else QUICK | suite
     faults: list[str] = []
     print("| without |", " | ".join(steps), "|\n| --- |", "--- | " * len(steps))
-    for feature in options.features or features():
-        if feature not in features():
-            parser.error(f"there is no {feature}; there are {', '.join(features())}")
-        cells = []
+    names = options.features or features()
+    if unknown := set(names) - set(features()):
+        parser.error(f"there is no {unknown.pop()}; there are {', '.join(features())}")
+    for gone in [names] if options.together else [[name] for name in names]:
+        title, cells = " ".join(gone), []
         with tempfile.TemporaryDirectory() as folder:
-            copy_without({feature}, Path(folder))
+            copy_without(gone, Path(folder))
             for step, arguments in steps.items():
                 fine, text = check(Path(folder), arguments)
                 cells.append((text.strip().splitlines() or ["ended"])[-1][:60])
                 if not fine:
-                    faults.append(f"without {feature}, {step}:\n{text[-3000:]}")
+                    faults.append(f"without {title}, {step}:\n{text[-3000:]}")
                     cells[-1] = f"FAILS: {cells[-1]}"
-        print(f"| {feature} |", " | ".join(cells), "|", flush=True)
+        print(f"| {title} |", " | ".join(cells), "|", flush=True)
     print(*faults, sep="\n\n")
     return int(bool(faults))
 
