@@ -78,7 +78,7 @@ class Photographer:
 
     def gallery(self) -> None:
         """Every example with its picture and what torch says of it."""
-        from app.views.gallery.gallery import GalleryDialog
+        from app.features.gallery.gallery import GalleryDialog
 
         self.window.actions_by_key["gallery"].trigger()
         dialog = self.window.findChild(GalleryDialog)

@@ -14,7 +14,7 @@ from app.views.ui.present import present
 class Pages(QObject):
     """`shown(key)` is emitted when a page comes to the front of its dock.
 
-    The window adds docks and pages; features refer to pages of any feature by key.
+    The window adds docks and pages; features refer to pages of any feature by key, which need not be there.
     """
 
     shown = Signal(str)
@@ -57,6 +57,8 @@ class Pages(QObject):
 
     def show(self, key: str) -> None:
         """Bring a page to the front and show its dock; create the page if it does not exist yet."""
+        if key not in self._dock_of:
+            return
         self.make(key)
         pane, dock = self._panes[self._dock_of[key]]
         if dock is not None:
@@ -96,11 +98,12 @@ class Pages(QObject):
 
     def is_front(self, key: str) -> bool:
         """Return whether a page is in front of its dock."""
-        return self.front(self._dock_of[key]) == key
+        return key in self._dock_of and self.front(self._dock_of[key]) == key
 
     def set_offered(self, key: str, on: bool) -> None:
         """Show or hide the tab of a page."""
-        self._panes[self._dock_of[key]][0].tabs.set_shown(key, on)
+        if key in self._dock_of:
+            self._panes[self._dock_of[key]][0].tabs.set_shown(key, on)
 
     def set_badge(self, key: str, number: int, color: str) -> None:
         """Put a number on the tab of a page, 0 for none."""

@@ -192,7 +192,11 @@ class Toolbar(QFrame):
         self.deck.go_on.connect(lambda: workspace.commands.trigger("script-goes-on"))
         control.step_changed.connect(self.deck.set_step)
         self.edits.clicked.connect(lambda: workspace.commands.trigger("apply-edits"))
-        control.edits_offered.connect(self.edits.setVisible)
+        control.edits_offered.connect(
+            lambda on: self.edits.setVisible(
+                on and workspace.commands.has("apply-edits")
+            )
+        )
         control.edits_offered.connect(lambda _on: self._show_name())
         control.blocked_changed.connect(self._blocked)
         workspace.session.stateChanged.connect(

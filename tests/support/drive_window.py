@@ -286,7 +286,7 @@ def _import(window: Any, until: Callable[[str, Callable[[], Any]], None]) -> Non
 
 def _gallery(window: Any, until: Callable[[str, Callable[[], Any]], None]) -> None:
     """The examples are described, and a download is begun where there is nobody to give it."""
-    from app.views.gallery.gallery import GalleryDialog
+    from app.features.gallery.gallery import GalleryDialog
     from app.views.training.form.data import download_dialog
     from app.views.training.form.feature import TrainingFormFeature
 

@@ -20,7 +20,6 @@ from app.views.importing.feature import ImportingFeature
 from app.views.inspector.feature import InspectorFeature
 from app.views.main_window import MainWindow
 from app.views.observed.feature import ObservedFeature
-from app.views.outline.feature import OutlineFeature
 from app.views.palette.feature import PaletteFeature
 from app.views.problems.feature import ProblemsFeature
 from app.views.training.charts.feature import ChartsFeature
@@ -30,7 +29,6 @@ from app.views.training.layer.feature import LayerFeature
 from app.views.training.memory.feature import MemoryFeature
 from app.views.training.panels.feature import PanelsFeature
 from app.views.training.runs.feature import RunsFeature
-from app.views.training.surgery.feature import SurgeryFeature
 from app.views.weights.feature import WeightsFeature
 
 F = TypeVar("F", bound=Feature)
@@ -92,13 +90,13 @@ class WholeWindow(MainWindow):
     interpreted = OnShelf("interpret", "interpreted")
     call_inspector = Part(ObservedFeature, lambda its: its.call_inspector)
     observed = Part(ObservedFeature, lambda its: its.observed)
-    outline = Part(OutlineFeature, lambda its: its.outline)
+    outline = OnShelf("outline", "outline")
     palette_view = Part(PaletteFeature, lambda its: its.palette_view)
     problems_panel = Part(ProblemsFeature, lambda its: its.problems_panel)
     curves = Part(ChartsFeature, lambda its: its.curves)
     evaluation = Part(EvaluationFeature, lambda its: its.evaluation)
     evaluation_control = Part(EvaluationFeature, lambda its: its.evaluation_control)
-    surgery_control = Part(SurgeryFeature, lambda its: its.surgery_control)
+    surgery_control = OnShelf("surgery", "surgery_control")
     training_form = Part(TrainingFormFeature, lambda its: its.training_form)
     watch_control = Part(TrainingFormFeature, lambda its: its.watch_control)
     layer_control = Part(LayerFeature, lambda its: its.layer_control)

@@ -1,17 +1,14 @@
-"""Handlers of `app.engine.requests.trials`: dry run, range test, the plan of a surgery."""
+"""Handlers of `app.engine.requests.trials`: dry run and range test."""
 
 from __future__ import annotations
 
 from app.data.own_files import cache
 from app.engine.requests.trials import (
-    PlanSurgery,
     RangeTest,
-    SurgeryPlan,
     TryOnSyntheticData,
 )
 from app.engine.server import Context, handles
 from app.engine.tasks.pace import Pace
-from app.preflight import surgery_plan
 from app.training.events import Failed
 from app.training.trials.dry_run import dry_run
 from app.training.trials.lr_range_test import rate_test
@@ -42,8 +39,3 @@ def range_test(request: RangeTest, context: Context) -> RateTest:
         report,
         context.cancelled,
     )
-
-
-@handles(PlanSurgery)
-def plan_surgery(request: PlanSurgery, _context: Context) -> SurgeryPlan:
-    return SurgeryPlan(*surgery_plan.plan(request.before, request.after))

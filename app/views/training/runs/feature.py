@@ -218,9 +218,10 @@ class RunsFeature(Feature):
         """Report that the drawing differs from the network in training."""
         if moved:
             reason = "The run continues with its own network. Apply the edits to it, or keep them for the next run."
-            apply = partial(self.workspace.commands.trigger, "apply-edits")
+            commands, key = self.workspace.commands, "apply-edits"
+            action = "Apply edits…" if commands.has(key) else ""
             self.workspace.notifier.show(
-                "info", MOVED_ON, reason, "Apply edits…", apply
+                "info", MOVED_ON, reason, action, partial(commands.trigger, key)
             )
         else:
             self.workspace.notifier.withdraw(MOVED_ON)

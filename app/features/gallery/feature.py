@@ -6,8 +6,8 @@ from collections.abc import Iterable
 
 from PySide6.QtCore import Qt
 
+from app.features.gallery.gallery import GalleryDialog
 from app.views.feature import Action, Feature
-from app.views.gallery.gallery import GalleryDialog
 
 
 class GalleryFeature(Feature):

@@ -6,8 +6,8 @@ from collections.abc import Iterable
 
 from PySide6.QtCore import Qt
 
+from app.features.outline.outline import Outline
 from app.views.feature import Action, Feature, Page
-from app.views.outline.outline import Outline
 
 
 class OutlineFeature(Feature):

@@ -6,11 +6,11 @@ from typing import TYPE_CHECKING
 
 from PySide6.QtCore import QObject, Qt
 
-from app.engine.requests.trials import PlanSurgery, SurgeryPlan
+from app.features.surgery.dialog import SurgeryDialog
+from app.features.surgery.fates import function_words
+from app.features.surgery.values import PlanSurgery, SurgeryPlan
 from app.project.project import Project
 from app.training.surgery.values import Outcome
-from app.views.training.surgery.fates import function_words
-from app.views.training.surgery.surgery_dialog import SurgeryDialog
 from app.views.ui.deferred_answer import when_done
 
 if TYPE_CHECKING:

@@ -1,7 +1,4 @@
-"""Plan a surgery of a run, and try it on nets with new weights and random inputs.
-
-torch is imported at the top, so import this module inside a function.
-"""
+"""Plan a surgery of a run, and try it on nets with new weights and random inputs."""
 
 from __future__ import annotations
 

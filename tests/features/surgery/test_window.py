@@ -8,12 +8,12 @@ from PySide6.QtCore import Qt
 from PySide6.QtTest import QTest
 
 from app.builder.edits import edits
+from app.features.surgery.control import NOT_NOW, PAUSE_FIRST
+from app.features.surgery.dialog import SurgeryDialog
 from app.project.custom_layers import ops_of
 from app.project.project import Project
 from app.training.events import Cut
 from app.views.training.runs.feature import MOVED_ON
-from app.views.training.surgery.surgery_control import NOT_NOW, PAUSE_FIRST
-from app.views.training.surgery.surgery_dialog import SurgeryDialog
 from tests.support.whole_window import WholeWindow
 from tests.views.window.test_runs import small
 from tests.views.window.test_window import node, press, ready, wait_for

@@ -14,6 +14,8 @@ from app.builder.analysis import analyse
 from app.builder.blocks import Block, with_blocks
 from app.builder.catalog.catalog import catalog
 from app.builder.graph import Node
+from app.features.gallery.cards import PICTURE
+from app.features.gallery.gallery import GalleryDialog
 from app.preflight import examples
 from app.preflight.examples import Facts
 from app.project import file
@@ -21,8 +23,6 @@ from app.project.project import Project
 from app.util.frozen import FrozenMap
 from app.util.resources import path as resource_path
 from app.views.engine_service import EngineService
-from app.views.gallery.cards import PICTURE
-from app.views.gallery.gallery import GalleryDialog
 from app.views.ui import theme, thumbnails
 from app.views.ui.background import WorkerFailure
 from app.views.ui.thumbnails import AT_ONCE, ThumbnailRequest, Thumbnails, growing

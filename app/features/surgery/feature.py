@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
+from app.features.surgery.control import SurgeryControl
 from app.views.feature import Action, Feature
-from app.views.training.surgery.surgery_control import SurgeryControl
 from app.views.workspace import Workspace
 
 TIP = "Insert, remove, widen or freeze layers of a paused run; weights and moments of the others stay"

@@ -12,10 +12,7 @@ from PySide6.QtWidgets import QAbstractItemView, QListView, QWidget
 from app.builder.blocks import with_blocks
 from app.builder.catalog.catalog import catalog
 from app.engine.requests.shapes import DescribeExample
-from app.preflight import examples
-from app.preflight.examples import Example, Facts
-from app.views.engine_service import EngineService
-from app.views.gallery.cards import (
+from app.features.gallery.cards import (
     LEAST,
     PICTURE,
     CardDelegate,
@@ -23,6 +20,9 @@ from app.views.gallery.cards import (
     GalleryCard,
     card_height,
 )
+from app.preflight import examples
+from app.preflight.examples import Example, Facts
+from app.views.engine_service import EngineService
 from app.views.ui import theme
 from app.views.ui.dialogs.base import Dialog
 from app.views.ui.thumbnails import ThumbnailRequest, Thumbnails

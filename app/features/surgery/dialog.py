@@ -5,8 +5,8 @@ from __future__ import annotations
 from PySide6.QtCore import Signal
 from PySide6.QtWidgets import QCheckBox, QHeaderView, QWidget
 
-from app.engine.requests.trials import SurgeryPlan
-from app.views.training.surgery.fates import FatesModel, function_words, summary
+from app.features.surgery.fates import FatesModel, function_words, summary
+from app.features.surgery.values import SurgeryPlan
 from app.views.ui.dialogs.base import Dialog
 from app.views.ui.tables import RowsTable
 from app.views.ui.widgets.painting import label

@@ -1,0 +1,1 @@
+"""The gallery of examples, which new projects begin with."""

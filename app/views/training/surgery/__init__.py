@@ -1,1 +1,0 @@
-"""Edits of the drawing applied to a paused run."""
