@@ -5,19 +5,20 @@ from __future__ import annotations
 import threading
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
+from types import FrameType
 from typing import Any
 
 import torch
 from msgspec import Struct, field
 from msgspec.structs import replace
 from torch import nn
-from torch.overrides import TorchFunctionMode
 from torch.utils._pytree import tree_leaves, tree_map
 
 from app.autograd.batch import TrainingBatch
 from app.autograd.errors import CaptureError
 from app.autograd.tape import TapeNode
 from app.util import module_tree
+from app.util.torch_calls import FunctionCalls
 
 
 class RecordedCall(Struct, frozen=True, eq=False):
@@ -83,7 +84,7 @@ def call_of_node(batch: TrainingBatch, node: TapeNode) -> RecordedCall | None:
     return seeker.custom or seeker.found
 
 
-class _Seeker(TorchFunctionMode):
+class _Seeker(FunctionCalls):
     """Captures the call that created the node of a sequence number; a custom Function rather than calls inside it."""
 
     def __init__(self, batch: TrainingBatch, wanted: int) -> None:
@@ -98,10 +99,7 @@ class _Seeker(TorchFunctionMode):
         super().__enter__()
         return self
 
-    def __torch_function__(
-        self, func: Any, types: Any, args: Any = (), kwargs: Any = None
-    ) -> Any:
-        kwargs = kwargs or {}
+    def visit(self, func: Any, args: Any, kwargs: Any, frame: FrameType) -> Any:
         started = _sequence() - self._began
         if (
             self.found is not None

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from functools import lru_cache
+from types import FrameType
 from typing import TYPE_CHECKING, Any
 
 import torch
@@ -14,7 +15,6 @@ from msgspec import Struct, field
 from msgspec.structs import replace
 from torch import Tensor, nn
 from torch.autograd.graph import saved_tensors_hooks
-from torch.overrides import TorchFunctionMode
 from torch.utils._pytree import tree_leaves
 from torch.utils.weak import WeakIdKeyDictionary
 
@@ -26,6 +26,7 @@ from app.training.objectives import forms
 from app.training.registry import make_loss
 from app.util import module_tree, rng
 from app.util.frozen import FrozenMap
+from app.util.torch_calls import FunctionCalls
 
 if TYPE_CHECKING:
     from app.training.config import Choice
@@ -114,7 +115,7 @@ def _looked_at(source: Source, device: str) -> Probe:
         return Probe(FrozenMap(tables.rows if tables is not None else {}))
 
 
-class _Tables(TorchFunctionMode):
+class _Tables(FunctionCalls):
     """Tracks integers from a net's inputs to the embedding tables that they index."""
 
     def __init__(self, inputs: Iterable[Tensor]) -> None:
@@ -125,10 +126,7 @@ class _Tables(TorchFunctionMode):
             if not tensor.is_floating_point() and not tensor.is_complex():
                 self._origin[tensor] = input_index
 
-    def __torch_function__(
-        self, func: Any, types: Any, args: Any = (), kwargs: Any = None
-    ) -> Any:
-        kwargs = kwargs or {}
+    def visit(self, func: Any, args: Any, kwargs: Any, frame: FrameType) -> Any:
         name = getattr(func, "__name__", "")
         self._note_lookup(name, args, kwargs)
         result = func(*args, **kwargs)

@@ -6,17 +6,18 @@ import contextlib
 import os
 import warnings
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from types import FrameType
 from typing import Any
 
 import torch
 from msgspec import Struct
 from torch import Tensor, nn
-from torch.overrides import TorchFunctionMode
 from torch.utils._pytree import tree_leaves, tree_map_only
 
 from app.sources.examples import falling
 from app.util import rng
 from app.util.module_tree import temporary_mode
+from app.util.torch_calls import FunctionCalls
 
 ROUNDS = 5  # forward passes, each with what the one before has shown
 INTEGERS = (torch.int64, torch.int32, torch.int16)
@@ -78,7 +79,7 @@ class _AllKnownError(Exception):
     """Every integer input has been used."""
 
 
-class _Watch(TorchFunctionMode):
+class _Watch(FunctionCalls):
     """Notes what the tensors with these storages are used as."""
 
     def __init__(self, wanted: Mapping[int, Tensor], known: dict[int, Range]) -> None:
@@ -94,10 +95,7 @@ class _Watch(TorchFunctionMode):
         self.known = known
         self.seen: set[int] = set()
 
-    def __torch_function__(
-        self, func: Any, types: Any, args: Any = (), kwargs: Any = None
-    ) -> Any:
-        kwargs = kwargs or {}
+    def visit(self, func: Any, args: Any, kwargs: Any, frame: FrameType) -> Any:
         name = getattr(func, "__name__", "")
         with contextlib.suppress(
             AttributeError, IndexError, KeyError, TypeError, ValueError

@@ -3,17 +3,18 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
+from types import FrameType
 from typing import Any
 
 import torch
 from torch.multiprocessing.reductions import StorageWeakRef
-from torch.utils._python_dispatch import TorchDispatchMode
 from torch.utils._pytree import tree_leaves
 
 from app.autograd.sparse import parts_of
+from app.util.torch_calls import KernelCalls
 
 
-class Peak(TorchDispatchMode):
+class Peak(KernelCalls):
     """A context that measures peak memory: `bytes` is the most allocated at once by operations in it.
 
     Counts activations, gradients and temporaries. Existing tensors (`before`: parameters, a batch) do not count, and
@@ -27,10 +28,8 @@ class Peak(TorchDispatchMode):
         self._now = 0
         self.bytes = 0
 
-    def __torch_dispatch__(
-        self, func: Any, types: Any, args: Any = (), kwargs: Any = None
-    ) -> Any:
-        result = func(*args, **(kwargs or {}))
+    def visit(self, func: Any, args: Any, kwargs: Any, frame: FrameType) -> Any:
+        result = func(*args, **kwargs)
         for leaf in tree_leaves(result):
             if isinstance(leaf, torch.Tensor):
                 for component in parts_of(leaf):

@@ -10,11 +10,11 @@ call without any has no count, not 0. One multiply-add is 2 FLOP.
 from __future__ import annotations
 
 from collections.abc import Mapping
+from types import FrameType
 from typing import Any
 
 import torch
 from msgspec.structs import replace
-from torch.utils._python_dispatch import TorchDispatchMode
 from torch.utils.flop_counter import flop_registry
 
 from app.builder.catalog.catalog import Catalog, OpSpec, catalog
@@ -43,6 +43,7 @@ from app.builder.value_types import (
 )
 from app.util.frozen import FrozenMap
 from app.util.lru import LruCache, Same
+from app.util.torch_calls import KernelCalls
 
 _KEPT = 8192
 # Calls that put values elsewhere and compute none; views are known by their schema.
@@ -296,7 +297,7 @@ def _steps(
     return sizes_at(value.shape, batch)[time_dim]
 
 
-class _Counter(TorchDispatchMode):
+class _Counter(KernelCalls):
     """Adds up torch's formulas over every operation that runs under it, on this thread alone."""
 
     def __init__(self) -> None:
@@ -322,10 +323,7 @@ class _Counter(TorchDispatchMode):
 
         replace(call, target=watched)(inputs, batch, "meta")
 
-    def __torch_dispatch__(
-        self, func: Any, types: Any, args: Any = (), kwargs: Any = None
-    ) -> Any:
-        kwargs = kwargs or {}
+    def visit(self, func: Any, args: Any, kwargs: Any, frame: FrameType) -> Any:
         formula = flop_registry.get(func._overloadpacket)
         if formula is None and func is not torch.ops.prim.device.default:
             with self:

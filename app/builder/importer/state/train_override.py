@@ -5,11 +5,10 @@ from __future__ import annotations
 import dis
 from collections.abc import Iterator
 from functools import cache
-from types import CodeType
+from types import CodeType, FrameType
 from typing import Any
 
 from torch import nn
-from torch.overrides import TorchFunctionMode
 
 from app.builder.importer.fallback_report import parent
 from app.builder.importer.state import side_effects
@@ -17,6 +16,7 @@ from app.builder.importer.tracing import source_lines
 from app.builder.importer.tracing.frames import TraceError
 from app.builder.importer.tracing.proxies import Training
 from app.util import module_tree
+from app.util.torch_calls import FunctionCalls
 
 # Calls that only read facts, and those of `@torch.no_grad()`.
 _FACTS = frozenset(
@@ -68,16 +68,14 @@ def _modes(model: nn.Module) -> dict[str, bool]:
     return {path: module.training for path, module in module_tree.named_modules(model)}
 
 
-class _NothingComputed(TorchFunctionMode):
+class _NothingComputed(FunctionCalls):
     """Rejects tensor operations in `train()`, which no drawing would show."""
 
     def __init__(self, path: str, name: str) -> None:
         super().__init__()
         self._path, self._name = path, name
 
-    def __torch_function__(
-        self, func: Any, types: Any, args: Any = (), kwargs: Any = None
-    ) -> Any:
+    def visit(self, func: Any, args: Any, kwargs: Any, frame: FrameType) -> Any:
         if getattr(func, "__name__", "") not in _FACTS:
             why = "its train() computes with tensors"
             raise TraceError(
@@ -86,7 +84,7 @@ class _NothingComputed(TorchFunctionMode):
                 why,
                 False,
             )
-        return func(*args, **(kwargs or {}))
+        return func(*args, **kwargs)
 
 
 def _by_identity(function: Any) -> bool:

@@ -4,14 +4,15 @@ from __future__ import annotations
 
 import hashlib
 import random
-from collections.abc import Mapping
+from types import FrameType
 from typing import Any
 
 import torch
-from torch.utils._python_dispatch import TorchDispatchMode
+
+from app.util.torch_calls import KernelCalls
 
 
-class SameDraws(TorchDispatchMode):
+class SameDraws(KernelCalls):
     """Every random operation draws with a seed made from its name, its sizes and its numbers.
 
     Two nets that draw the same in another order give the same in here.
@@ -21,23 +22,17 @@ class SameDraws(TorchDispatchMode):
         super().__init__()
         self._seed = seed
 
-    def __torch_dispatch__(
-        self,
-        func: Any,
-        types: Any,
-        args: Any = (),
-        kwargs: Mapping[str, Any] | None = None,
-    ) -> Any:
+    def visit(self, func: Any, args: Any, kwargs: Any, frame: FrameType) -> Any:
         if torch.Tag.nondeterministic_seeded not in func.tags:
-            return func(*args, **(kwargs or {}))
-        seed_text = f"{self._seed} {func} {_signature(args)} {_signature(sorted((kwargs or {}).items()))}"
+            return func(*args, **kwargs)
+        seed_text = f"{self._seed} {func} {_signature(args)} {_signature(sorted(kwargs.items()))}"
         generator_state, plain = torch.default_generator.get_state(), random.getstate()
         number = int.from_bytes(
             hashlib.sha256(seed_text.encode()).digest()[:7], "little"
         )
         torch.default_generator.manual_seed(number)
         try:
-            return func(*args, **(kwargs or {}))
+            return func(*args, **kwargs)
         finally:
             torch.default_generator.set_state(generator_state)
             random.setstate(plain)

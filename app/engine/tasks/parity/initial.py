@@ -12,24 +12,25 @@ import math
 import sys
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
+from types import FrameType
 from typing import Any
 
 import torch
 from torch import nn
-from torch.overrides import TorchFunctionMode
 
 from app.builder.catalog.inits import FUNCTIONS
 from app.builder.graph import Init
 from app.builder.importer.tracing.arguments import plain_number
 from app.util import module_tree
 from app.util.frozen import FrozenMap
+from app.util.torch_calls import FunctionCalls
 
 MANY = 100_000  # values that are checked, spread over the whole tensor
 ENOUGH = 64  # values needed to check a recorded distribution by its spread
 OTHER = None  # not expressible by torch.nn.init
 
 
-class InitRecorder(TorchFunctionMode):
+class InitRecorder(FunctionCalls):
     """Records the latest initialisation of each piece of memory while this mode is active."""
 
     def __init__(self) -> None:
@@ -71,10 +72,7 @@ class InitRecorder(TorchFunctionMode):
                 self._held.append(tensor.detach().untyped_storage())
             self._last[memory] = init if _covers_storage(tensor) else OTHER
 
-    def __torch_function__(
-        self, func: Any, types: Any, args: Any = (), kwargs: Any = None
-    ) -> Any:
-        kwargs = kwargs or {}
+    def visit(self, func: Any, args: Any, kwargs: Any, frame: FrameType) -> Any:
         result = func(*args, **kwargs)
         name = getattr(func, "__name__", "")
         if name in _MADE and isinstance(result, torch.Tensor):

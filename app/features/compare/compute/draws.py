@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import contextlib
 from collections.abc import Iterator
+from types import FrameType
 from typing import Any
 
 import torch
 from torch import Tensor, nn
-from torch.utils._python_dispatch import TorchDispatchMode
 
 from app.util import module_tree
+from app.util.torch_calls import KernelCalls
 
 _ATEN = torch.ops.aten
 _NEW = (
@@ -30,13 +31,11 @@ _IN_PLACE = (
 )
 
 
-class SingleDraws(TorchDispatchMode):
+class SingleDraws(KernelCalls):
     """Draws in single precision what is asked for in double: from one seed torch draws other numbers as doubles."""
 
-    def __torch_dispatch__(
-        self, func: Any, types: Any, args: tuple[Any, ...] = (), kwargs: Any = None
-    ) -> Any:
-        kwargs, drawn = kwargs or {}, func.overloadpacket
+    def visit(self, func: Any, args: Any, kwargs: Any, frame: FrameType) -> Any:
+        drawn = func.overloadpacket
         if drawn in _IN_PLACE and args[0].dtype == torch.float64:
             return args[0].copy_(func(args[0].float(), *args[1:], **kwargs))
         if drawn not in _NEW:

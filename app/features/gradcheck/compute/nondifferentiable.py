@@ -2,16 +2,16 @@
 
 from __future__ import annotations
 
-import sys
+from types import FrameType
 from typing import Any
 
 import torch
 from torch import Tensor
 from torch.nn import functional as F
-from torch.overrides import TorchFunctionMode
 
 from app.autograd.place import OpLocation
 from app.autograd.source_locations import SourceLocations
+from app.util.torch_calls import FunctionCalls
 
 _AT_ZERO = frozenset(
     "relu relu_ leaky_relu leaky_relu_ prelu abs abs_ absolute threshold threshold_ rrelu elu elu_ celu hardshrink "
@@ -51,7 +51,7 @@ RANDOM = frozenset(
 )
 
 
-class KinkWatch(TorchFunctionMode):
+class KinkWatch(FunctionCalls):
     """Notes, call by call, on which side of its kinks each operation was, and which operations drew random numbers."""
 
     def __init__(self, places: SourceLocations) -> None:
@@ -60,10 +60,7 @@ class KinkWatch(TorchFunctionMode):
         self.sides: list[tuple[OpLocation, Tensor, int]] = []
         self.random: dict[OpLocation, None] = {}
 
-    def __torch_function__(
-        self, func: Any, types: Any, args: Any = (), kwargs: Any = None
-    ) -> Any:
-        kwargs = kwargs or {}
+    def visit(self, func: Any, args: Any, kwargs: Any, frame: FrameType) -> Any:
         name = getattr(func, "__name__", "")
         if name in KINKED and args and isinstance(args[0], Tensor):
             with (
@@ -73,7 +70,7 @@ class KinkWatch(TorchFunctionMode):
         result = func(*args, **kwargs)
         if name in KINKED or name in RANDOM:
             with torch._C.DisableTorchFunction():
-                place = self._places.here(sys._getframe(1), name)
+                place = self._places.here(frame, name)
                 if name in RANDOM and not _is_off(name, args, kwargs):
                     self.random[place] = None
                 if (

@@ -2,15 +2,16 @@
 
 from __future__ import annotations
 
+from types import FrameType
 from typing import Any
 
 import torch
 from msgspec.structs import replace
 from torch import Tensor, nn
-from torch.overrides import TorchFunctionMode
 
 from app.autograd.capture import ReadyLoss
 from app.util import module_tree
+from app.util.torch_calls import FunctionCalls
 
 _NARROW = frozenset((torch.float32, torch.float16, torch.bfloat16))
 _NARROWING = frozenset(("float", "half", "bfloat16"))
@@ -18,17 +19,14 @@ _DRAWN_LIKE = frozenset(("rand_like", "randn_like"))
 _DRAWN_INTO = frozenset(("normal_", "uniform_", "exponential_"))
 
 
-class Wide(TorchFunctionMode):
+class Wide(FunctionCalls):
     """Makes factories (`torch.zeros`) and casts (`.float()`) on this thread produce double precision.
 
     A cast is replaced before it runs, since lost digits would look like a wrong gradient. Random numbers are drawn in
     single precision as in the plain pass: torch draws different ones in double.
     """
 
-    def __torch_function__(
-        self, func: Any, types: Any, args: Any = (), kwargs: Any = None
-    ) -> Any:
-        kwargs = kwargs or {}
+    def visit(self, func: Any, args: Any, kwargs: Any, frame: FrameType) -> Any:
         name = getattr(func, "__name__", "")
         if name in _NARROWING and args:
             return args[0].double()
