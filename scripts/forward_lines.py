@@ -24,16 +24,12 @@ import torch
 from torch import Tensor, nn
 
 from app.builder.analysis import analyse
-from app.engine.requests.import_model import (
-    ImportModel,
-    ModelImportError,
-    ModelInput,
-    ModelSource,
-)
+from app.engine.requests.import_model import ImportModel, ModelImportError
 from app.engine.tasks import import_model as task
 from app.project import custom_layers
 from app.project import file as project_file
 from app.source.compiled import make_module
+from app.sources.spec import InputSpec, SourceSpec
 from scripts.forward_lines_list import LINES
 from tests.support.own_code import trust
 
@@ -101,7 +97,7 @@ def verdict_of(line: str, folder: Path) -> Verdict:
     file = folder / "net.py"
     file.write_text(text_of(line), "utf-8")
     inputs = tuple(
-        ModelInput((BATCH, *_SHAPES[name][0]), _SHAPES[name][1])
+        InputSpec((BATCH, *_SHAPES[name][0]), _SHAPES[name][1])
         for name in arguments_of(line)
     )
     namespace: dict[str, Any] = {}
@@ -112,7 +108,7 @@ def verdict_of(line: str, folder: Path) -> Verdict:
     trust(f"{file}:{NAME}")
     try:
         project = task.answer(
-            ImportModel(ModelSource(str(file), NAME), {}, inputs), folder
+            ImportModel(SourceSpec("file", str(file), NAME), {}, inputs), folder
         )
     except ModelImportError as error:
         words = str(error)
@@ -133,7 +129,7 @@ def verdict_of(line: str, folder: Path) -> Verdict:
     )
 
 
-def _runs_in(net: nn.Module, inputs: tuple[ModelInput, ...]) -> torch.dtype:
+def _runs_in(net: nn.Module, inputs: tuple[InputSpec, ...]) -> torch.dtype:
     """Double precision where the line runs in it; some make a tensor of float32 and multiply it with another."""
     try:
         _run(net, _arguments(inputs, BATCH, torch.float64), False, torch.float64)
@@ -147,7 +143,7 @@ def _runs_in(net: nn.Module, inputs: tuple[ModelInput, ...]) -> torch.dtype:
 def compared(
     ours: nn.Module,
     theirs: nn.Module,
-    inputs: tuple[ModelInput, ...],
+    inputs: tuple[InputSpec, ...],
     dtype: torch.dtype,
 ) -> str:
     """What differs between two nets, "" if nothing does."""
@@ -169,7 +165,7 @@ def compared(
 
 
 def _arguments(
-    inputs: tuple[ModelInput, ...], batch: int, dtype: torch.dtype
+    inputs: tuple[InputSpec, ...], batch: int, dtype: torch.dtype
 ) -> tuple[Tensor, ...]:
     made = torch.Generator().manual_seed(batch)
     return tuple(

@@ -22,6 +22,7 @@ from typing import Any
 from app.engine.requests import import_model
 from app.engine.tasks import import_model as task
 from app.project import file as project_file
+from app.sources.spec import SourceSpec, parse_input
 from app.util.torchvision_import import import_torchvision
 from scripts.import_check import PREPARED, ROOT, Clean, Table, drawn_row
 from tests.support.own_code import trust
@@ -62,7 +63,7 @@ class Public:
 
     @property
     def maker(self) -> str:
-        given = [import_model.parse_input(text) for text in self.inputs.split()]
+        given = [parse_input(text) for text in self.inputs.split()]
         inputs = [(one.shape, one.dtype) for one in given]
         return MAKER.format(
             scripts=str(ROOT / "scripts"),
@@ -241,8 +242,8 @@ def imported(public: Public, file: Path) -> Path:
         code = 1
         try:
             trust(f"{file}:make()")
-            source = import_model.ModelSource(str(file), "make", True)
-            inputs = tuple(map(import_model.parse_input, public.inputs.split()))
+            source = SourceSpec("file", str(file), "make", True)
+            inputs = tuple(map(parse_input, public.inputs.split()))
             project_file.write(
                 task.answer(import_model.ImportModel(source, {}, inputs), file.parent),
                 left,

@@ -17,10 +17,10 @@ from typing import Any
 
 import torch
 
-from app.engine.requests import import_model
 from app.engine.requests.import_model import ImportModel
 from app.engine.tasks import import_model as task
 from app.project import file
+from app.sources.spec import SourceSpec, parse_input
 from app.util.torchvision_import import import_torchvision
 from scripts.import_check import PREPARED, ROOT, Clean, Table, drawn_row
 
@@ -101,12 +101,12 @@ def checked(name: str, group: str, clean: Clean) -> dict[str, Any]:
         "why": "",
     }
     try:
-        given = import_model.parse_input(shape)
+        given = parse_input(shape)
         torch.manual_seed(0)
         began = time.perf_counter()
         with tempfile.TemporaryDirectory() as folder:
             question = ImportModel(
-                import_model.ModelSource("", name), arguments, (given,)
+                SourceSpec("torchvision", "", name), arguments, (given,)
             )
             project = task.answer(question, Path(folder))
             file.write(project, Path(folder) / "p.tape")

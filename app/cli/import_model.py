@@ -13,13 +13,6 @@ from app.builder.catalog.custom import read_text
 from app.cli import console, files, models, nets, weights
 from app.engine import import_process
 from app.engine.requests import import_advice, import_model, observe
-from app.engine.requests.import_model import (
-    ImportRequestError,
-    ModelSource,
-    is_plain,
-    parse_input,
-    parse_source,
-)
 from app.engine.tasks import import_model as task
 from app.preflight import synthetic_data
 from app.preflight.opened import analysis_of, project_of
@@ -28,8 +21,7 @@ from app.project.project import Project
 from app.project.weights.state_dict_files import holds_weights
 from app.source import layer_files
 from app.sources.finding import file_of, files_of
-from app.sources.spec import SourceError
-from app.sources.spec import parse_source as parse_any
+from app.sources.spec import parse_source
 from app.util.leftovers import TemporaryFolder
 
 if TYPE_CHECKING:
@@ -86,35 +78,18 @@ def _import(options: argparse.Namespace, folder: Path) -> int:
     """Import a model; its files are in a folder for the time being."""
     out: Path = options.out
     digest = files.digest(out)
+    request = _request(options)
     try:
-        source = _source(options)
-        arguments = import_model.parse_arguments(options.args)
-        plain = source.spec is None
-        inputs = (
-            tuple(map(import_model.parse_input, options.input))
-            if plain
-            else import_model.described(options.input)
-        )
-        runs_user_code = (
-            source.spec is not None
-            and source.spec.as_run.own_code
-            or ".py:" in (options.example or "")
-        )
-        if source.file or runs_user_code:
-            imported = files_of(source.own_spec, source.folder)
-            models.admit_files(imported, source.file or str(source), options.trust)
-        source_digest = (
-            layer_files.digest(read_text(Path(source.file)))
-            if Path(source.file).is_file()
-            else ""
-        )
-        chosen = (options.pretrained, not options.no_weights, options.take_inits)
-        example = observe.example_of(models.asked_model(options, options.source))
-        models.admit_example(example, options.trust)
-        request = import_model.ImportModel(
-            source, arguments, inputs, *chosen, example=example
-        )
-        if source.file or runs_user_code:
+        source, here = request.source, request.where
+        runs_user_code = source.own_code or ".py:" in request.example
+        if runs_user_code:
+            imported = files_of(source, here)
+            models.admit_files(imported, source.where or str(source), options.trust)
+        models.admit_example(request.example, options.trust)
+        source_digest = ""
+        if request.runs_file and Path(source.where).is_file():
+            source_digest = layer_files.digest(read_text(Path(source.where)))
+        if runs_user_code:
             project = import_process.import_file(request, folder, options.timeout)
         else:
             project = task.answer(request, folder)
@@ -134,10 +109,11 @@ def _import(options: argparse.Namespace, folder: Path) -> int:
         if isinstance(error, import_model.ImportRequestError):
             raise
         message = import_advice.with_cure(error)
-        if source.spec is not None and error.code in ONLY_OBSERVED:
+        from_anywhere = not request.runs_file and request.source.kind != "torchvision"
+        if from_anywhere and error.code in ONLY_OBSERVED:
             message = (
                 f"{message.removesuffix('.')}. "
-                f"`tapedeck draw {source}` draws it from one forward pass, and --observe "
+                f"`tapedeck draw {request.source}` draws it from one forward pass, and --observe "
             )
             message += "keeps it as a project that can be trained"
         raise console.CommandError(message, 1) from error
@@ -162,42 +138,30 @@ def _import(options: argparse.Namespace, folder: Path) -> int:
     return 1 if analysis.errors else 0
 
 
-def _source(options: argparse.Namespace) -> ModelSource:
-    """Return the source of the model; one of a file whose inputs are not plain sizes is made as for `tapedeck draw`.
-
-    Raises ImportRequestError.
-    """
+def _request(options: argparse.Namespace) -> import_model.ImportModel:
+    """Return the request for the model that the command names. Raises SourceError and ImportRequestError."""
     here = str(Path.cwd())
-    try:
-        source = parse_source(options.source)
-        if not source.file or options.input:
-            [*map(parse_input, options.input)]
-            return replace(source, folder=here) if source.file else source
-    except ImportRequestError as error:
-        refusal = error
-    else:
-        refusal = ImportRequestError(f"{options.source} needs inputs", "input")
-    try:
-        spec = parse_any(options.source)
-    except SourceError:
-        raise refusal from None
-    if spec.kind == "torchvision":
-        raise refusal
-    plain = options.input and is_plain(options.input)
-    if (
-        plain
-        and spec.kind == "module"
-        and (file := file_of(spec, here)) is not None
-        and file.parent == Path(here)
-    ):
-        return ModelSource(file.name, spec.name, spec.call, folder=here)
-    return ModelSource(
-        "",
-        spec.name or spec.where,
-        spec.call,
-        spec,
-        here if spec.as_run.own_code else "",
+    source = parse_source(options.source).as_run
+    request = import_model.ImportModel(
+        source,
+        import_model.parse_arguments(options.args),
+        import_model.parse_inputs(options.input),
+        options.pretrained,
+        not options.no_weights,
+        options.take_inits,
+        example=observe.example_of(models.asked_model(options, options.source)),
+        where=here if source.own_code else "",
     )
+    if source.kind == "torchvision" and request.named_inputs:
+        raise import_model.ImportRequestError(
+            f"{options.input[0]}: inputs of torchvision's models are sizes and dtypes alone, as 1x3x32x32",
+            "input",
+        )
+    if source.kind == "module" and request.inputs and not request.named_inputs:
+        file = file_of(source, here)
+        if file is not None and file.parent == Path(here):
+            source = replace(source, kind="file", where=file.name)
+    return replace(request, source=source)
 
 
 def _on_synthetic_data(project: Project, analysis: Analysis) -> Project:

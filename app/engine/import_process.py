@@ -25,8 +25,6 @@ from app.engine.requests.import_model import (
     KnownModel,
     ListModels,
     ModelImportError,
-    ModelInput,
-    ModelSource,
 )
 from app.project import custom_layers
 from app.project import file as project_file
@@ -77,11 +75,10 @@ class ImportProcess:
         with progress messages. If it is `comparing` afterwards, `rest` returns the answer. Raises ModelImportError,
         OSError."""
         source = request.source
-        file = str(Path(source.file).resolve()) if source.file else ""
-        whole = replace(
-            request, source=replace(source, file=file), folder=str(self._path)
-        )
-        self._model, self._patience = str(source), patience
+        if request.runs_file:
+            source = replace(source, where=str(Path(source.where).resolve()))
+        whole = replace(request, source=source, folder=str(self._path))
+        self._model, self._patience = request.model, patience
         self._question = LimitedQuestion(self._engine, whole, patience)
         return self.rest(folder, cancelled, tell)
 
@@ -215,8 +212,8 @@ def import_file(
 
     The caller has obtained the user's consent. Raises ModelImportError, OSError.
     """
-    check_file(request.source, request.inputs)
-    process = ImportProcess(request.source.file)
+    check_file(request)
+    process = ImportProcess(request.source.where if request.runs_file else "")
     try:
         return process.read(request, folder, patience, cancelled, tell)
     finally:
@@ -262,13 +259,7 @@ def listed_models() -> tuple[KnownModel, ...]:
         engine.close()
 
 
-def check_file(source: ModelSource, inputs: tuple[ModelInput, ...]) -> None:
-    """Raise ModelImportError for a missing file, or one without example inputs."""
-    if source.spec is not None:
-        return
-    if not inputs:
-        raise ImportRequestError(
-            f"describe the inputs of {source}, for instance --input 1x3x32x32"
-        )
-    if not Path(source.file).is_file():
-        raise ImportRequestError(f"there is no file {source.file}")
+def check_file(request: ImportModel) -> None:
+    """Raise ImportRequestError for a missing file."""
+    if request.runs_file and not Path(request.source.where).is_file():
+        raise ImportRequestError(f"there is no file {request.source.where}")

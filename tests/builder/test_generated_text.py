@@ -17,12 +17,12 @@ from torch import nn
 
 from app.builder.analysis import analyse
 from app.builder.codegen.call_code import WIDTH
-from app.engine.requests.import_model import ModelInput
 from app.engine.tasks.import_model import make_torchvision
 from app.engine.tasks.import_pipeline import project_of
 from app.project import custom_layers, file
 from app.source.compiled import make_module, random_inputs
 from app.source.generated import Source
+from app.sources.spec import InputSpec
 from app.util.resources import path as resource_path
 from tests.support.forked_python import run_forked
 
@@ -46,7 +46,7 @@ def of_example(path: Path) -> Source:
 
 def of_model(name: str) -> Source:
     project = project_of(
-        make_torchvision(name, {}, empty=True), (ModelInput(MODELS[name]),), name
+        make_torchvision(name, {}, empty=True), (InputSpec(MODELS[name]),), name
     )
     return analyse(project.graph, custom_layers.ops_of(project)).source
 
@@ -163,7 +163,7 @@ def test_the_text_is_the_net_for_other_sizes_than_those_of_the_import() -> None:
     model = nn.Sequential(
         Windows(4, 3), Windows(5, 3), nn.Conv2d(3, 6, 3, stride=2), Windows(3, 6)
     ).double()
-    project = project_of(model, (ModelInput((1, 3, 18, 18), "float64"),), "windows")
+    project = project_of(model, (InputSpec((1, 3, 18, 18), "float64"),), "windows")
     source = analyse(project.graph, custom_layers.ops_of(project)).source
     assert source.text.count("class ") == 2 and ".clone()" not in source.text
     ours = make_module(source).double()
@@ -193,7 +193,7 @@ class Normed(nn.Module):
 
 def test_a_size_of_one_dimension_stays_one_where_a_function_wants_it() -> None:
     model = nn.Sequential(Normed(3), nn.Conv2d(3, 6, 1), Normed(6)).double()
-    project = project_of(model, (ModelInput((2, 3, 4, 4), "float64"),), "normed")
+    project = project_of(model, (InputSpec((2, 3, 4, 4), "float64"),), "normed")
     source = analyse(project.graph, custom_layers.ops_of(project)).source
     assert source.text.count("class ") == 2
     ours = make_module(source).double()

@@ -16,12 +16,13 @@ from torch import nn
 
 from app.builder.blocks import Block
 from app.builder.graph import Node
-from app.engine.requests.import_model import ModelImportError, ModelInput
+from app.engine.requests.import_model import ModelImportError
 from app.engine.tasks.import_pipeline import project_of
 from app.project import file
 from app.project.project import Project
 from app.source.compiled import make_module
 from app.source.generated import Source
+from app.sources.spec import InputSpec
 from app.util.frozen import FrozenMap
 from tests.support.builder_nets import chain
 from tests.support.builder_sheets import Row, row_of, sheet
@@ -45,7 +46,7 @@ def model_in(path: Path, source: Source) -> nn.Module:
 
 
 def imported(model: nn.Module, source: Source) -> Project:
-    inputs = tuple(ModelInput((2, *spec.shape), spec.dtype) for spec in source.inputs)
+    inputs = tuple(InputSpec((2, *spec.shape), spec.dtype) for spec in source.inputs)
     project = project_of(model, inputs, "Net")
     again = file.loads(file.dumps(project))
     assert again == project
@@ -117,7 +118,7 @@ def test_functions_that_take_a_number_first_do_not_end_the_process(
     head = "import torch\nfrom torch import nn\n\n\nclass Net(nn.Module):\n    def forward(self, x):\n"
     model = model_in(tmp_path / "model.py", Source(f"{head}        return {call}\n"))
     try:
-        project = project_of(model, (ModelInput((2, 6)),), "Net")
+        project = project_of(model, (InputSpec((2, 6)),), "Net")
     except ModelImportError as error:
         assert "Net" in str(error)
     else:

@@ -14,12 +14,7 @@ from app.builder.blocks import with_blocks
 from app.builder.catalog.catalog import catalog
 from app.cli import run
 from app.engine.import_process import import_file
-from app.engine.requests.import_model import (
-    ImportModel,
-    ModelImportError,
-    ModelInput,
-    ModelSource,
-)
+from app.engine.requests.import_model import ImportModel, ModelImportError
 from app.engine.tasks.import_pipeline import project_of
 from app.export.errors import WeightsError
 from app.project.file import read
@@ -27,6 +22,7 @@ from app.project.project import Project
 from app.project.weights import state_dicts
 from app.source import layer_files
 from app.source.compiled import make_module
+from app.sources.spec import InputSpec, SourceSpec
 from app.util import tensor_files
 from app.util.resources import path as resource_path
 from tests.support import own_code
@@ -60,7 +56,7 @@ def made(project: Project) -> nn.Module:
 @pytest.mark.parametrize(
     ("arguments", "words"),
     [
-        (["resnet18", "-o", "p.tape"], "write torchvision:resnet18"),
+        (["resnet18", "-o", "p.tape"], "does not name a model; write"),
         (["torchvision:resnet18", "-o", "p.txt"], "a project is .tape"),
         (
             ["torchvision:resnet18", "-o", "nowhere/p.tape"],
@@ -68,7 +64,7 @@ def made(project: Project) -> nn.Module:
         ),
         (
             ["torchvision:resnet18", "-o", "p.tape", "--input", "3by3"],
-            "write its sizes",
+            "write sizes",
         ),
         (
             ["torchvision:resnet18", "-o", "p.tape", "--input", "0x3x32x32"],
@@ -165,14 +161,15 @@ def test_a_file_that_asks_is_answered_by_nobody_and_its_line_is_told(
 ) -> None:
     file = tmp_path / "net.py"
     file.write_text(FILE)
-    inputs = (ModelInput((1, 3)),)
+    inputs = (InputSpec((1, 3)),)
     own_code.trust(f"{file}:asks")
     with pytest.raises(ModelImportError, match="net.py, line 15: EOFError"):
         import_file(
-            ImportModel(ModelSource(str(file), "asks", True), {}, inputs), tmp_path
+            ImportModel(SourceSpec("file", str(file), "asks", True), {}, inputs),
+            tmp_path,
         )
     project = import_file(
-        ImportModel(ModelSource(str(file), "net"), {}, inputs), tmp_path
+        ImportModel(SourceSpec("file", str(file), "net"), {}, inputs), tmp_path
     )  # one made already
     assert made(project)(torch.zeros(2, 3)).shape == (2, 4)
 
@@ -190,7 +187,7 @@ class Several(nn.Module):
 def test_nested_outputs_have_the_names_on_the_way_to_them_and_lazy_layers_their_sizes() -> (
     None
 ):
-    found = made(project_of(Several(), (ModelInput((2, 3)),), "Several"))(
+    found = made(project_of(Several(), (InputSpec((2, 3)),), "Several"))(
         torch.zeros(2, 3)
     )
     assert list(found) == ["out", "aux.0", "aux.1.last"] and found["out"].shape == (
@@ -203,7 +200,7 @@ def test_a_forward_that_wants_another_number_of_inputs_says_which(
     tmp_path: Path,
 ) -> None:
     with pytest.raises(ModelImportError, match=r"Linear.forward\(input\): too many"):
-        project_of(nn.Linear(3, 4), (ModelInput((2, 3)), ModelInput((2, 3))), "Linear")
+        project_of(nn.Linear(3, 4), (InputSpec((2, 3)), InputSpec((2, 3))), "Linear")
 
 
 def test_damaged_weights_and_other_pickles_are_told_in_plain_words(

@@ -8,12 +8,8 @@ import pytest
 
 from app.cli import run
 from app.engine.import_process import import_file
-from app.engine.requests.import_model import (
-    ImportModel,
-    ModelImportError,
-    ModelInput,
-    ModelSource,
-)
+from app.engine.requests.import_model import ImportModel, ModelImportError
+from app.sources.spec import InputSpec, SourceSpec
 from tests.support import own_code
 
 TEXT = """import torch
@@ -62,7 +58,9 @@ def test_it_is_refused_with_its_cause(tmp_path: Path, name: str, words: str) -> 
     with pytest.raises(ModelImportError, match=words):
         import_file(
             ImportModel(
-                ModelSource(str(file), name, name.islower()), {}, (ModelInput((2, 2)),)
+                SourceSpec("file", str(file), name, name.islower()),
+                {},
+                (InputSpec((2, 2)),),
             ),
             tmp_path,
         )

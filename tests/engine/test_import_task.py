@@ -13,9 +13,8 @@ from app.engine.requests.import_model import (
     ImportModel,
     ImportTimeoutError,
     ModelImportError,
-    ModelInput,
-    ModelSource,
 )
+from app.sources.spec import InputSpec, SourceSpec
 from tests.engine.test_child import alive, wait_for
 from tests.support import own_code
 
@@ -41,7 +40,7 @@ def asked(
     file.write_text(HEAD + text)
     own_code.trust(f"{file}:{name}")
     return ImportModel(
-        ModelSource(str(file), name, call), arguments, (ModelInput((2, 4)),)
+        SourceSpec("file", str(file), name, call), arguments, (InputSpec((2, 4)),)
     )
 
 
@@ -142,7 +141,7 @@ def test_what_is_stopped_ends_at_once_with_its_process(tmp_path: Path) -> None:
         tmp_path,
         f"import time\nopen({str(tmp_path / 'mark')!r}, 'w').close()\ntime.sleep(600)\n",
     )
-    process = ImportProcess(request.source.file)
+    process = ImportProcess(request.source.where)
     try:
         with pytest.raises(ModelImportError) as refused:
             process.read(request, tmp_path, cancelled=(tmp_path / "mark").exists)

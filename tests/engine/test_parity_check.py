@@ -15,12 +15,7 @@ from torch import nn
 from torch.nn import functional as F
 
 from app.builder.importer.tracing import grad_regions, refused_calls
-from app.engine.requests.import_model import (
-    ImportModel,
-    ModelImportError,
-    ModelInput,
-    ModelSource,
-)
+from app.engine.requests.import_model import ImportModel, ModelImportError
 from app.engine.tasks import import_model as task
 from app.engine.tasks import import_pipeline
 from app.engine.tasks.import_pipeline import Wish, imported
@@ -30,7 +25,8 @@ from app.engine.tasks.parity.differences import Difference
 from app.engine.tasks.parity.inputs import Inputs
 from app.engine.tasks.parity.subject import ComparedModule
 from app.project.project import Project
-from app.source.generated import InputSpec
+from app.source import generated
+from app.sources.spec import InputSpec, SourceSpec
 from tests.support.own_code import trust
 
 SHAPE = (2, 4)
@@ -55,7 +51,7 @@ class Two(nn.Module):
 
 def checked(theirs: nn.Module, ours: nn.Module) -> ParityResult:
     ours.load_state_dict(theirs.state_dict())
-    inputs = Inputs((InputSpec("x", (4,)),), (SHAPE,), theirs)
+    inputs = Inputs((generated.InputSpec("x", (4,)),), (SHAPE,), theirs)
     return ParityCheck(ComparedModule(ours), ComparedModule(theirs), inputs).run()
 
 
@@ -277,7 +273,9 @@ def test_the_smallest_part_that_differs_is_kept_as_a_node_of_its_own_code(
     file = tmp_path / "late.py"
     file.write_text(INNER)
     trust("late.py:Net", tmp_path)
-    question = ImportModel(ModelSource(str(file), "Net"), {}, (ModelInput((2, 4)),))
+    question = ImportModel(
+        SourceSpec("file", str(file), "Net"), {}, (InputSpec((2, 4)),)
+    )
     project = task.answer(question, tmp_path)
     assert (
         project.origin is not None
@@ -309,7 +307,7 @@ def test_a_drawing_that_cannot_run_is_refused_with_its_place(
         return replace(project, graph=replace(project.graph, nodes=nodes))
 
     monkeypatch.setattr(import_pipeline, "project_of", wrong)
-    wish = Wish("it", "it", (ModelInput((2, 4)),))
+    wish = Wish("it", "it", (InputSpec((2, 4)),))
     model = nn.Sequential(nn.Linear(4, 3), nn.Linear(3, 2))
     with pytest.raises(
         ModelImportError,
@@ -325,7 +323,9 @@ def test_a_part_that_cannot_be_kept_is_refused_with_its_place(tmp_path: Path) ->
         INNER.replace("forward(self, x):", "forward(self, *xs):\n        (x,) = xs")
     )
     trust("late.py:Net", tmp_path)
-    question = ImportModel(ModelSource(str(file), "Net"), {}, (ModelInput((2, 4)),))
+    question = ImportModel(
+        SourceSpec("file", str(file), "Net"), {}, (InputSpec((2, 4)),)
+    )
     with pytest.raises(
         ModelImportError,
         match=r"would be a different net: .*part \(Late, late.py line 10\)",
@@ -387,9 +387,7 @@ class Cached(nn.Module):
 def test_a_cache_that_modules_share_is_drawn_as_values_between_them(
     tmp_path: Path,
 ) -> None:
-    project = imported(
-        Cached(), Wish("it", "it", (ModelInput((2, 4)),)), tmp_path, dict
-    )
+    project = imported(Cached(), Wish("it", "it", (InputSpec((2, 4)),)), tmp_path, dict)
     assert (
         "outputs, gradients and buffers equal in eval and train mode" in project.notes
     )

@@ -10,13 +10,14 @@ from msgspec.structs import replace
 
 from app import cli
 from app.builder.analysis import analyse
-from app.engine.requests.import_model import ImportModel, ModelInput, ModelSource
+from app.engine.requests.import_model import ImportModel
 from app.engine.tasks import import_model as task
 from app.export.certify.certificate import Certificate
 from app.export.certify.certify import certify_export
 from app.project import custom_layers, drawing_digest
 from app.project import file as project_file
 from app.source.compiled import make_module
+from app.sources.spec import InputSpec, SourceSpec
 from app.training.setup.initial_weights import initial_weights
 from tests.slow import planted_differences as planted
 from tests.support.export_here import work_here
@@ -70,7 +71,7 @@ def imported(tmp_path: Path, text: str) -> project_file.Project:
     (tmp_path / "own.py").write_text(f"import torch\nfrom torch import nn\n{text}")
     trust("own.py:Own", tmp_path)
     question = ImportModel(
-        ModelSource(str(tmp_path / "own.py"), "Own"), {}, (ModelInput((2, 4)),)
+        SourceSpec("file", str(tmp_path / "own.py"), "Own"), {}, (InputSpec((2, 4)),)
     )
     return task.answer(question, tmp_path)
 
@@ -141,8 +142,8 @@ def test_without_weights_the_class_is_compared_with_the_model_too(
 ) -> None:
     (tmp_path / "own.py").write_text(planted.NETS)
     trust("own.py:Masked", tmp_path)
-    source = ModelSource(str(tmp_path / "own.py"), "Masked")
-    question = ImportModel(source, {}, (ModelInput((2, 6, 8)),), keep_weights=False)
+    source = SourceSpec("file", str(tmp_path / "own.py"), "Masked")
+    question = ImportModel(source, {}, (InputSpec((2, 6, 8)),), keep_weights=False)
     project = task.answer(question, tmp_path)
     found = certified(project, tmp_path)
     words = "outputs, gradients and buffers in eval and train mode are those of the source model"

@@ -13,11 +13,12 @@ from torch import nn
 from app import cli
 from app.builder.analysis import analyse
 from app.builder.graph import Init
-from app.engine.requests.import_model import ImportModel, ModelInput, ModelSource
+from app.engine.requests.import_model import ImportModel
 from app.engine.tasks import import_model as task
 from app.engine.tasks.parity.initial import recording_inits
 from app.project import custom_layers, drawing_digest, file, model_inits
 from app.source.compiled import make_module
+from app.sources.spec import InputSpec, SourceSpec
 from app.util.frozen import FrozenMap
 from tests.support.own_code import trust
 
@@ -59,9 +60,9 @@ class Net(nn.Module):
 def imported(tmp_path: Path, **options: bool) -> file.Project:
     (tmp_path / "nets.py").write_text(TEXT)
     trust(f"{tmp_path / 'nets.py'}:Net")
-    source = ModelSource(str(tmp_path / "nets.py"), "Net")
+    source = SourceSpec("file", str(tmp_path / "nets.py"), "Net")
     return task.answer(
-        ImportModel(source, {}, (ModelInput((2, 4, 6, 6)),), **options), tmp_path
+        ImportModel(source, {}, (InputSpec((2, 4, 6, 6)),), **options), tmp_path
     )
 
 

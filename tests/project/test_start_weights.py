@@ -20,7 +20,6 @@ from app.builder.catalog.catalog import catalog
 from app.builder.diagnostics.problems import Problem
 from app.builder.edits import head as head_edits
 from app.builder.edits.head import HeadError
-from app.engine.requests.import_model import ModelInput
 from app.engine.tasks.import_pipeline import project_of
 from app.export.script.script import training_script, write_start
 from app.export.weights_choice import weights_to_export
@@ -30,6 +29,7 @@ from app.project.file import ProjectFileError, with_start
 from app.project.project import Project
 from app.project.weights import start_weights, state_dict_diff, state_dicts
 from app.source.compiled import make_module
+from app.sources.spec import InputSpec
 from app.training.config import StartWeights
 from app.training.control import Control
 from app.training.events import Failed, to_json
@@ -388,7 +388,7 @@ def test_transfer_load_replace_the_last_layer_freeze_the_rest_and_train(
 def test_only_the_last_of_two_instances_gets_another_layer_and_all_else_is_frozen() -> (
     None
 ):
-    project = project_of(Two(False), (ModelInput((2, 6)),), "two")
+    project = project_of(Two(False), (InputSpec((2, 6)),), "two")
     assert list(project.blocks) == ["Unit"]
     head = head_edits.last_layer(project, catalog())
     assert head.sheet == "Unit" and project.graph.nodes[head.way[0]].name == "head"
@@ -410,7 +410,7 @@ def test_only_the_last_of_two_instances_gets_another_layer_and_all_else_is_froze
 
 
 def test_a_last_layer_that_is_called_twice_is_refused_with_what_to_do() -> None:
-    project = project_of(Two(True), (ModelInput((2, 6)),), "two")
+    project = project_of(Two(True), (InputSpec((2, 6)),), "two")
     with pytest.raises(HeadError, match="more than once; unshare the last call"):
         head_edits.replace_last(project, catalog(), 3)
 

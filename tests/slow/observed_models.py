@@ -29,6 +29,7 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
+from app.sources.spec import InputSpec, SourceSpec
 from app.util.torchvision_import import import_torchvision
 from scripts.import_check import ROOT, Table
 from tests.slow.material.observed_list import MODELS, Public
@@ -207,12 +208,10 @@ def redrawn(public: Public, folder: Path) -> dict[str, Any]:
     file.write_text(text)
     row: dict[str, Any] = {}
     with _told(row, "redraw", "not redrawn: "):
-        source = import_model.ModelSource(
-            str(file), name.removesuffix("()"), name.endswith("()")
+        source = SourceSpec(
+            "file", str(file), name.removesuffix("()"), name.endswith("()")
         )
-        inputs = tuple(
-            import_model.ModelInput(one.shape, one.dtype) for one in public.specs
-        )
+        inputs = tuple(InputSpec(one.shape, one.dtype) for one in public.specs)
         own_code.trust(f"{file}:made")
         project = task.answer(import_model.ImportModel(source, {}, inputs), folder)
         checked = project.origin.checked if project.origin is not None else ""

@@ -28,7 +28,7 @@ from torch import Tensor, nn
 
 from app.builder.analysis import analyse
 from app.builder.importer.origin import KeptFile, Origin
-from app.engine.requests.import_model import ImportModel, ModelInput, ModelSource
+from app.engine.requests.import_model import ImportModel
 from app.engine.tasks import import_model as task
 from app.export.certify.certificate import Certificate
 from app.export.certify.certify import Files, certify
@@ -38,6 +38,7 @@ from app.export.weights import save_safetensors
 from app.project import custom_layers
 from app.source.compiled import make_module
 from app.source.generated import Source
+from app.sources.spec import InputSpec, SourceSpec
 from app.training.setup.weights_header import sha256_of
 from tests.support import own_code
 
@@ -135,7 +136,8 @@ def nets(folder: Path) -> list[Net]:
         torch.manual_seed(3)
         own_code.trust(f"{file}:made")
         project = task.answer(
-            ImportModel(ModelSource(str(file), name), {}, (ModelInput(shape),)), folder
+            ImportModel(SourceSpec("file", str(file), name), {}, (InputSpec(shape),)),
+            folder,
         )
         origin = project.origin
         assert (

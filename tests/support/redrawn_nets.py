@@ -8,23 +8,24 @@ from pathlib import Path
 import torch
 
 from app.builder.analysis import analyse
-from app.engine.requests.import_model import ImportModel, ModelInput, ModelSource
+from app.engine.requests.import_model import ImportModel
 from app.engine.tasks import import_model
 from app.project import custom_layers
 from app.project import file as project_file
 from app.project.project import Project
 from app.source.compiled import make_module
+from app.sources.spec import InputSpec, SourceSpec
 from tests.support import own_code
 
 
-def redrawn(file: Path, text: str, *inputs: ModelInput) -> tuple[Project, str]:
+def redrawn(file: Path, text: str, *inputs: InputSpec) -> tuple[Project, str]:
     """Import `Net` of a file with this text; the project as its file has it, and its source. Outputs, gradients and
     buffers were equal in both modes, and parameters have the names and the order of the model's."""
     file.write_text(text)
     torch.manual_seed(0)
     own_code.trust(f"{file}:Net")
     project = import_model.answer(
-        ImportModel(ModelSource(str(file), "Net"), {}, inputs), file.parent
+        ImportModel(SourceSpec("file", str(file), "Net"), {}, inputs), file.parent
     )
     assert project.origin is not None
     assert (

@@ -31,19 +31,16 @@ from app.engine.requests.import_model import (
     KnownModel,
     ListModels,
     ModelImportError,
-    ModelInput,
-    ModelSource,
     names_in,
 )
 from app.engine.server import Context, handles
 from app.engine.tasks.import_errors import code_of, fitting, line_in
-from app.engine.tasks.import_pipeline import Wish, complete, imported
+from app.engine.tasks.import_pipeline import Wish, complete, imported, with_dtypes
 from app.engine.tasks.parity.blank_tensors import blank
 from app.engine.tasks.parity.initial import recording_inits
 from app.export.errors import WeightsError
 from app.project.project import Project
 from app.source import layer_files, own_imports
-from app.sources.examples import dtype_of
 from app.sources.finding import file_of, files_of, package_of, relative_level
 from app.sources.loading import Loaded, load
 from app.sources.positional import positional
@@ -113,24 +110,19 @@ def answer(
     """Import the requested model as a project, files in `folder`; a user's own file runs here. `drawn` receives
     the early project of a large model. Raises ModelImportError, OSError, WeightsError."""
     source, inputs, classes = request.source, request.inputs, None
-    tell(f"Making {source.name}")
+    tell(f"Making {request.name}")
     with recording_inits() as notes:
-        if source.spec is not None:
-            model, inputs, classes = make_from_source(request, folder)
-            label = str(source)
-        elif source.file:
-            model = make_from_file(source, request.arguments)
-            classes = _own_classes(Path(source.file), folder)
-            label = str(replace(source, file=Path(source.file).name))
-        else:
+        label = request.model
+        if request.runs_file:
+            model = make_from_file(source, request.arguments, request.where)
+            classes = _own_classes(Path(source.where), folder)
+            label = str(replace(source, where=Path(source.where).name))
+        elif source.kind == "torchvision" and not request.opened:
             model = make_torchvision(source.name, request.arguments, request.pretrained)
             inputs = inputs or (usual_input(source.name),)
-            label = str(source)
-        floats = dtype_of(model)
-        inputs = tuple(
-            replace(model_input, dtype=model_input.dtype or floats)
-            for model_input in inputs
-        )
+        else:
+            model, inputs, classes = make_from_source(request, folder)
+        inputs = with_dtypes(model, inputs)
         if path := module_tree.cycle(model):
             raise ModelImportError(
                 f"{path} is a module that holds it: torch cannot store such a model, as its state_dict() does not end. "
@@ -139,7 +131,7 @@ def answer(
             )
         _refuse_quantised(model)
         complete(model, inputs)
-    wish = Wish(source.name, label, inputs, request.keep_weights, request.take_inits)
+    wish = Wish(request.name, label, inputs, request.keep_weights, request.take_inits)
     inits = dict if request.pretrained else partial(notes.inits_of, model)
     try:
         with _compiled_parts_eager(model):
@@ -195,40 +187,35 @@ def _module_of(path: Path) -> tuple[Path, str]:
 
 def make_from_source(
     request: ImportModel, folder: Path
-) -> tuple[nn.Module, tuple[ModelInput, ...], OwnClasses]:
+) -> tuple[nn.Module, tuple[InputSpec, ...], OwnClasses]:
     """Return the model with positional inputs, and the classes that may be nodes. Raises ModelImportError."""
-    spec = request.source.spec
-    assert spec is not None
-    if request.source.folder:
-        os.chdir(request.source.folder)
-    inputs = tuple(
-        InputSpec(requested.shape, requested.dtype, requested.name, requested.values)
-        for requested in request.inputs
-    )
+    spec = request.source
+    if request.where:
+        os.chdir(request.where)
     try:
         with recording():
             loaded = load(
                 spec.as_run,
                 request.arguments,
-                inputs,
+                request.inputs,
                 False,
-                request.source.folder,
+                request.where,
                 request.example,
             )
         if loaded.refusal:
             raise ModelRaisedError(f"{spec}: {loaded.refusal}. {loaded.remark}")
-        if request.source.part:
-            loaded = _part_of(loaded, request.source.part)
+        if request.part:
+            loaded = _part_of(loaded, request.part)
         model, examples = positional(loaded)
     except ModelRaisedError as error:
         raise ModelImportError(str(error), "constructor") from error
     except SourceError as error:
         raise ImportRequestError(str(error)) from error
     shapes = tuple(
-        ModelInput(tuple(tensor.shape), str(tensor.dtype).removeprefix("torch."))
+        InputSpec(tuple(tensor.shape), str(tensor.dtype).removeprefix("torch."))
         for tensor in examples
     )
-    return model, shapes, _classes_of(spec, request.source.folder, folder)
+    return model, shapes, _classes_of(spec, request.where, folder)
 
 
 def _part_of(loaded: Loaded, path: str) -> Loaded:
@@ -398,7 +385,7 @@ def known_names(models: Any) -> list[str]:
     ]
 
 
-def usual_input(name: str) -> ModelInput:
+def usual_input(name: str) -> InputSpec:
     """Return the input that a torchvision model's weights are made for. For a submodule it is that of the whole model,
     which is right for its first part."""
     models = import_torchvision("models")
@@ -408,20 +395,22 @@ def usual_input(name: str) -> ModelInput:
         crop = models.get_model_weights(name).DEFAULT.transforms().crop_size
     except (ValueError, AttributeError):
         if name in models.list_models(module=models.detection):
-            return ModelInput(
+            return InputSpec(
                 (2, *_SCENE)
             )  # of a last map of one place, one sample has no statistics
-        return ModelInput((1, *sizes))
+        return InputSpec((1, *sizes))
     crop = tuple(crop) if isinstance(crop, list | tuple) else (crop,)
     crop = crop * 2 if len(crop) == 1 else crop
-    return ModelInput((1, *sizes[:-2], *crop))
+    return InputSpec((1, *sizes[:-2], *crop))
 
 
-def make_from_file(source: ModelSource, arguments: Mapping[str, Any]) -> nn.Module:
+def make_from_file(
+    source: SourceSpec, arguments: Mapping[str, Any], where: str = ""
+) -> nn.Module:
     """Run a user's file and construct its model. Only a child process calls this. Raises ModelImportError."""
-    path = Path(source.file).resolve()
+    path = Path(source.where).resolve()
     top, name = _module_of(path)
-    files = files_of(source.own_spec, source.folder)
+    files = files_of(source, where)
     if files is None or not layer_files.allowed(files.key):
         raise ModelImportError(
             f"{path.name} is not trusted as it is now, so none of its code was run",

@@ -18,7 +18,7 @@ from app.builder.importer.building import import_module
 from app.builder.importer.lowering.ir import DraftError
 from app.builder.importer.origin import KeptFile, Origin
 from app.builder.importer.tracing.frames import TraceError
-from app.engine.requests.import_model import UNCHECKED, ModelImportError, ModelInput
+from app.engine.requests.import_model import UNCHECKED, ModelImportError
 from app.engine.tasks.import_errors import code_of_trace, fitting, line_in
 from app.engine.tasks.parity import held
 from app.engine.tasks.parity.blank_tensors import blank
@@ -35,6 +35,8 @@ from app.project.weights import files, state_dicts
 from app.project.weights.model_buffers import random_start
 from app.source.compiled import make_module
 from app.source.generated import Source
+from app.sources.examples import dtype_of
+from app.sources.spec import InputSpec
 from app.training.setup.weights_header import TensorInfo, misfits
 from app.util import module_tree
 from app.util.formatting import shape_text
@@ -60,7 +62,7 @@ class Wish(Struct, frozen=True):
 
     name: str
     source: str
-    inputs: tuple[ModelInput, ...]
+    inputs: tuple[InputSpec, ...]
     keep_weights: bool = True
     take_inits: bool = False
 
@@ -296,7 +298,7 @@ def _unfilled(
 
 def project_of(
     model: nn.Module,
-    inputs: tuple[ModelInput, ...],
+    inputs: tuple[InputSpec, ...],
     name: str,
     cancelled: Callable[[], bool] = lambda: False,
     own: OwnClasses | None = None,
@@ -308,6 +310,7 @@ def project_of(
     The first line of the notes gives the origin, each further one describes a part that was not traced call by call.
     """
     fitting(model.forward, f"{type(model).__name__}.forward", "inputs", *inputs)
+    inputs = with_dtypes(model, inputs)
     complete(model, inputs)
     examples = tuple(
         torch.zeros(
@@ -364,7 +367,7 @@ def project_of(
 
 
 def with_batch(
-    project: Project, inputs: tuple[ModelInput, ...], ops: Catalog
+    project: Project, inputs: tuple[InputSpec, ...], ops: Catalog
 ) -> Project:
     """Return the project with the batch dimension of its inputs where the shapes fit: first, second, or none.
 
@@ -408,7 +411,17 @@ def with_batch(
     return project
 
 
-def complete(model: nn.Module, inputs: tuple[ModelInput, ...]) -> None:
+def with_dtypes(
+    model: nn.Module, inputs: tuple[InputSpec, ...]
+) -> tuple[InputSpec, ...]:
+    """Return inputs that have a dtype, that of the model's weights where none is given."""
+    floats = dtype_of(model)
+    return tuple(
+        replace(described, dtype=described.dtype or floats) for described in inputs
+    )
+
+
+def complete(model: nn.Module, inputs: tuple[InputSpec, ...]) -> None:
     """Initialise lazy layers by one forward pass. Raises ModelImportError."""
     if not any(
         map(is_lazy, (*module_tree.parameters(model), *module_tree.buffers(model)))

@@ -8,9 +8,9 @@ from typing import TYPE_CHECKING
 from msgspec.structs import replace
 from PySide6.QtCore import QObject, Qt, QTimer
 
-from app.engine.requests.import_model import UNCHECKED, remarks
+from app.engine.requests.import_model import UNCHECKED, ImportModel, remarks
 from app.project.project import Project
-from app.views.importing.importing import ImportedModel, ImportRequest
+from app.views.importing.importing import ImportedModel
 from app.views.ui.background import WorkerFailure
 from app.views.ui.task import BackgroundTask
 from app.views.ui.widgets.banner import Banner
@@ -31,13 +31,13 @@ class ComparingControl(QObject):
     def __init__(
         self,
         workspace: Workspace,
-        show: Callable[[ImportedModel, ImportRequest], object],
+        show: Callable[[ImportedModel, ImportModel], object],
     ) -> None:
         super().__init__(workspace.window)
         self._workspace, self._show = workspace, show
         self._work: BackgroundTask | None = None
         self._early = self._corrected = Project()
-        self._wanted: ImportRequest | None = None
+        self._wanted: ImportModel | None = None
         self.banner = Banner(parent=workspace.window)
         workspace.notifier.add_banner(self.banner)
         self.banner.chosen.connect(self._chosen)
@@ -50,7 +50,7 @@ class ComparingControl(QObject):
     def running(self) -> bool:
         return self._work is not None
 
-    def begin(self, drawn: ImportedModel, request: ImportRequest) -> None:
+    def begin(self, drawn: ImportedModel, request: ImportModel) -> None:
         """Wait for what comes of the project that was just opened."""
         assert drawn.rest is not None
         self._early, self._wanted = drawn.project, request
@@ -78,7 +78,7 @@ class ComparingControl(QObject):
     def _poll_progress(self) -> None:
         if self._work is not None and self._wanted is not None:
             reason = f"{self._work.progress or 'Starting'}. Until it ends, the network counts as not verified."
-            title = f"Comparing {self._wanted.source.name} with its original model"
+            title = f"Comparing {self._wanted.name} with its original model"
             self.banner.set("info", title, reason, STOP)
 
     def _ended(self, answer: Project | WorkerFailure) -> None:
@@ -86,7 +86,7 @@ class ComparingControl(QObject):
         assert request is not None
         self._work = None
         self._timer.stop()
-        early, name = self._early, request.source.name
+        early, name = self._early, request.name
         if isinstance(answer, WorkerFailure):
             message = answer.message.strip() or type(answer.error).__name__
             self._set_notes(None, message)

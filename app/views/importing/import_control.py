@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from msgspec.structs import replace
 from PySide6.QtCore import QObject, QTimer
@@ -13,6 +13,7 @@ from app.builder.catalog.catalog import Catalog
 from app.builder.layout.arrange import Arrangement, Size
 from app.builder.layout.layout import used_part, with_uncalled
 from app.builder.sheet import S, changed
+from app.engine.requests.import_model import ImportModel
 from app.project import custom_layers
 from app.project.project import Project
 from app.util.formatting import counted
@@ -21,12 +22,11 @@ from app.views.canvas.items.faces import face_of
 from app.views.canvas.items.node_shapes import shape_of
 from app.views.importing.comparison_control import ComparingControl
 from app.views.importing.import_dialog import ImportDialog
-from app.views.importing.importing import ImportedModel, ImportRequest
+from app.views.importing.importing import ImportedModel
 from app.views.importing.redraw_dialog import RedrawDialog
 
 if TYPE_CHECKING:
     from app.builder.results import Analysis
-    from app.engine.requests.import_model import ModelInput, ModelSource
     from app.views.workspace import Workspace
 
 
@@ -65,7 +65,7 @@ class ImportControl(QObject):
     def __init__(self, workspace: Workspace) -> None:
         super().__init__(workspace.window)
         self._workspace = workspace
-        self._telling: ImportRequest | None = None
+        self._telling: ImportModel | None = None
         self.comparing: ComparingControl | None = None
         workspace.live.analysed.connect(self._analysed)
         workspace.document.replaced.connect(self._replaced)
@@ -86,30 +86,22 @@ class ImportControl(QObject):
         dialog.open()
         return dialog
 
-    def redraw(
-        self,
-        source: ModelSource,
-        arguments: dict[str, Any],
-        inputs: tuple[ModelInput, ...],
-        sha256: str,
-    ) -> RedrawDialog:
-        """Show the dialog that redraws an opened model, or a part of one; `sha256` is the digest of its file."""
-
-        wanted = ImportRequest(source, arguments, inputs, sha256=sha256)
+    def redraw(self, wanted: ImportModel) -> RedrawDialog:
+        """Show the dialog that redraws an opened model, or a part of one."""
         lay_out = partial(laid_out, room=self._workspace.drawing.room)
         dialog = RedrawDialog(wanted, lay_out, self.show, self._workspace.window)
         dialog.finished.connect(dialog.deleteLater)
         dialog.open()
         return dialog
 
-    def open(self, project: Project, wanted: ImportRequest) -> bool:
+    def open(self, project: Project, wanted: ImportModel) -> bool:
         """Lay out an imported project and show it."""
 
         return self.show(
             ImportedModel(laid_out(project, self._workspace.drawing.room)), wanted
         )
 
-    def show(self, drawn: ImportedModel, wanted: ImportRequest) -> bool:
+    def show(self, drawn: ImportedModel, wanted: ImportModel) -> bool:
         """Open an imported project after asking about unsaved work; False if the user cancels."""
         workspace = self._workspace
         if not workspace.files.may_leave():
@@ -126,7 +118,7 @@ class ImportControl(QObject):
             self._analysed(workspace.live.analysis)
         return True
 
-    def _compare(self, drawn: ImportedModel, wanted: ImportRequest) -> None:
+    def _compare(self, drawn: ImportedModel, wanted: ImportModel) -> None:
         self.comparing = self.comparing or ComparingControl(self._workspace, self.show)
         self.comparing.begin(drawn, wanted)
 

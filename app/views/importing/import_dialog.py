@@ -12,7 +12,7 @@ from PySide6.QtWidgets import QCheckBox, QStackedWidget, QWidget
 
 from app.engine.import_process import listed_models
 from app.engine.requests.import_advice import cure_of
-from app.engine.requests.import_model import UNCHECKED, KnownModel, remarks
+from app.engine.requests.import_model import UNCHECKED, ImportModel, KnownModel, remarks
 from app.project.model_inits import LOSES
 from app.project.project import Project
 from app.source.layer_files import allowed
@@ -22,7 +22,7 @@ from app.views.custom_layers.layers_control import LayersControl
 from app.views.custom_layers.trust_model import ModelTrustDialog
 from app.views.importing.import_pages import FilePage, FormField, TorchvisionPage
 from app.views.importing.import_result import ResultPage
-from app.views.importing.importing import ImportedModel, ImportRequest, import_model
+from app.views.importing.importing import ImportedModel, import_model
 from app.views.ui.background import Background, WorkerFailure
 from app.views.ui.dialogs.progress import ProgressDialog
 from app.views.ui.widgets import Segmented
@@ -34,7 +34,7 @@ KEPT = (
     "way."
 )
 
-Open = Callable[[ImportedModel, ImportRequest], bool]
+Open = Callable[[ImportedModel, ImportModel], bool]
 _listed: tuple[
     KnownModel, ...
 ] = ()  # what torchvision has does not change while the program runs
@@ -59,7 +59,7 @@ class ImportDialog(ProgressDialog):
             lay_out,
             open_project,
         )
-        self._wanted: ImportRequest | None = None
+        self._wanted: ImportModel | None = None
         self._read: ImportedModel | None = None  # imported and not opened yet
         self.choice = Segmented(
             [("torchvision", "torchvision"), ("file", "A Python file")],
@@ -159,20 +159,20 @@ class ImportDialog(ProgressDialog):
         if request is None:
             return
         request = replace(request, keep_weights=self.weights.isChecked())
-        files = files_of(request.source.own_spec, request.source.folder)
+        files = files_of(request.source.as_run, request.where)
         if files is not None and not allowed(files.key):
             self._ask_trust(replace(request, sha256=files.digest), files)
         else:
             self._start_import(request)
 
-    def _ask_trust(self, request: ImportRequest, files: OwnFiles) -> None:
+    def _ask_trust(self, request: ImportModel, files: OwnFiles) -> None:
         dialog = self._layers.review_model(files, ModelTrustDialog, self)
         dialog.trusted.connect(
             lambda _files: self._layers.let_run(dialog.file)
         )  # its classes may be layers
         dialog.trusted.connect(lambda _files: self._start_import(request))
 
-    def _start_import(self, request: ImportRequest) -> None:
+    def _start_import(self, request: ImportModel) -> None:
         self._wanted = request
         self._enable(False)
         self.begin(partial(import_model, request, self._lay_out))
@@ -211,7 +211,7 @@ class ImportDialog(ProgressDialog):
         self.import_button.setFocus()
         announce(self, " ".join(notes))
 
-    def _open_it(self, drawn: ImportedModel, request: ImportRequest) -> None:
+    def _open_it(self, drawn: ImportedModel, request: ImportModel) -> None:
         if self._open(drawn, request):
             self._read = None
             self.import_button.setEnabled(False)
@@ -236,7 +236,7 @@ class ImportDialog(ProgressDialog):
             self._show_state(message, "error")
 
 
-def worth_reading(project: Project, request: ImportRequest) -> tuple[str, ...]:
+def worth_reading(project: Project, request: ImportModel) -> tuple[str, ...]:
     """Return the remarks to confirm before opening; what random weights lose matters only if the weights are kept."""
     usual = (UNCHECKED, *((LOSES,) if request.keep_weights else ()))
     return tuple(remark for remark in remarks(project) if not remark.startswith(usual))

@@ -20,21 +20,18 @@ from PySide6.QtWidgets import (
 
 from app.builder.catalog.custom import module_name, read_text
 from app.engine.requests.import_model import (
+    ImportModel,
     ImportRequestError,
     KnownModel,
     ModelImportError,
-    ModelSource,
-    described,
-    is_plain,
     names_in,
     parse_arguments,
-    parse_input,
+    parse_inputs,
 )
 from app.source.layer_files import LayerFile, LayerFileError
 from app.sources.finding import digest_of
 from app.sources.spec import SourceError, SourceSpec
 from app.util.user_folders import typed_path
-from app.views.importing.importing import ImportRequest, sizes_of
 from app.views.ui import theme
 from app.views.ui.layouts import hbox, vbox
 from app.views.ui.present import present
@@ -186,7 +183,7 @@ class TorchvisionPage(ImportPage):
         self.known = {entry.name: entry for entry in models}
         quiet = theme.current().text3
         for model in models:
-            item = QTreeWidgetItem([model.name, model.kind, sizes_of(model.input)])
+            item = QTreeWidgetItem([model.name, model.kind, str(model.input)])
             item.setForeground(1, quiet)
             item.setForeground(2, quiet)
             self.list.addTopLevelItem(item)
@@ -242,7 +239,7 @@ class TorchvisionPage(ImportPage):
         if item := self.list.currentItem():
             self.list.scrollToItem(item)
         if self.name:
-            self.input.setText(sizes_of(self.known[self.name].input))
+            self.input.setText(str(self.known[self.name].input))
             self.forgive()
         self.changed.emit()
 
@@ -250,17 +247,20 @@ class TorchvisionPage(ImportPage):
         """Return what is missing, "" if nothing is, " " if a message elsewhere says it."""
         return "" if self.name else NOT_CHOSEN if self.known else " "
 
-    def request(self) -> ImportRequest | None:
+    def request(self) -> ImportModel | None:
         """Return the request; None, with an error at its field, if an entry cannot be parsed."""
         arguments = self._parsed(
             "arguments", lambda: parse_arguments(self.arguments.text().strip())
         )
         typed = self.input.text().split() or [""]
-        inputs = self._parsed("inputs", lambda: tuple(map(parse_input, typed)))
+        inputs = self._parsed("inputs", lambda: parse_inputs(typed))
         if arguments is None or inputs is None:
             return None
-        return ImportRequest(
-            ModelSource("", self.name), arguments, inputs, self.pretrained.isChecked()
+        return ImportModel(
+            SourceSpec("torchvision", "", self.name),
+            arguments,
+            inputs,
+            self.pretrained.isChecked(),
         )
 
     def eventFilter(self, watched: QObject, event: QEvent) -> bool:
@@ -364,7 +364,7 @@ class FilePage(ImportPage):
             return " " if self.path.text().strip() else "Choose a Python file."
         return ""
 
-    def request(self) -> ImportRequest | None:
+    def request(self) -> ImportModel | None:
         """Return the request; None, with an error at its field, if an entry cannot be parsed."""
         self._read()  # it may have been edited since
         if self.text is None or not self.names.currentText():
@@ -375,25 +375,20 @@ class FilePage(ImportPage):
         lines = [
             line for line in self.inputs.toPlainText().splitlines() if line.strip()
         ]
-        plain = bool(lines) and is_plain(
-            lines
-        )  # without any they are proposed, as for the command
-        inputs = self._parsed(
-            "inputs",
-            lambda: tuple(map(parse_input, lines)) if plain else described(lines),
-        )
+        inputs = self._parsed("inputs", lambda: parse_inputs(lines))
         if arguments is None or inputs is None:
             return None
-        name, call = (
-            self.names.currentText().removesuffix("()"),
-            self.names.currentText().endswith("()"),
+        name = self.names.currentText()
+        source = SourceSpec(
+            "file", self.text.path, name.removesuffix("()"), name.endswith("()")
         )
-        source = ModelSource(self.text.path, name, call)
-        if not plain:
-            spec = SourceSpec("file", self.text.path, name, call)
-            source = ModelSource("", name, call, spec, str(Path(self.text.path).parent))
-        return ImportRequest(
-            source, arguments, inputs, sha256=digest_of(source.own_spec, source.folder)
+        folder = str(Path(self.text.path).parent)
+        return ImportModel(
+            source,
+            arguments,
+            inputs,
+            where=folder,
+            sha256=digest_of(source, folder),
         )
 
 

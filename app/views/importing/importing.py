@@ -2,19 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from functools import partial
 from pathlib import Path
-from typing import Any
 
-from msgspec import Struct, field
+from msgspec import Struct
+from msgspec.structs import replace
 
 from app.engine.import_process import ImportProcess, check_file
 from app.engine.requests.import_model import (
     ImportModel,
     ModelImportError,
-    ModelInput,
-    ModelSource,
 )
 from app.project.project import Project
 from app.project.weights import files
@@ -23,55 +21,28 @@ from app.sources.finding import files_of
 from app.views.ui.task import Cancelled, Report
 
 
-class ImportRequest(Struct, frozen=True):
-    """A model to import. Without `keep_weights` the project keeps only the model's buffers. `sha256` is the digest of
-    the text that the user reviewed, for a model of a file."""
-
-    source: ModelSource
-    arguments: Mapping[str, Any] = field(default_factory=dict)
-    inputs: tuple[ModelInput, ...] = ()
-    pretrained: bool = False
-    keep_weights: bool = True
-    sha256: str = ""
-
-
-def sizes_of(model_input: ModelInput) -> str:
-    """Format an input the way it is typed.
-
-    >>> sizes_of(ModelInput((1, 16), "int64"))
-    '1x16:int64'
-    """
-    sizes = "x".join(map(str, model_input.shape))
-    return sizes if model_input.dtype == "float32" else f"{sizes}:{model_input.dtype}"
-
-
 def read_model(
-    import_request: ImportRequest, tell: Report, cancelled: Cancelled
+    import_request: ImportModel, tell: Report, cancelled: Cancelled
 ) -> tuple[Project, ImportProcess]:
     """Return the imported project and the process that read it, which has ended unless it is still `comparing`.
     `tell` receives progress. Raises ModelImportError and errors of writing the weights."""
     source = import_request.source
-    if source.file:
-        check_file(source, import_request.inputs)
-        tell(f"Running {Path(source.file).name} in a separate process")
-    model_files = files_of(source.own_spec, source.folder)
+    if import_request.runs_file:
+        check_file(import_request)
+        tell(f"Running {Path(source.where).name} in a separate process")
+    model_files = files_of(source.as_run, import_request.where)
     if model_files is not None and not (
         model_files.is_version(import_request.sha256)
         and layer_files.allowed(model_files.key)
     ):
-        again = "import" if source.file else "open"
+        again = "open" if import_request.opened else "import"
         raise ModelImportError(
             f"{model_files.entry.name} was edited in the meantime and was not run; {again} it again",
             "edited",
         )
-    process = ImportProcess(
-        file=source.file or (model_files.entry.path if model_files is not None else "")
-    )
+    process = ImportProcess(model_files.entry.path if model_files is not None else "")
     try:
-        chosen = (import_request.pretrained, import_request.keep_weights)
-        request = ImportModel(
-            source, import_request.arguments, import_request.inputs, *chosen, early=True
-        )
+        request = replace(import_request, early=True)
         return process.read(
             request, files.store(), cancelled=cancelled, tell=tell
         ), process
@@ -90,7 +61,7 @@ class ImportedModel(Struct, frozen=True):
 
 
 def import_model(
-    import_request: ImportRequest,
+    import_request: ImportModel,
     lay_out: Callable[[Project], Project],
     tell: Report,
     cancelled: Cancelled,

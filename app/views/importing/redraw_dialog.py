@@ -10,11 +10,12 @@ from PySide6.QtCore import QTimer
 from PySide6.QtWidgets import QCheckBox, QWidget
 
 from app.engine.requests.import_advice import cure_of
+from app.engine.requests.import_model import ImportModel
 from app.project.project import Project
 from app.views.importing.import_dialog import KEPT, Open, worth_reading
 from app.views.importing.import_pages import FormField
 from app.views.importing.import_result import ResultPage
-from app.views.importing.importing import ImportedModel, ImportRequest, import_model
+from app.views.importing.importing import ImportedModel, import_model
 from app.views.ui.background import WorkerFailure
 from app.views.ui.dialogs.progress import ProgressDialog
 from app.views.ui.widgets.painting import announce, label, set_property
@@ -31,7 +32,7 @@ class RedrawDialog(ProgressDialog):
 
     def __init__(
         self,
-        wanted: ImportRequest,
+        wanted: ImportModel,
         lay_out: Callable[[Project], Project],
         open_project: Open,
         parent: QWidget | None = None,
@@ -39,11 +40,11 @@ class RedrawDialog(ProgressDialog):
         super().__init__("Redraw as an editable network", parent)
         self._wanted, self._lay_out, self._open = wanted, lay_out, open_project
         self._drawn: ImportedModel | None = None  # drawn and not opened yet
-        source_text = str(wanted.source)
+        source_text = wanted.model
         self.what = label(
             WHAT.format(
                 f"{source_text[:1].upper()}{source_text[1:]}"
-                if wanted.source.part == ""
+                if wanted.part == ""
                 else source_text
             ),
             "body",

@@ -12,7 +12,7 @@ from msgspec.structs import replace
 from PySide6.QtCore import QFileSystemWatcher, QObject, QTimer, Signal
 
 from app.builder.diagnostics.problems import Problem
-from app.engine.requests.import_model import ModelInput, ModelSource
+from app.engine.requests.import_model import ImportModel
 from app.engine.requests.observe import opened_model
 from app.preflight.opened import project_of
 from app.sources.finding import digest_of, file_of, files_of
@@ -264,17 +264,16 @@ class ObservedFeature(Feature):
         if (model := self._model) is None or not self._unchanged("redraw"):
             return
         self.workspace.notifier.withdraw("There is no drawing")
-        inputs = tuple(
-            ModelInput(one.shape, one.dtype, one.name, one.values)
-            for one in model.inputs
+        request = ImportModel(
+            model.source,
+            dict(model.arguments),
+            model.inputs,
+            where=model.folder,
+            opened=True,
+            part=path,
+            sha256=self._digest,
         )
-        name = path or model.source.name or model.source.where
-        source = ModelSource(
-            "", name, spec=model.source, folder=model.folder, part=path
-        )
-        self.workspace.commands.trigger(
-            "redraw", source, dict(model.arguments), inputs, self._digest
-        )
+        self.workspace.commands.trigger("redraw", request)
 
     # -- its file ------------------------------------------------------------------------------------------------------
 

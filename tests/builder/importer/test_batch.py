@@ -8,10 +8,10 @@ from torch import nn
 
 from app.builder.analysis import analyse
 from app.builder.catalog.catalog import catalog
-from app.engine.requests.import_model import ModelInput
 from app.engine.tasks.import_pipeline import project_of, with_batch
 from app.project import custom_layers, file
 from app.source.compiled import make_module, random_inputs
+from app.sources.spec import InputSpec
 
 
 class Encoder(nn.Module):
@@ -75,7 +75,7 @@ class OnGraph(nn.Module):
     ],
 )
 def test_the_batch_is_found_where_the_shapes_fit(model, shapes, batch) -> None:
-    inputs = tuple(map(ModelInput, shapes))
+    inputs = tuple(map(InputSpec, shapes))
     project = project_of(model, inputs, "it")
     project = with_batch(project, inputs, catalog())
     assert file.loads(file.dumps(project)) == project
@@ -124,7 +124,7 @@ def test_a_model_whose_training_wants_two_samples_is_imported_with_one() -> None
         nn.Flatten(),
         nn.Dropout(),
     )
-    project = project_of(model, (ModelInput((1, 3, 8, 8)),), "it")
+    project = project_of(model, (InputSpec((1, 3, 8, 8)),), "it")
     assert "with an input of 2×3×8×8" in project.notes
     net = make_module(analyse(project.graph, custom_layers.ops_of(project)).source)
     net.load_state_dict(model.state_dict(), strict=True)

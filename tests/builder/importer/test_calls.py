@@ -15,10 +15,11 @@ from app.builder.catalog.catalog import catalog
 from app.builder.catalog.introspect import find
 from app.builder.expressions import Expr
 from app.builder.params import ParamError, format_param, parse_expression, parse_param
-from app.engine.requests.import_model import ModelImportError, ModelInput
+from app.engine.requests.import_model import ModelImportError
 from app.engine.tasks.import_pipeline import project_of
 from app.project import file
 from app.source.compiled import make_module
+from app.sources.spec import InputSpec
 
 
 class Step(nn.Module):
@@ -58,7 +59,7 @@ class Calls(nn.Module):
 
 def same(model: nn.Module, shape: tuple[int, ...]) -> str:
     """The text of a model's drawing, opened from a file, which gives the same outputs and gradients."""
-    project = file.loads(file.dumps(project_of(model, (ModelInput(shape),), "Net")))
+    project = file.loads(file.dumps(project_of(model, (InputSpec(shape),), "Net")))
     source = analyse(project.graph, with_blocks(catalog(), project.blocks)).source
     ours = make_module(source)
     ours.load_state_dict(model.state_dict(), strict=True)
@@ -109,7 +110,7 @@ def test_a_layer_with_other_arguments_from_call_to_call_is_not_drawn_with_those_
         ),
     )
     with pytest.raises(ModelImportError):
-        project_of(model, (ModelInput((2, 2, 4, 4)),), "Net")
+        project_of(model, (InputSpec((2, 2, 4, 4)),), "Net")
 
 
 @pytest.mark.parametrize(

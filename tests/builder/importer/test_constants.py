@@ -10,8 +10,9 @@ from torch import nn
 
 from app.builder.codegen import tensor_literals, tensor_values
 from app.builder.importer.lowering.constants import LONGEST
-from app.engine.requests.import_model import ModelImportError, ModelInput
+from app.engine.requests.import_model import ModelImportError
 from app.engine.tasks.import_pipeline import project_of
+from app.sources.spec import InputSpec
 from tests.builder.importer.test_models import code_of, drawn, same
 
 
@@ -105,7 +106,7 @@ def test_what_a_word_says_is_said_so(value, written) -> None:
 
 def test_what_is_too_much_for_source_is_refused_with_the_cure() -> None:
     with pytest.raises(ModelImportError, match="register it as a buffer that is"):
-        project_of(Holding(torch.randn(LONGEST)), (ModelInput((3, 8)),), "it")
+        project_of(Holding(torch.randn(LONGEST)), (InputSpec((3, 8)),), "it")
 
 
 @pytest.mark.parametrize(
@@ -161,4 +162,4 @@ def test_statistics_that_two_normalizations_share_are_not_drawn_apart() -> None:
     net = nn.Sequential(nn.BatchNorm1d(4), nn.Linear(4, 4), nn.BatchNorm1d(4))
     net[2].running_mean = net[0].running_mean
     with pytest.raises(ModelImportError, match="are the same tensor"):
-        project_of(net, (ModelInput((3, 4)),), "it")
+        project_of(net, (InputSpec((3, 4)),), "it")

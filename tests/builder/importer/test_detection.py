@@ -6,11 +6,12 @@ import pytest
 import torch
 
 from app.builder.analysis import analyse
-from app.engine.requests.import_model import ModelImportError, ModelInput, parse_source
+from app.engine.requests.import_model import ModelImportError
 from app.engine.tasks.import_model import known_models, make_torchvision
 from app.engine.tasks.import_pipeline import project_of
 from app.project import custom_layers
 from app.source.compiled import make_module
+from app.sources.spec import InputSpec, parse_source
 
 
 def test_a_model_that_detects_is_refused_with_the_name_of_the_net_in_it() -> None:
@@ -26,7 +27,7 @@ def test_the_net_in_a_model_that_detects_is_drawn_with_its_feature_maps() -> Non
         "torchvision:fasterrcnn_mobilenet_v3_large_320_fpn.backbone"
     ).name
     model = make_torchvision(name, {}).eval()
-    project = project_of(model, (ModelInput((1, 3, 64, 64)),), name)
+    project = project_of(model, (InputSpec((1, 3, 64, 64)),), name)
     source = analyse(project.graph, custom_layers.ops_of(project)).source
     ours = make_module(source).eval()
     ours.load_state_dict(model.state_dict(), strict=True)
@@ -43,16 +44,13 @@ def test_the_net_in_a_model_that_detects_is_drawn_with_its_feature_maps() -> Non
 )
 def test_a_part_of_a_model_can_be_imported(source) -> None:
     model = make_torchvision(parse_source(source).name, {}, empty=True)
-    assert project_of(model, (ModelInput((1, 64, 8, 8)),), "it").graph.nodes
+    assert project_of(model, (InputSpec((1, 64, 8, 8)),), "it").graph.nodes
 
 
-@pytest.mark.parametrize(
-    "source",
-    ["torchvision:resnet18.", "torchvision:.layer1", "torchvision:resnet18.a-b"],
-)
-def test_what_is_no_part_is_refused(source) -> None:
+@pytest.mark.parametrize("name", [".layer1", "resnet18.a-b"])
+def test_what_is_no_part_is_refused(name: str) -> None:
     with pytest.raises(ModelImportError):
-        parse_source(source)
+        make_torchvision(name, {}, empty=True)
 
 
 def test_a_part_that_is_not_there_is_named() -> None:

@@ -14,7 +14,7 @@ from app.builder.analysis import analyse
 from app.builder.importer.fallbacks import FallbackChooser
 from app.builder.importer.tracing.frames import VaryingCallsError
 from app.cli import run
-from app.engine.requests.import_model import ModelImportError, ModelInput, ModelSource
+from app.engine.requests.import_model import ModelImportError
 from app.engine.requests.import_model import remarks as remarks_of
 from app.engine.tasks import import_model
 from app.engine.tasks.import_pipeline import project_of
@@ -22,6 +22,7 @@ from app.project import custom_layers
 from app.project import file as project_file
 from app.project.project import Project
 from app.source.compiled import make_module
+from app.sources.spec import InputSpec, SourceSpec
 from tests.support import own_code
 
 HEAD = """
@@ -64,14 +65,14 @@ def made(file: Path, text: str, name: str, arguments: dict | None = None) -> nn.
     call = name.endswith("()")
     own_code.trust(f"{file}:made")
     return import_model.make_from_file(
-        ModelSource(str(file), name.removesuffix("()"), call), arguments or {}
+        SourceSpec("file", str(file), name.removesuffix("()"), call), arguments or {}
     )
 
 
 def drawn(file: Path, model: nn.Module, *inputs: torch.Tensor) -> Project:
     """And what it does then."""
     sizes = tuple(
-        ModelInput(tuple(x.shape), str(x.dtype).removeprefix("torch.")) for x in inputs
+        InputSpec(tuple(x.shape), str(x.dtype).removeprefix("torch.")) for x in inputs
     )
     project = project_of(
         model, sizes, type(model).__name__, own=import_model._own_classes(file)

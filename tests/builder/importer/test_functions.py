@@ -10,15 +10,11 @@ import pytest
 
 from app.builder.analysis import analyse
 from app.builder.catalog.custom import is_custom
-from app.engine.requests.import_model import (
-    ImportModel,
-    ModelImportError,
-    ModelInput,
-    ModelSource,
-)
+from app.engine.requests.import_model import ImportModel, ModelImportError
 from app.engine.tasks import import_model
 from app.project import custom_layers
 from app.project.project import Project
+from app.sources.spec import InputSpec, SourceSpec
 from tests.support import own_code
 
 NET = """
@@ -36,7 +32,7 @@ class Net(nn.Module):
         {line}
         return self.cross_entropy(y).sum(-1) + z
 """
-INPUTS = (ModelInput((3, 4)), ModelInput((3,), "int64"))
+INPUTS = (InputSpec((3, 4)), InputSpec((3,), "int64"))
 
 
 @pytest.fixture
@@ -53,7 +49,7 @@ def redrawn(net: Path, line: str) -> tuple[Project, str]:
     net.write_text(NET.format(line=line))
     own_code.trust(f"{net}:Net")
     project = import_model.answer(
-        ImportModel(ModelSource(str(net), "Net"), {}, INPUTS), net.parent
+        ImportModel(SourceSpec("file", str(net), "Net"), {}, INPUTS), net.parent
     )
     assert project.origin is not None
     assert (

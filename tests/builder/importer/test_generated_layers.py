@@ -12,9 +12,9 @@ import torch
 
 from app.builder.analysis import analyse
 from app.cli import run
-from app.engine.requests.import_model import ModelInput
 from app.project import custom_layers
 from app.source.compiled import make_module
+from app.sources.spec import InputSpec
 from tests.support.redrawn_nets import own_ops, redrawn
 
 
@@ -84,7 +84,7 @@ class Net(nn.Module):
 def test_a_class_of_ones_own_file_that_returns_a_record_is_one_node_with_an_output_for_each_tensor(
     file: Path,
 ) -> None:
-    project, source = redrawn(file, HEAD + RECORDS, ModelInput((3, 4)))
+    project, source = redrawn(file, HEAD + RECORDS, InputSpec((3, 4)))
     assert sorted(own_ops(project)) == [
         "custom.generated_net_Head:HeadLayer",
         "custom.generated_net_Private:PrivateLayer",
@@ -163,7 +163,7 @@ class Net(nn.Module):
 def test_layers_with_spectral_norm_are_nodes_of_their_own_and_change_their_buffers_as_in_the_model(
     file: Path,
 ) -> None:
-    project, source = redrawn(file, HEAD + NORMS, ModelInput((2, 2, 5, 5)))
+    project, source = redrawn(file, HEAD + NORMS, InputSpec((2, 2, 5, 5)))
     made = [op.rpartition(":")[2] for op in own_ops(project)]
     assert {
         "SpectralNormConv2d",
@@ -217,7 +217,7 @@ class Net(nn.Module):
 def test_stochastic_depth_within_layers_is_drawn_and_passed_on_by_the_mode(
     file: Path,
 ) -> None:
-    project, source = redrawn(file, HEAD + DEPTH, ModelInput((3, 5, 4)))
+    project, source = redrawn(file, HEAD + DEPTH, InputSpec((3, 5, 4)))
     assert (
         set(own_ops(project)) == {"custom.by_mode:ByMode"}
         and len(own_ops(project)) == 3

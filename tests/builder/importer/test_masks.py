@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from app.engine.requests.import_model import ModelInput
+from app.sources.spec import InputSpec
 from tests.support.redrawn_nets import own_ops, redrawn
 
 HEAD = """
@@ -17,7 +17,7 @@ import torch.nn.functional as F
 from torch import nn
 
 """
-IDS = ModelInput((2, 6), "int64")
+IDS = InputSpec((2, 6), "int64")
 
 
 @pytest.fixture

@@ -10,12 +10,13 @@ import pytest
 
 from app.builder.analysis import analyse
 from app.builder.catalog.catalog import OpSpec
-from app.engine.requests.import_model import ImportModel, ModelInput, ModelSource
+from app.engine.requests.import_model import ImportModel
 from app.engine.tasks import import_model
 from app.project import custom_layers
 from app.project import file as project_file
 from app.project.project import Project
 from app.source.compiled import make_module
+from app.sources.spec import InputSpec, SourceSpec
 from tests.support import own_code
 
 PACKAGE = '''
@@ -128,7 +129,7 @@ def folder(
         sys.modules.pop(name, None)
 
 
-def redrawn(folder: Path, text: str, *inputs: ModelInput) -> tuple[Project, str]:
+def redrawn(folder: Path, text: str, *inputs: InputSpec) -> tuple[Project, str]:
     """Import `Net` of a file, held against the live model; the project and its source. The order of the parameters is
     the model's, so that the state_dict of an optimizer fits."""
     file = folder / "records_net.py"
@@ -137,7 +138,7 @@ def redrawn(folder: Path, text: str, *inputs: ModelInput) -> tuple[Project, str]
     )
     own_code.trust(f"{file}:Net")
     project = import_model.answer(
-        ImportModel(ModelSource(str(file), "Net"), {}, inputs), folder
+        ImportModel(SourceSpec("file", str(file), "Net"), {}, inputs), folder
     )
     assert project.origin is not None
     assert (
@@ -175,7 +176,7 @@ class Net(nn.Module):
         return self.last(pair.low + pair.high).sum() + out["loss"], out.logits
 """
     project, source = redrawn(
-        folder, text, ModelInput((3, 6), "int64"), ModelInput((3,), "int64")
+        folder, text, InputSpec((3, 6), "int64"), InputSpec((3,), "int64")
     )
     outputs = [
         port.name for port in spec_of(project, "custom.recorded_Model:Model").outputs
@@ -204,7 +205,7 @@ class Net(nn.Module):
     def forward(self, ids):
         return self.model(ids)
 """
-    project, source = redrawn(folder, text, ModelInput((3, 6), "int64"))
+    project, source = redrawn(folder, text, InputSpec((3, 6), "int64"))
     names = [node.name for node in project.graph.nodes.values() if node.op == "output"]
     assert (
         names == ["logits", "states.0", "states.1"]
@@ -229,7 +230,7 @@ class Net(nn.Module):
         return F.cross_entropy(logits, labels)
 """
     project, source = redrawn(
-        folder, text, ModelInput((3, 6), "int64"), ModelInput((3,), "int64")
+        folder, text, InputSpec((3, 6), "int64"), InputSpec((3,), "int64")
     )
     assert "self.last = nn.Linear(3, 2)" in source and "self.cross_entropy2(" in source
     assert "lm.head.0.weight, which no setting of a node can express" in project.notes
@@ -247,7 +248,7 @@ class Net(nn.Module):
     def forward(self, x):
         return self.guarded(x, x.device)
 """
-    project, _ = redrawn(folder, text, ModelInput((3, 4)))
+    project, _ = redrawn(folder, text, InputSpec((3, 4)))
     graphs = [project.graph, *(block.graph for block in project.blocks.values())]
     ops = {node.op for graph in graphs for node in graph.nodes.values()}
     assert (

@@ -15,14 +15,14 @@ from app.builder.edits import edits
 from app.builder.edits.blocks import NETWORK
 from app.builder.edits.expand_block import expand
 from app.builder.edits.make_block import make_block
-from app.engine.requests.import_model import ModelInput
 from app.engine.tasks import import_model
 from app.engine.tasks.import_pipeline import project_of
 from app.project.project import Project
 from app.source.compiled import make_module
+from app.sources.spec import InputSpec
 from tests.support.silent_nets import FrozenInPart, OrderOfUse
 
-INPUT = (ModelInput((3, 4)),)
+INPUT = (InputSpec((3, 4)),)
 
 
 def net_of(project: Project) -> nn.Module:
@@ -175,7 +175,7 @@ def trained(
 def test_an_adam_state_goes_on_in_the_imported_net_to_the_bit() -> None:
     torch.manual_seed(1)
     model = Tied()
-    ours = net_of(project_of(model, (ModelInput((5, 6), "int64"),), "Tied"))
+    ours = net_of(project_of(model, (InputSpec((5, 6), "int64"),), "Tied"))
     theirs = torch.optim.Adam(model.parameters(), 0.01, weight_decay=0.1, amsgrad=True)
     mine = torch.optim.Adam(ours.parameters(), 0.5)
     trained(model, theirs, range(3))

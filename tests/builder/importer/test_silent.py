@@ -17,7 +17,7 @@ import torch
 from torch import nn
 
 from app.builder.analysis import analyse
-from app.engine.requests.import_model import ModelImportError, ModelInput, ModelSource
+from app.engine.requests.import_model import ModelImportError
 from app.engine.requests.import_model import remarks as remarks_of
 from app.engine.tasks import import_model
 from app.engine.tasks.import_pipeline import project_of
@@ -25,6 +25,7 @@ from app.project import custom_layers
 from app.project import file as project_file
 from app.project.project import Project
 from app.source.compiled import make_module
+from app.sources.spec import InputSpec, SourceSpec
 from tests.support import own_code, silent_nets
 
 Make = Callable[[], nn.Module]
@@ -101,14 +102,14 @@ def made(file: Path, name: str) -> nn.Module:
     """What the process that runs a file does first."""
     seeded(0)
     own_code.trust(f"{file}:{name}")
-    return import_model.make_from_file(ModelSource(str(file), name), {})
+    return import_model.make_from_file(SourceSpec("file", str(file), name), {})
 
 
 def drawn(file: Path, model: nn.Module, shape: tuple[int, ...] = SHAPE) -> Project:
     """And what it does then."""
     project = project_of(
         model,
-        (ModelInput(shape),),
+        (InputSpec(shape),),
         type(model).__name__,
         own=import_model._own_classes(file),
     )

@@ -20,7 +20,7 @@ from PySide6.QtWidgets import QLabel
 from torch import nn
 
 from app.engine.import_process import import_file
-from app.engine.requests.import_model import ImportModel, ModelInput, ModelSource
+from app.engine.requests.import_model import ImportModel
 from app.engine.tasks.import_model import make_torchvision
 from app.engine.tasks.import_pipeline import project_of
 from app.project.weights import state_dicts
@@ -28,7 +28,7 @@ from app.source import layer_files
 from app.source.compiled import make_module
 from app.source.trust import TrustStore
 from app.sources.finding import files_of
-from app.sources.spec import parse_source
+from app.sources.spec import InputSpec, SourceSpec, parse_source
 from app.views.custom_layers.trust_model import ModelTrustDialog
 from app.views.importing.import_dialog import ImportDialog
 from app.views.navigation import way_to
@@ -158,7 +158,7 @@ def test_a_model_of_torchvision_is_found_by_name_and_opened_with_its_weights_bes
 
 def test_no_nodes_overlap_on_any_sheet(qtbot, window) -> None:
     model = make_torchvision("mobilenet_v3_small", {}, empty=True)
-    project = project_of(model, (ModelInput((1, 3, 224, 224)),), "mobilenet_v3_small")
+    project = project_of(model, (InputSpec((1, 3, 224, 224)),), "mobilenet_v3_small")
     assert window.import_control.open(project, None)
     for name in ("", *project.blocks):
         assert window.place.go_to(way_to(window.document.project, name) if name else ())
@@ -266,7 +266,7 @@ def test_what_runs_is_the_text_that_was_shown_and_no_cache_beside_it(tmp_path) -
     py_compile.compile(str(other), cfile=cache, doraise=True, invalidation_mode=mode)
     own_code.trust(f"{path}:Net")
     question = ImportModel(
-        ModelSource(str(path), "Net"), {"width": 6}, (ModelInput((2, 6)),)
+        SourceSpec("file", str(path), "Net"), {"width": 6}, (InputSpec((2, 6)),)
     )
     project = import_file(question, tmp_path)
     assert "Unit" in project.blocks and not (tmp_path / "other").exists()
@@ -357,7 +357,7 @@ def test_what_another_thread_calls_meanwhile_is_not_drawn() -> None:
             thread.join()
             return self.fc(x)
 
-    project = project_of(Beside(), (ModelInput((1, 4)),), "beside")
+    project = project_of(Beside(), (InputSpec((1, 4)),), "beside")
     assert len(project.graph.nodes) == 3
     assert results and all(
         type(one) is torch.Tensor and one.shape == (5, 2) for one in results
@@ -416,14 +416,14 @@ import sys
 from app.engine.import_process import ImportProcess
 from tests.support import own_code
 from app.engine.requests.import_model import ImportModel
-from app.engine.requests.import_model import ModelInput, ModelSource
+from app.sources.spec import InputSpec, SourceSpec
 from pathlib import Path
 from threading import Thread
 
 process = ImportProcess()
 if sys.argv[1:]:
     own_code.trust(f"{sys.argv[1]}:Net")
-    question = ImportModel(ModelSource(sys.argv[1], "Net"), {"width": 6}, (ModelInput((2, 6)),))
+    question = ImportModel(SourceSpec("file", sys.argv[1], "Net"), {"width": 6}, (InputSpec((2, 6)),))
     Thread(target=process.read, args=(question, Path()), daemon=True).start()
 print(process.pid, flush=True)
 sys.stdin.read()

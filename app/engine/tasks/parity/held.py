@@ -12,7 +12,7 @@ from app.builder.catalog.catalog import catalog
 from app.builder.importer.fallback_report import inside, parent
 from app.builder.importer.lowering.opaque import OwnClasses
 from app.builder.results import Analysis
-from app.engine.requests.import_model import ModelImportError, ModelInput
+from app.engine.requests.import_model import ModelImportError
 from app.engine.tasks.parity.check import ParityCheck, ParityResult
 from app.engine.tasks.parity.differences import CALL, Difference
 from app.engine.tasks.parity.initial import fill_value
@@ -20,6 +20,7 @@ from app.engine.tasks.parity.inputs import Inputs
 from app.engine.tasks.parity.locate import loaded, place_of, smallest
 from app.engine.tasks.parity.subject import ComparedModule
 from app.export.certify.against_source import Probe, change
+from app.sources.spec import InputSpec
 from app.util import module_tree
 
 MOST_PARTS = 8  # limit of parts kept as single nodes before the import fails
@@ -29,7 +30,7 @@ Tell = Callable[[str], None]
 def against(
     model: nn.Module,
     analysis: Analysis,
-    inputs: tuple[ModelInput, ...],
+    inputs: tuple[InputSpec, ...],
     probe: Probe,
     tell: Tell,
 ) -> ParityResult:
