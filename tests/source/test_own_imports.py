@@ -72,7 +72,6 @@ def test_a_trusted_file_in_another_folder_or_with_another_neighbour_is_asked_abo
         ("autograd", ("--input", "1x4", "--out", "tape.json")),
         ("import", ("--input", "1x4", "-o", "new.tape")),
         ("import", ("--input", "1x4", "--observe", "-o", "new.tape")),
-        ("attribute", ("--input", "1x4", "--out", "new.png")),
     ],
 )
 def test_every_verb_asks_once_a_neighbour_has_changed(

@@ -14,6 +14,17 @@ from app.cli import run
 from app.features.interpret.compute import attribution
 from app.util import resources
 
+FLAT = """
+from torch import nn
+
+class Net(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.l = nn.Linear(64, 10)
+
+    def forward(self, x):
+        return self.l(x.flatten(1))
+"""
 EXAMPLES = resources.path("examples")
 OWN = '''
 import torch
@@ -213,3 +224,22 @@ def test_a_model_has_the_weights_of_a_file(folder, capsys, monkeypatch):
     torch.save({"weight": torch.zeros(4, 3)}, "other.pt")
     assert run(["autograd", *line, "other.pt", "--out", "g.json"]) == 2
     assert "weight is 4×3, and 2×3 in the model" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize(
+    ("command", "more", "code"),
+    [("attention", [], 1), ("patch", ["--mute", "l"], 0)],
+)
+def test_a_model_is_called_with_the_first_batch_of_the_data(
+    command: str,
+    more: list[str],
+    code: int,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    (tmp_path / "nets.py").write_text(FLAT)
+    monkeypatch.chdir(tmp_path)
+    words = [command, "nets.py:Net", "--on", "digits", "--trust", *more]
+    assert run(words) == code, "the model has no attention"
+    assert "the first batch of digits, 64x1x8x8:float32" in capsys.readouterr().err

@@ -268,9 +268,10 @@ def test_no_text_is_cut_without_a_tool_tip_in_any_size_and_text_size(
             )
         ]
     )
-    for key in ("attention", "diff"):
-        window.pages.show(key)
-    qtbot.waitUntil(lambda: hasattr(window.diff, "structure"))
+    for feature in window.features:
+        for page in feature.pages():
+            if page.dock == "centre":
+                window.pages.show(page.key)
     found = set()
     try:
         for size, text in LOOKS:

@@ -237,7 +237,7 @@ def test_every_other_field_takes_what_is_typed_while_answers_arrive(
                 assert shown == "12", where
                 QTest.keyClick(line, Qt.Key.Key_Escape)
                 tried.add(key)
-    assert {"layers", "outline", "inspector", "attention"} <= tried
+    assert {"layers", "inspector"} <= tried
 
 
 def test_a_rate_typed_faster_than_torch_checks_it_stays_as_typed(
@@ -286,7 +286,8 @@ def test_the_focus_has_a_place_while_a_page_is_made_that_is_shown_first(
         assert window.focusWidget() is window.canvas.view, (
             "not the first button of the window"
         )
-        for key in ("diff", "attention"):
+        pages = [page for feature in window.features for page in feature.pages()]
+        for key in [page.key for page in pages if page.dock == "centre"][1:]:
             window.pages.put_in_front(
                 "centre", key
             )  # as a click does before the page is made
