@@ -42,13 +42,8 @@ ADD_LAYERS, CHOOSE_DATA, MODEL_RAISED = (
     "The model raised",
 )
 KNOWN = 8  # cached answers
-# Milliseconds for painting the shapes before the rest is requested: a busy worker slows painting.
-BREATH = 10
 # Seconds that sending a request is waited for: who draws the edit meanwhile would keep the interpreter lock from it.
 SENT = 0.002
-# Turns of the event loop for painting another project, or an edit of a large one, before a worker starts its analysis:
-# otherwise both contend for the interpreter lock.
-TURNS = 6
 LARGE = (
     300  # nodes; for a larger net, one listener per turn of the event loop is called
 )
@@ -124,9 +119,6 @@ class AnalysisService(QObject):
         self._look = 0  # incremented whenever facts about the data change
         self._recall = QTimer(self, singleShot=True, interval=0)
         self._recall.timeout.connect(self._show_recalled)
-        self._breath = QTimer(self, singleShot=True, interval=BREATH)
-        self._breath.timeout.connect(self._ask_rest)
-        self._turns = 0
         self._held = False
         self._waits = ""  # what to request after a pause: "all" or the "rest"
         # What waits for the analysis, by key: what to do then, and what if it fails.
@@ -136,8 +128,6 @@ class AnalysisService(QObject):
         self.failure: tuple[str, str] | None = (
             None  # that there can be no analysis, and why
         )
-        self._first_look = QTimer(self, interval=0)
-        self._first_look.timeout.connect(self._turn)
         self.torch_failed.connect(partial(self._give_up, "PyTorch cannot be loaded"))
         self.analysis_failed.connect(
             partial(self._give_up, "The network could not be checked")
@@ -281,10 +271,7 @@ class AnalysisService(QObject):
             if before is not after:
                 self._analyse_opened()
         elif before.graph is not after.graph:
-            if len(after.graph.nodes) > LARGE:
-                self._wait_a_little()
-            else:
-                self._request_analysis()
+            self._request_analysis()
         elif before.data != after.data or before.training != after.training:
             self._publish()
 
@@ -295,37 +282,25 @@ class AnalysisService(QObject):
         if not on and waits == "all":
             self._request_analysis()
         elif not on and waits == "rest":
-            self._breath.start()
+            self._ask_rest()
 
     def _replaced(self, _project: Project) -> None:
         self._raised = None
         self._awaiting.clear()
-        self._wait_a_little()
-
-    def _wait_a_little(self) -> None:
-        self._breath.stop()
         self._recall.stop()
         self._waits = ""
         self._forget()
-        self._turns = TURNS
-        self._first_look.start()
+        self._request_analysis()
 
     def _forget(self) -> None:
         for key in ("shapes", "analysis", "start"):
             self._engine.forget(key)
         self._background.forget("preflight")
 
-    def _turn(self) -> None:
-        self._turns -= 1
-        if not self._turns:
-            self._first_look.stop()
-            self._request_analysis()
-
     def _request_analysis(self) -> None:
         if self._held:
             self._waits = "all"
-        elif self.torch is not None and not self._turns and not self.up_to_date:
-            self._breath.stop()
+        elif self.torch is not None and not self.up_to_date:
             self._recall.stop()
             self._waits, self.failure = "", None
             self._forget()
@@ -348,7 +323,7 @@ class AnalysisService(QObject):
 
     def _analyse_opened(self) -> None:
         """Analyse an opened model, which needs no engine: what it takes and returns is known from its call."""
-        if self.torch is None or self._turns:
+        if self.torch is None:
             return
         self._shapes, self._preflight, self._found_later = None, None, ()
         self._bare, self._answered_question = (
@@ -389,14 +364,14 @@ class AnalysisService(QObject):
         if recalled is not None:
             self._shapes = recalled[0]
             self.shapes_ready.emit(recalled[0])
-            self._breathe()
+            self._continue()
 
-    def _breathe(self) -> None:
-        """Request the rest soon; after a pause if there is one."""
+    def _continue(self) -> None:
+        """Request the rest, after a pause if there is one."""
         if self._held:
             self._waits = "rest"
         else:
-            self._breath.start()
+            self._ask_rest()
 
     def _shaped(self, question: Question, shapes: Analysis) -> None:
         """Show the shapes with the earlier problems that probably remain, so that no marks flicker."""
@@ -408,7 +383,7 @@ class AnalysisService(QObject):
                 if later
                 else shapes
             )
-            self._breathe()
+            self._continue()
 
     def _ask_rest(self) -> None:
         recalled, self._recalled = self._still_recalled, None

@@ -102,7 +102,8 @@ class ChoiceSection(FoldingSection):
             )
 
     def forget(self) -> None:
-        """Drop refused text and open questions: the next choice is that of another project."""
+        """Drop refused text and open questions: the next choice is that of another project, or there is none."""
+        self._engine.forget(f"{self._key}.params")
         if self.form is not None:
             self.form.forget()
             self._refusals.clear()

@@ -233,6 +233,7 @@ class LossSection(ChoiceSection):
         for section in self.outputs.values():
             self.whole.removeWidget(section)
             section.hide()
+            section.forget()
             section.deleteLater()
         self.outputs = {}
 
