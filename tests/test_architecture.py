@@ -131,7 +131,6 @@ LENT = {
     "views.training.runs.run_control": "a service: starts and stops runs",
     "views.training.runs.run_guard": "a service: ends the run under way before another project is opened",
     "views.custom_layers.layers_control": "a service: files of layers, and whether they are trusted",
-    "views.training.runs.failures": "words on a run that failed, for a trial too",
     "views.custom_layers.trust_dialog": "what a person sees of a file before it runs",
     "views.custom_layers.trust_model": "what a person sees of all files of a model before they run",
     "views.canvas.items": "sizes and faces of nodes, by which an import is laid out; what is near on a large sheet",

@@ -56,12 +56,12 @@ from app.training.setup.device import Resolved
 from app.training.setup.devices import device_name, resolve
 from app.training.setup.losses_in_words import losses_in_words
 from app.training.setup.prepare import set_up
+from app.training.setup.thread_count import choose_threads
 from app.training.setup.torch_flags import cpu_threads, switched
 from app.training.stepper import BatchResult, NonFiniteLoss
 from app.training.surgery.in_run import Operation
 from app.training.surgery.operation import surgery_seed
 from app.training.surgery.values import Outcome, Surgery, SurgeryError
-from app.training.trials.thread_count import choose_threads
 from app.util.formatting import counted
 from app.util.rng import GENERATOR
 

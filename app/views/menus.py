@@ -187,9 +187,6 @@ MENUS: dict[str, tuple[str, tuple[Row, ...]]] = {
             "ranks",
             "-",
             "set-rate",
-            "find-rate",
-            "dry-run",
-            "overfit",
             "memory",
             "profile",
             "-",
@@ -258,7 +255,7 @@ def build_menus(
                 and entry.text
                 and entry.menu == key
                 and entry.key not in PLACED
-                and not entry.after
+                and entry.after not in by_key
             ):
                 _put(entry.key, menu, actions, by_key, menus)
     bar.setCornerWidget(_search_field(bar, actions["commands"]))

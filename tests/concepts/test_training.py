@@ -12,7 +12,6 @@ import pytest
 import torch
 from msgspec.structs import replace
 
-from app.data.config import DataConfig
 from app.export.script.script import training_script
 from app.training.choices import LOSSES, OPTIMIZERS
 from app.training.config import Choice, ParameterGroup, TrainingConfig
@@ -30,8 +29,6 @@ from app.training.loop import train
 from app.training.setup.initial_weights import initial_module
 from app.training.stepper import Stepper
 from app.training.task import Task
-from app.training.trials.dry_run import dry_run
-from app.training.trials.results import DryRun
 from app.util.frozen import FrozenMap
 from tests.support.forked_popen import with_forks
 from tests.support.forked_python import run_forked
@@ -221,16 +218,6 @@ def test_row_31_cpu_threads_are_those_that_were_asked_for():
         if isinstance(event, EpochDone)
     ]
     assert told == [1] and "torch.set_num_threads(1)" in training_script(job(threads=1))
-
-
-def test_row_31_a_dry_run_on_made_data_goes_the_whole_way_before_anything_is_downloaded():
-    wide = replace(job(CONV_NET), data=DataConfig("sklearn.digits"))
-    tried = dry_run(wide)
-    assert (
-        isinstance(tried, DryRun)
-        and tried.input_shape == (1, 8, 8)
-        and len(tried.seconds) == 2
-    )
 
 
 # --- Rows of evaluation and of what is evaluated

@@ -123,8 +123,7 @@ def _training_rooms(
     from PySide6.QtCore import QPointF
 
     from app.data.config import DataConfig
-    from app.views.training.trials.dry_run_dialog import DryRunDialog
-    from app.views.training.trials.lr_finder_dialog import FindRateDialog
+    from app.features.trials.dialogs import DryRunDialog, FindRateDialog
 
     kept = window.document.project
     form, page = window.training_form, window.evaluation

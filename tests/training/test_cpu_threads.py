@@ -10,7 +10,7 @@ from app.export.script.script import training_script
 from app.training.events import Noticed, Started
 from app.training.loop import train
 from app.training.monitoring import watcher
-from app.training.trials import thread_count
+from app.training.setup import thread_count
 from app.util import processors
 from tests.support.training_jobs import CONV_NET, job, losses
 

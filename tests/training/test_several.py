@@ -28,8 +28,6 @@ from app.training.multi_output import SeveralLosses
 from app.training.script_recipes import mixed
 from app.training.setup import weighted_losses
 from app.training.setup.prepare import set_up
-from app.training.trials.dry_run import dry_run
-from app.training.trials.results import DryRun
 from app.util.frozen import FrozenMap
 from tests.export.test_script import app_lines, run_script  # noqa: F401
 from tests.support.training_jobs import TWO_LOSSES, TWO_OUTPUTS, job, losses, net, run
@@ -334,12 +332,9 @@ def test_evaluation_is_of_the_first_output_and_the_loss_of_all(tmp_path: Path) -
     assert found.classes == ("blue", "green", "red")
 
 
-def test_a_dry_run_and_an_estimate_have_all_targets(tmp_path: Path) -> None:
+def test_an_estimate_has_all_targets(tmp_path: Path) -> None:
     a_job = job(HEADS, data=table(tmp_path), epochs=1, losses=OF_HEADS)
     info = load(a_job.data).info
-    tried = dry_run(a_job)
-    assert isinstance(tried, DryRun), tried
-    assert isinstance(dry_run(job(TWO_OUTPUTS, losses=TWO_LOSSES)), DryRun)
     assert estimate(a_job, info) is not None
 
 

@@ -34,8 +34,6 @@ from app.training.job import Job, JobError
 from app.training.loop import train
 from app.training.monitoring.memory_by_layer import estimate
 from app.training.setup.prepare import set_up
-from app.training.trials.dry_run import dry_run
-from app.training.trials.results import DryRun
 from app.util.frozen import FrozenMap
 from app.util.resources import path as resource
 from tests.export.test_script import app_lines, run_script  # noqa: F401
@@ -212,11 +210,10 @@ def test_padding_is_not_looked_at() -> None:
 
 
 def test_everything_beside_a_run_takes_several_inputs(tmp_path: Path) -> None:
-    """The estimate, the dry run, the tape, the evaluation with its samples, and the first batch."""
+    """The estimate, the tape, the evaluation with its samples, and the first batch."""
     a_job = example("Siamese net on digits", 120)
     info = load(a_job.data).info
     assert estimate(a_job, info) is not None
-    assert isinstance(dry_run(a_job), DryRun)
     assert batch_of(CaptureRequest(a_job)).capture().input_shapes == (
         (64, 1, 8, 8),
         (64, 1, 8, 8),

@@ -1,1 +1,1 @@
-"""`tapedeck train` and `tapedeck try`: a run without a window, and what is tried before one."""
+"""`tapedeck train`: a run without a window."""

@@ -58,7 +58,6 @@ class TrainingFormFeature(Feature):
         self._file_changed(workspace.document.path)
         workspace.settings.changed.connect(self._setting_changed)
         form.download_requested.connect(self.download)
-        form.asked.connect(workspace.commands.trigger)
         form.data.trust_requested.connect(self._review_dataset)
         form.data.fit.cure_requested.connect(workspace.cures.apply_to_network)
         form.data.facts_changed.connect(workspace.live.refresh)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -193,11 +193,10 @@ class RunSettings(Struct, frozen=True):
 class TrainingForm(QWidget):
     """The settings of a run. Each edit is one undo step of the project; edits of one visit to a field are merged.
 
-    `download_requested(source)` requests data that are not on this machine, `asked(key)` a command of the window.
+    `download_requested(source)` requests data that are not on this machine.
     """
 
     download_requested = Signal(str)
-    asked = Signal(str)
 
     def __init__(
         self,
@@ -282,13 +281,6 @@ class TrainingForm(QWidget):
         self.schedule.made.connect(
             lambda value, words, merge: self._apply("schedule", value, words, merge)
         )
-        for section, text, key in (
-            (self.run, "Dry run on synthetic data", "dry-run"),
-            (self.optimizer, "Find a learning rate…", "find-rate"),
-        ):
-            link = Button(text, "link")
-            link.clicked.connect(lambda _on=False, key=key: self.asked.emit(key))
-            section.body_layout.addWidget(link, 0, Qt.AlignmentFlag.AlignLeft)
         self.groups.made.connect(
             lambda value, words, merge: self._apply("groups", value, words, merge)
         )
@@ -297,6 +289,14 @@ class TrainingForm(QWidget):
             knob.acted.connect(partial(self._reset, knob))
         self._document.changed.connect(self._changed)
         self._document.replaced.connect(self._replaced)
+
+    def add_link(
+        self, section: FoldingSection, text: str, does: Callable[[], object]
+    ) -> None:
+        """Append a link to a section, which calls `does` when it is clicked."""
+        link = Button(text, "link")
+        link.clicked.connect(lambda: does())
+        section.body_layout.addWidget(link, 0, Qt.AlignmentFlag.AlignLeft)
 
     def _lay_out(self) -> None:
         # From the outside in: reparenting a widget restyles all widgets in it.

@@ -1,4 +1,4 @@
-"""`tapedeck try --memory` and `--profile`: a step measured by layer and by operation."""
+"""`tapedeck try`: the dry run, the range test, and a step measured by layer and by operation."""
 
 from __future__ import annotations
 
@@ -59,3 +59,15 @@ def test_a_step_is_profiled_and_its_trace_written(
         == 2
     )
     assert "No such file or directory" in capsys.readouterr().err
+
+
+def test_the_command_tries_without_a_window(capsys: pytest.CaptureFixture) -> None:
+    assert run(["try", DIGITS, "--json"]) == 0
+    tried = json.loads(capsys.readouterr().out)
+    assert tried["input_shape"] == [1, 8, 8] and len(tried["seconds"]) == 2
+    assert (
+        run(["try", DIGITS, "--find-rate", "--batches", "15", "--device", "cpu"]) == 0
+    )
+    assert "The loss" in capsys.readouterr().out
+    assert run(["try", DIGITS, "--find-rate", "--batches", "3"]) == 1
+    assert "too few" in capsys.readouterr().err

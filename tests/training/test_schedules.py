@@ -1,39 +1,24 @@
-"""Before a run: the rate of a schedule, the range test, the dry run. None of them leaves a trace."""
+"""Learning rates of a schedule: drawn before a run, fitted to its length, and set by hand while it goes on."""
 
 from __future__ import annotations
 
-import math
-import random
-import threading
-
-import numpy as np
 import pytest
-import torch
 from msgspec.structs import replace
 
-from app.data.config import DataConfig
 from app.training.choices import OPTIMIZERS, SCHEDULERS, ChoiceError
 from app.training.config import Choice, Schedule, TrainingConfig
-from app.training.events import Failed, RateSet, StepDone
-from app.training.job import JobError
+from app.training.control import Control
+from app.training.events import RateSet, StepDone
 from app.training.loop import train
 from app.training.registry import check_schedule
 from app.training.run_requests import SetRate
+from app.training.setup.initial_weights import initial_module
 from app.training.setup.lr_preview import first_schedule, preview
 from app.training.setup.schedule_length import Span, fitted, span
-from app.training.trials.dry_run import dry_run
-from app.training.trials.lr_range_test import rate_test
-from app.training.trials.results import DryRun
+from app.training.stepper import Stepper
+from app.training.task import Task
 from app.util.frozen import FrozenMap
-from tests.support.training_jobs import SETTINGS, SMALL_NET, adam, job, losses, net, run
-
-
-def states() -> tuple[object, ...]:
-    return (
-        torch.get_rng_state().tolist(),
-        random.getstate(),
-        np.random.get_state()[1].tolist(),
-    )
+from tests.support.training_jobs import SMALL_NET, adam, job, run
 
 
 @pytest.mark.parametrize("name", SCHEDULERS)
@@ -90,81 +75,8 @@ def test_a_plateau_moves_per_epoch_alone() -> None:
         check_schedule(Schedule(Choice("ReduceLROnPlateau"), "step"), Choice("SGD"))
 
 
-@pytest.mark.parametrize("name", SETTINGS)
-def test_the_range_test_finds_a_rate_and_leaves_no_trace(name: str) -> None:
-    before = states()
-    told: list[int] = []
-    found = rate_test(
-        job(**SETTINGS[name]), 1e-5, 1.0, 40, lambda done, total: told.append(done)
-    )
-    assert states() == before
-    assert len(found.rates) == len(found.losses) == len(found.smoothed) == told[-1]
-    assert found.rates[0] == 1e-5 and (
-        found.ended or math.isclose(found.rates[-1], 1.0)
-    )
-    assert found.suggested is None or found.suggested in found.rates
-
-
-def test_a_range_test_beside_a_run_changes_none_of_its_numbers() -> None:
-    alone = losses(run(job(epochs=2)))
-    beside: list[float] = []
-    thread = threading.Thread(target=lambda: beside.extend(losses(run(job(epochs=2)))))
-    thread.start()
-    rate_test(job(batch_size=32), batches=30)
-    thread.join()
-    assert beside == alone
-
-
-def test_a_range_test_can_be_stopped_and_refuses_what_is_no_range() -> None:
-    found = rate_test(job(), batches=1000, cancelled=lambda: True)
-    assert found.rates == () and found.ended == "stopped" and found.suggested is None
-    with pytest.raises(JobError, match="increasing"):
-        rate_test(job(), 1.0, 0.1)
-
-
-@pytest.mark.parametrize("name", SETTINGS)
-def test_a_dry_run_measures_and_leaves_no_trace(name: str) -> None:
-    before = states()
-    tried = dry_run(job(**SETTINGS[name]))
-    assert isinstance(tried, DryRun) and states() == before
-    assert len(tried.losses) == len(tried.seconds) == 2 and all(
-        map(math.isfinite, tried.losses)
-    )
-    assert (
-        min(*tried.seconds, tried.validation_seconds) > 0 and tried.scope == "process"
-    )
-
-
-def test_a_dry_run_needs_no_download() -> None:
-    net28 = net(
-        ["self.linear1 = nn.Linear(784, 10)"],
-        ["return self.linear1(x.flatten(1))"],
-        (1, 28, 28),
-    )
-    tried = dry_run(job(net28, data=DataConfig("torchvision.MNIST")))
-    assert isinstance(tried, DryRun) and tried.input_shape == (1, 28, 28)
-
-
-def test_what_does_not_go_together_comes_back_as_a_run_would_tell_it() -> None:
-    failed = dry_run(
-        job(
-            net(
-                ["self.linear1 = nn.Linear(63, 10)"],
-                ["return self.linear1(x.flatten(1))"],
-            )
-        )
-    )
-    assert (
-        isinstance(failed, Failed)
-        and failed.kind == "shape"
-        and failed.node == "linear1"
-    )
-
-
 def test_a_rate_set_by_hand_applies_from_the_next_step_and_is_told() -> None:
     a_job, seen = job(epochs=1, optimizer=adam(lr=0.01)), []
-    from app.training.control import Control
-
     control = Control()
     for event in train(a_job, control):
         seen.append(event)
@@ -180,10 +92,6 @@ def test_a_rate_set_by_hand_applies_from_the_next_step_and_is_told() -> None:
 
 
 def test_a_rate_of_nought_can_be_left_by_hand() -> None:
-    from app.training.setup.initial_weights import initial_module
-    from app.training.stepper import Stepper
-    from app.training.task import Task
-
     schedule = Schedule(Choice("PolynomialLR", FrozenMap(total_iters=1)), "epoch")
     config = TrainingConfig(device="cpu", schedule=schedule)
     stepper = Stepper(
@@ -204,10 +112,6 @@ def test_a_schedule_goes_on_in_proportion_to_a_rate_set_by_hand(name: str) -> No
     schedule, _ = first_schedule(name, sgd, Span(12, 12))
     seen: dict[bool, list[float]] = {}
     for by_hand in (False, True):
-        from app.training.setup.initial_weights import initial_module
-        from app.training.stepper import Stepper
-        from app.training.task import Task
-
         config = TrainingConfig(
             device="cpu", optimizer=sgd, schedule=replace(schedule, per="epoch")
         )
@@ -223,21 +127,3 @@ def test_a_schedule_goes_on_in_proportion_to_a_rate_set_by_hand(name: str) -> No
             stepper.end_epoch(None)
     wanted = [rate * (1 + (move >= 4)) for move, rate in enumerate(seen[False])]
     assert seen[True] == pytest.approx(wanted)
-
-
-def test_the_command_tries_without_a_window(tmp_path, capsys) -> None:
-    import json
-
-    from app.main import main
-    from app.util.resources import path
-
-    digits = str(path("examples", "digits.tape"))
-    assert main(["try", digits, "--json"]) == 0
-    tried = json.loads(capsys.readouterr().out)
-    assert tried["input_shape"] == [1, 8, 8] and len(tried["seconds"]) == 2
-    assert (
-        main(["try", digits, "--find-rate", "--batches", "15", "--device", "cpu"]) == 0
-    )
-    assert "The loss" in capsys.readouterr().out
-    assert main(["try", digits, "--find-rate", "--batches", "3"]) == 1
-    assert "too few" in capsys.readouterr().err

@@ -10,13 +10,12 @@ from msgspec import to_builtins
 from msgspec.structs import replace
 
 from app.cli import console, failures, nets, settings
+from app.features.trials.compute import dry_run, rate_test
 from app.preflight import preflight
 from app.training.control import Control
 from app.training.events import Failed, StepDone
 from app.training.loop import train
 from app.training.run_requests import ProfileStep, TellMemory
-from app.training.trials.dry_run import dry_run
-from app.training.trials.lr_range_test import rate_test
 from app.util.formatting import bytes_text, shape_text
 
 if TYPE_CHECKING:

@@ -3,17 +3,13 @@
 from __future__ import annotations
 
 import argparse
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from app.cli import arguments
-
-if TYPE_CHECKING:
-    pass
 
 
 def add(commands: Any) -> argparse.ArgumentParser:
     """Add the command to the parser."""
-
     parser: argparse.ArgumentParser = commands.add_parser(
         "try",
         help="dry run: two steps on synthetic data, with shapes and time per step; or find a learning rate, or measure "
@@ -62,6 +58,6 @@ def add(commands: Any) -> argparse.ArgumentParser:
 
 def run(options: argparse.Namespace) -> int:
     """Carry the command out."""
-    from app.cli.train import trials
+    from app.features.trials.cli import trials
 
     return trials.run(options)

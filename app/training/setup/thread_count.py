@@ -10,9 +10,13 @@ from msgspec.structs import replace
 from app.training.job import Job, check_input
 from app.training.objectives import info_of
 from app.training.setup.devices import resolve
+from app.training.setup.isolated_step import (
+    aside,
+    stepper_of,
+    synthetic_batch,
+    synthetic_info,
+)
 from app.training.setup.torch_flags import cpu_threads
-from app.training.trials.dry_run import synthetic_batch, synthetic_info
-from app.training.trials.isolated import aside, stepper_of
 from app.util import processors
 
 STEPS, SECONDS = (

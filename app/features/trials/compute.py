@@ -1,30 +1,139 @@
-"""Learning rate range test (Smith 2015): a few batches with an increasing rate.
+"""What is tried before a run, on a separate net: it affects neither a concurrent run nor the project.
 
-It trains a separate net on the project's real data and affects neither a concurrent run nor the project.
+Dry run: two steps and one validation batch on synthetic data, without downloading or reading real data. It checks that
+net, loss, optimizer and settings work together on the device, and measures time and memory of a step.
+
+Learning rate range test (Smith 2015): a few batches of the project's real data with an increasing rate.
 """
 
 from __future__ import annotations
 
 import math
 from collections.abc import Callable, Generator, Iterator
+from time import perf_counter
 from typing import TYPE_CHECKING
 
 import torch
 from msgspec.structs import replace
 
 from app.data.loaders import load
+from app.features.trials.values import BATCHES, HIGHEST, LOWEST, DryRun, RateTest
+from app.telemetry import memory
+from app.training.error_messages import failure
+from app.training.evaluation.validation import evaluate
+from app.training.events import Failed
 from app.training.job import Job, JobError, check_input, check_numbers
-from app.training.objectives import prepared
+from app.training.objectives import info_of, prepared
 from app.training.setup.devices import resolve
-from app.training.trials.isolated import aside, stepper_of
-from app.training.trials.results import BATCHES, HIGHEST, LOWEST, RateTest
+from app.training.setup.isolated_step import (
+    aside,
+    stepper_of,
+    synthetic_batch,
+    synthetic_info,
+)
+from app.training.setup.torch_flags import cpu_threads, switched
 
 if TYPE_CHECKING:
     from torch import Tensor
 
+STEPS = 2
 PAST = 0.85  # of the smoothed loss
 TOO_HIGH = 4.0  # times the best smoothed loss: divergence
 BEGINNING = 5  # batches until the smoothed loss has settled
+
+
+def dry_run(job: Job) -> DryRun | Failed:
+    """Run a complete training step on synthetic data; errors are returned as the event that a run would end with."""
+    step = 0
+    try:
+        check_numbers(job)
+        info = info_of(job, synthetic_info(job))
+        check_input(job, info)
+        resolved = resolve(job.training.device)
+        config = replace(job.training, compile=False)
+        job = replace(job, training=config, data=replace(job.data, class_weights=False))
+        with switched(config), cpu_threads(config.threads), aside(config.seed):
+            meter = _Meter(resolved.id)
+            stepper = stepper_of(job, info, resolved.id)
+            inputs, labels = synthetic_batch(job, info, resolved.id)
+            stepper.model.train()
+            losses, seconds = [], []
+            for _ in range(STEPS):
+                began = meter.now()
+                batch = stepper.take(inputs, labels, True, meter)
+                losses.append(float(batch.loss))
+                meter.update_peak()
+                seconds.append(meter.now() - began)
+                step += 1
+            began = meter.now()
+            evaluate(stepper, [(inputs, labels)])
+            validation = meter.now() - began
+            grown, scope = meter.most()
+    except Exception as error:  # any error is reported like that of a run
+        return failure(error, job.source, job.training.batch_size, 0, step, kept=False)
+    shape = info.input_shape
+    return DryRun(
+        resolved.id,
+        resolved.note or "",
+        config.batch_size,
+        shape,
+        tuple(losses),
+        tuple(seconds),
+        validation,
+        grown,
+        scope,
+    )
+
+
+class _Meter:
+    """Clock and peak memory of a device."""
+
+    def __init__(self, device: str) -> None:
+        self._device = device
+        if device.startswith("cuda"):
+            torch.cuda.synchronize(device)
+            torch.cuda.reset_peak_memory_stats(device)
+        self._first = self._read()
+        self._most = self._first
+
+    def now(self) -> float:
+        """Return the time in seconds, after synchronising the device."""
+        if self._device.startswith("cuda"):
+            torch.cuda.synchronize(self._device)
+        elif self._device == "mps":
+            torch.mps.synchronize()
+        return perf_counter()
+
+    def _read(self) -> int | None:
+        reading = memory.read(self._device)
+        return (
+            reading.resident
+            if reading.scope == "process"
+            else reading.peak or reading.allocated
+        )
+
+    def update_peak(self) -> None:
+        """Remember how much it is now, if that is the most."""
+        now = self._read()
+        if now is not None and self._most is not None:
+            self._most = max(self._most, now)
+
+    def forward_done(self, _loss: Tensor) -> None:
+        self.update_peak()
+
+    def hash_gradients(self) -> None:
+        """Hash nothing: no step of a dry run is recomputed."""
+
+    def measure(self) -> None:
+        self.update_peak()
+
+    def most(self) -> tuple[int | None, str]:
+        """Return the peak in bytes: total on a device, growth of the process on the CPU."""
+        self.update_peak()
+        scope = memory.read(self._device).scope
+        if self._most is None or self._first is None:
+            return None, scope
+        return (self._most if scope == "device" else self._most - self._first), scope
 
 
 def rate_test(

@@ -1,18 +1,13 @@
-"""Handlers of `app.engine.requests.trials`: dry run and range test."""
+"""Carries out what is tried before a run."""
 
 from __future__ import annotations
 
 from app.data.own_files import cache
-from app.engine.requests.trials import (
-    RangeTest,
-    TryOnSyntheticData,
-)
 from app.engine.server import Context, handles
 from app.engine.tasks.pace import Pace
+from app.features.trials.compute import dry_run, rate_test
+from app.features.trials.values import DryRun, RangeTest, RateTest, TryOnSyntheticData
 from app.training.events import Failed
-from app.training.trials.dry_run import dry_run
-from app.training.trials.lr_range_test import rate_test
-from app.training.trials.results import DryRun, RateTest
 
 
 @handles(TryOnSyntheticData)

@@ -8,15 +8,13 @@ from msgspec.structs import replace
 from PySide6.QtCore import QObject, Qt
 
 from app.data.own_files import cache
-from app.engine.requests.trials import TryOnSyntheticData
+from app.features.trials.dialogs import DryRunDialog, FindRateDialog
+from app.features.trials.values import DryRun, TryOnSyntheticData
 from app.preflight import preflight
 from app.training.events import Failed
 from app.training.job import Job
-from app.training.trials.results import DryRun
 from app.views.training.runs.failures import show_failure
 from app.views.training.runs.run_control import CANNOT_START
-from app.views.training.trials.dry_run_dialog import DryRunDialog
-from app.views.training.trials.lr_finder_dialog import FindRateDialog
 from app.views.ui.background import WorkerFailure
 
 if TYPE_CHECKING:
@@ -63,7 +61,6 @@ class TrialControl(QObject):
 
     def find_rate(self) -> FindRateDialog | None:
         """Open the learning rate finder."""
-
         job = self._job("The learning rate finder")
         if job is None:
             return None

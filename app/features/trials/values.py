@@ -1,8 +1,15 @@
-"""Results of a dry run and of a learning rate range test."""
+"""What is asked of an engine before a run, and what it answers: a dry run, a learning rate range test."""
 
 from __future__ import annotations
 
+from typing import ClassVar
+
 from msgspec import Struct
+
+from app.data.own_files.cache import Fact
+from app.engine.protocol import Request
+from app.training.events import Failed
+from app.training.job import Job
 
 LOWEST, HIGHEST, BATCHES = 1e-6, 1.0, 100
 
@@ -38,3 +45,21 @@ class RateTest(Struct, frozen=True):
     smoothed: tuple[float, ...]
     suggested: float | None
     ended: str = ""
+
+
+class TryOnSyntheticData(Request[DryRun | Failed], frozen=True):
+    """Run two steps and a validation batch on synthetic data; `fact` describes the job's files."""
+
+    lane: ClassVar[str] = "trials"
+    job: Job
+    fact: Fact | None
+
+
+class RangeTest(Request[RateTest], frozen=True):
+    """Run a learning rate range test, see `compute.rate_test`. Progress is the number of batches."""
+
+    lane: ClassVar[str] = "trials"
+    job: Job
+    lowest: float
+    highest: float
+    batches: int
