@@ -58,9 +58,7 @@ def path(tmp_path: Path) -> Path:
     ("command", "words"),
     [
         (["train", "--out", "out"], f"The first step failed with {PLACE}"),
-        (["try"], f"The first step failed with {PLACE}"),
         (["evaluate"], f"your own code failed with {PLACE}"),
-        (["try", "--find-rate"], f"your own code failed with {PLACE}"),
     ],
 )
 def test_a_layer_that_raises_is_told_with_its_line_and_no_other_code(
@@ -128,7 +126,7 @@ def test_one_problem_is_one_line_and_several_are_listed_above(
         ),
     )
     file.write(replace(project, graph=wrong), path)
-    assert main(["try", str(path)]) == 1
+    assert main(["evaluate", str(path)]) == 1
     told = capsys.readouterr().err.splitlines()
     assert len(told) == 1 and told[0].startswith(
         "tapedeck: digits cannot run. fc1: Linear expects 7 features, gets"
@@ -146,7 +144,7 @@ def test_one_problem_is_one_line_and_several_are_listed_above(
         [("x", "a"), ("x", "b"), ("a", "sum"), ("b", "sum", "other"), ("sum", "out")],
     )
     file.write(Project(name="digits", graph=two), path)
-    assert main(["try", str(path)]) == 1
+    assert main(["evaluate", str(path)]) == 1
     *listed, last = capsys.readouterr().err.splitlines()
     assert (
         last == f"tapedeck: digits cannot run: it has the {len(listed)} problems above"

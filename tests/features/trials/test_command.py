@@ -9,7 +9,9 @@ import pytest
 
 from app.cli import run
 from app.util.resources import path as resource_path
+from tests.cli import test_failures
 
+path = test_failures.path  # a project whose own layer raises
 DIGITS = str(resource_path("examples") / "digits.tape")
 
 
@@ -71,3 +73,19 @@ def test_the_command_tries_without_a_window(capsys: pytest.CaptureFixture) -> No
     assert "The loss" in capsys.readouterr().out
     assert run(["try", DIGITS, "--find-rate", "--batches", "3"]) == 1
     assert "too few" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize(
+    ("options", "words"),
+    [
+        ([], "The first step failed with "),
+        (["--find-rate"], "your own code failed with "),
+    ],
+)
+@pytest.mark.usefixtures("forked_trials")
+def test_a_layer_that_raises_is_told_with_its_line(
+    options: list[str], words: str, path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert run(["try", str(path), *options, "--trust"]) == 1
+    lines = capsys.readouterr().err.splitlines()
+    assert lines[-1].startswith(f"tapedeck: {words}{test_failures.PLACE[:-1]}")
