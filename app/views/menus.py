@@ -187,8 +187,6 @@ MENUS: dict[str, tuple[str, tuple[Row, ...]]] = {
             "ranks",
             "-",
             "set-rate",
-            "memory",
-            "profile",
             "-",
             "debug-step",
             "first-step",

@@ -26,7 +26,6 @@ from app.views.training.charts.feature import ChartsFeature
 from app.views.training.evaluation.feature import EvaluationFeature
 from app.views.training.form.feature import TrainingFormFeature
 from app.views.training.layer.feature import LayerFeature
-from app.views.training.memory.feature import MemoryFeature
 from app.views.training.panels.feature import PanelsFeature
 from app.views.training.runs.feature import RunsFeature
 from app.views.weights.feature import WeightsFeature
@@ -101,8 +100,8 @@ class WholeWindow(MainWindow):
     watch_control = Part(TrainingFormFeature, lambda its: its.watch_control)
     layer_control = Part(LayerFeature, lambda its: its.layer_control)
     layer_page = Part(LayerFeature, lambda its: its.layer_page)
-    memory_control = Part(MemoryFeature, lambda its: its.memory_control)
-    profile_control = Part(MemoryFeature, lambda its: its.profile_control)
+    memory_control = OnShelf("memory", "memory_control")
+    profile_control = OnShelf("memory", "profile_control")
     console = Part(RunsFeature, lambda its: its.console)
     places = Part(RunsFeature, lambda its: its.places)
     panels = Part(PanelsFeature, lambda its: its.panels)

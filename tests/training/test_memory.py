@@ -8,7 +8,6 @@ import pytest
 from app.data.loaders import load
 from app.telemetry import gpu
 from app.telemetry.gpu import Allocator, GpuReading
-from app.telemetry.layer_bytes import LayerBytes, StepBytes
 from app.telemetry.layer_memory import saved
 from app.training.config import Choice
 from app.training.control import Control
@@ -128,54 +127,4 @@ def test_a_gpu_tells_what_it_has_and_leaves_out_the_rest():
     assert (
         Allocator(50, 100, 80, 25).fragmentation == 0.25
         and Allocator(0, 0, 0, 0).fragmentation == 0.0
-    )
-
-
-def test_the_dialog_says_what_is_measured_what_is_estimated_and_what_is_not_available(
-    qtbot,
-):
-    from app.views.training.memory.memory_dialog import MemoryDialog, device_text
-
-    dialog = MemoryDialog()
-    qtbot.addWidget(dialog)
-    step = StepBytes(
-        (LayerBytes("conv1", 640, 640, 1280, 2**21), LayerBytes("", 0, 0, 0, 512)), 64
-    )
-    report = memory_report.MemoryReport(
-        "cpu", step, True, None, gpu.read("cpu"), 600 * 2**20
-    )
-    dialog.show_report(report)
-    texts = [[dialog.table.item(r, c).text() for c in range(6)] for r in range(3)]
-    assert (
-        texts[0] == ["All", "640 B", "640 B", "1.25 KiB", "2.00 MiB", "2.00 MiB"]
-        and texts[2][0] == "Outside layers"
-    )
-    assert (
-        dialog.summary.text()
-        == "Estimated, without running anything: 2.00 MiB for a batch of 64."
-    )
-    assert (
-        "not available" in dialog.device.text()
-        and not dialog.empty.isEnabled()
-        and dialog.empty.toolTip()
-    )
-    on_cuda = memory_report.MemoryReport(
-        "cuda:0",
-        step,
-        False,
-        Allocator(2**20, 2**22, 2**21, 2**20),
-        GpuReading("Some GPU", 43, 61),
-        None,
-    )
-    dialog.show_report(on_cuda, "The estimate was off.")
-    assert dialog.empty.isEnabled() and dialog.summary.text().endswith(
-        "64. The estimate was off."
-    )
-    assert "25.00 % of the reserved memory is fragmented" in device_text(on_cuda)
-    assert "Some GPU: 43 % busy, 61 °C." in device_text(on_cuda)
-    dialog.show_report(
-        memory_report.MemoryReport("cpu", None, True, None, gpu.read("cpu"), None)
-    )
-    assert (
-        "cannot be estimated" in dialog.summary.text() and dialog.table.rowCount() == 0
     )

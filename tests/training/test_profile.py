@@ -9,13 +9,8 @@ from app.training.control import Control
 from app.training.events import Paused
 from app.training.loop import train
 from app.training.monitoring import step_profile
-from app.training.monitoring.looks import OpTime, StepProfile
 from app.training.run_requests import ProfileStep
-from app.views.training.memory.profile_control import NOTHING
-from app.views.training.memory.profile_dialog import ON_DEVICE, ProfileDialog
 from tests.support.training_jobs import CONV_NET, SMALL_NET, adam, job, losses, run
-from tests.support.whole_window import WholeWindow
-from tests.views.window.test_window import DIGITS, ready
 
 
 def profiled(a_job, trace=""):
@@ -84,83 +79,3 @@ def test_the_trace_is_a_file_of_events_or_the_order_fails(tmp_path):
     error = asked.exception()
     assert isinstance(error, FileNotFoundError) and str(error).endswith("trace.json'")
     assert told == losses(run(job(max_steps=3)))
-
-
-def test_the_dialog_has_a_column_of_the_device_where_there_is_one(qtbot):
-    dialog = ProfileDialog()
-    qtbot.addWidget(dialog)
-    dialog.show_profile(
-        StepProfile(
-            "cpu", 64, 2.5, 2000.0, None, (OpTime("aten::addmm", 2, 500.0, None),), 3
-        )
-    )
-    texts = [
-        [dialog.table.item(row, column).text() for column in range(5)]
-        for row in range(2)
-    ]
-    assert texts == [
-        ["All", "", "2.000", "–", "100.00 %"],
-        ["aten::addmm", "2", "0.500", "–", "25.00 %"],
-    ]
-    assert dialog.table.isColumnHidden(ON_DEVICE) and "3 more" in dialog.summary.text()
-    dialog.show_profile(
-        StepProfile(
-            "cuda:0",
-            64,
-            2.5,
-            2000.0,
-            100.0,
-            (OpTime("aten::addmm", 2, 500.0, 80.0),),
-            0,
-        )
-    )
-    assert (
-        not dialog.table.isColumnHidden(ON_DEVICE)
-        and dialog.table.item(1, ON_DEVICE).text() == "0.080"
-    )
-    assert (
-        dialog.table.item(1, 4).text() == "80.00 %"
-        and "not listed" not in dialog.summary.text()
-    )
-
-
-@pytest.fixture
-def window(qtbot, window: WholeWindow) -> WholeWindow:
-    window.files.open(DIGITS)
-    ready(qtbot, window)
-    return window
-
-
-def test_a_run_that_stands_is_profiled_in_the_window(qtbot, window, tmp_path):
-    window.actions_by_key["profile"].trigger()
-    control = window.profile_control
-    dialog = control.dialog
-    assert (
-        dialog.isVisible()
-        and dialog.summary.text() == NOTHING
-        and not dialog.write.isEnabled()
-    )
-    dialog.accept()
-    window.run_control.step()
-    qtbot.waitUntil(lambda: window.session.state == "paused", timeout=60_000)
-    window.actions_by_key["profile"].trigger()
-    qtbot.waitUntil(lambda: dialog.profile is not None, timeout=60_000)
-    names = [dialog.table.item(row, 0).text() for row in range(dialog.table.rowCount())]
-    assert (
-        names[0] == "All"
-        and any(name.startswith("aten::") for name in names)
-        and dialog.write.isEnabled()
-    )
-    path = tmp_path / "trace.json"
-    control.write(path)
-    qtbot.waitUntil(path.exists, timeout=60_000)
-    assert json.loads(path.read_text())["traceEvents"]
-    qtbot.waitUntil(
-        lambda: dialog.told.text() == f"The trace of this step was saved to {path}"
-    )
-    control.write(tmp_path / "nowhere" / "trace.json")
-    qtbot.waitUntil(
-        lambda: dialog.told.text().startswith("The trace could not be saved: ")
-    )
-    assert dialog.profile is not None and dialog.told.isVisible()
-    dialog.accept()

@@ -1,4 +1,4 @@
-"""Requests: the state of an engine, and an estimate of a run's memory."""
+"""Request: the state of an engine."""
 
 from __future__ import annotations
 
@@ -7,8 +7,6 @@ from typing import ClassVar
 from msgspec import Struct
 
 from app.engine.protocol import Request
-from app.training.job import Job
-from app.training.monitoring.memory_report import MemoryReport
 
 
 class Vitals(Struct, frozen=True):
@@ -23,10 +21,3 @@ class Measure(Request[Vitals], frozen=True):
     """How the engine fares."""
 
     lane: ClassVar[str] = "measure"
-
-
-class EstimateMemory(Request[MemoryReport], frozen=True):
-    """Estimate the memory of a training step. Raises DataError if the data cannot be read."""
-
-    lane: ClassVar[str] = "memory"
-    job: Job

@@ -150,27 +150,6 @@ def test_a_batch_with_numbers_that_are_not_finite_is_shown_and_counted(qtbot):
     )
 
 
-def test_the_memory_is_estimated_before_a_run_measured_in_it_and_written(
-    qtbot, window, tmp_path
-):
-    window.actions_by_key["memory"].trigger()
-    control = window.memory_control
-    qtbot.waitUntil(lambda: control.dialog.report is not None)
-    estimated = control.dialog.report
-    assert estimated.estimated and "Estimated" in control.dialog.summary.text()
-    control.dialog.accept()
-    window.run_control.step()
-    qtbot.waitUntil(lambda: window.session.state == "paused", timeout=60_000)
-    qtbot.waitUntil(lambda: bool(control.estimates))
-    window.actions_by_key["memory"].trigger()
-    qtbot.waitUntil(lambda: not control.dialog.report.estimated)
-    assert control.dialog.report.step == estimated.step
-    assert "The estimate before the run was" in control.dialog.summary.text()
-    control.write(tmp_path / "memory.json")
-    assert "activations" in (tmp_path / "memory.json").read_text()
-    control.dialog.accept()
-
-
 def test_the_page_layer_follows_the_selection_and_looks_into_fresh_weights(
     qtbot, window
 ):

@@ -4,17 +4,15 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
+from app.features.memory.control import MemoryControl
+from app.features.memory.profile_control import ProfileControl
 from app.views.feature import Action, Feature
-from app.views.training.memory.memory_control import MemoryControl
-from app.views.training.memory.profile_control import ProfileControl
 from app.views.workspace import Workspace
 
 BY_LAYER = "By layer: estimated for the network, measured during a run"
 
 
 class MemoryFeature(Feature):
-    rank = 175
-
     def __init__(self, workspace: Workspace) -> None:
         super().__init__(workspace)
         self.memory_control = MemoryControl(workspace)
@@ -28,11 +26,15 @@ class MemoryFeature(Feature):
                 self.memory_control.open,
                 icon="memory",
                 tip=BY_LAYER,
+                menu="run",
+                after="sweep",
             ),
             Action(
                 "profile",
                 "Profile of a step…",
                 self.profile_control.open,
                 tip="Time of a training step by operation",
+                menu="run",
+                after="memory",
             ),
         )

@@ -10,9 +10,9 @@ from typing import TYPE_CHECKING
 from PySide6.QtCore import QObject
 from PySide6.QtWidgets import QFileDialog
 
+from app.features.memory.profile_dialog import ProfileDialog
 from app.training.monitoring.looks import StepProfile
 from app.training.run_requests import ProfileStep
-from app.views.training.memory.profile_dialog import ProfileDialog
 from app.views.ui.deferred_answer import when_done
 
 if TYPE_CHECKING:

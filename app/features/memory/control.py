@@ -9,13 +9,13 @@ from typing import TYPE_CHECKING
 from PySide6.QtCore import QObject
 from PySide6.QtWidgets import QFileDialog
 
-from app.engine.requests.measure import EstimateMemory
+from app.features.memory.dialog import MemoryDialog, size
+from app.features.memory.values import EstimateMemory
 from app.preflight import preflight
 from app.training.monitoring import memory_report
 from app.training.monitoring.memory_report import MemoryReport
 from app.training.run_requests import TellMemory, WriteSnapshot
 from app.util import atomic, formatting
-from app.views.training.memory.memory_dialog import MemoryDialog, size
 from app.views.ui.deferred_answer import when_done
 
 if TYPE_CHECKING:
