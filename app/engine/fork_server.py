@@ -92,16 +92,16 @@ def _unfit() -> str:
 
 def _load() -> None:
     """Import the modules, and make what every process would make again on first use."""
+    try:
+        import_module("torch")
+    except Exception:
+        # Without a word: a process that loads it itself reports why it cannot.
+        raise SystemExit(1) from None
+
     from app.builder.catalog.catalog import catalog
     from app.builder.catalog.snapshot import TorchUnreadableError
     from app.util.torchvision_import import import_torchvision
 
-    try:
-        import_module("torch")
-    except Exception:
-        raise SystemExit(
-            1
-        ) from None  # without a word: a process that loads it itself reports why it cannot
     for name in (*LIBRARIES.split(), *own_modules()):
         with contextlib.suppress(
             ImportError
