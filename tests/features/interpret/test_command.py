@@ -243,3 +243,16 @@ def test_a_model_is_called_with_the_first_batch_of_the_data(
     words = [command, "nets.py:Net", "--on", "digits", "--trust", *more]
     assert run(words) == code, "the model has no attention"
     assert "the first batch of digits, 64x1x8x8:float32" in capsys.readouterr().err
+
+
+def test_it_asks_again_once_a_file_beside_the_model_has_changed(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "net.py").write_text(f"import parts\n{FLAT}")
+    (tmp_path / "parts.py").write_text("SIZE = 1\n")
+    attribute = ["attribute", "net.py:Net", "--input", "1x64", "--out", "a.png"]
+    assert run([*attribute, "--trust"]) == 0 and run(attribute) == 0
+    (tmp_path / "parts.py").write_text("open('ran', 'w').close()\n")
+    assert run(attribute) == 1
+    assert not (tmp_path / "ran").exists()
