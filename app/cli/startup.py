@@ -22,8 +22,8 @@ def hindrance(window: bool) -> str:
     for check in doctor.installed(window):
         if check.state == "missing":
             return sentence(check)
-    found = obstacle() if window else None
-    return str(found) if found is not None else ""
+    barrier = obstacle() if window else None
+    return str(barrier) if barrier is not None else ""
 
 
 def cause(error: BaseException) -> str:
@@ -44,9 +44,9 @@ def cause(error: BaseException) -> str:
 
 def window(file: str | None, model: AskedModel | None = None) -> int:
     """Open the window, as `run_window` does; say in one sentence why there is none."""
-    words = hindrance(window=True)
-    if words:
-        return refuse(words)
+    message = hindrance(window=True)
+    if message:
+        return refuse(message)
     # For the rest of the process: `Housekeeping` collects, on the window's thread. What a start makes lives on.
     gc.disable()
     try:
@@ -54,16 +54,16 @@ def window(file: str | None, model: AskedModel | None = None) -> int:
 
         return run_window(file, model)
     except Exception as error:
-        words = cause(error)
-        if not words:
+        message = cause(error)
+        if not message:
             raise
-        return refuse(words)
+        return refuse(message)
 
 
-def refuse(words: str) -> int:
+def refuse(message: str) -> int:
     """Print why there is no start; return the exit code."""
 
-    console.warn(console.shortened(words))
+    console.warn(console.shortened(message))
     return 1
 
 

@@ -81,46 +81,50 @@ class Option(Struct, frozen=True):
         }
         bool_for_number = isinstance(value, bool) and self.kind != "bool"
         if bool_for_number or not isinstance(value, kinds[self.kind]):
-            words = {
+            descriptions = {
                 "int": "an integer",
                 "float": "a number",
                 "bool": "True or False",
                 "str": "a text",
             }
-            return f"it must be {words[self.kind]}"
+            return f"it must be {descriptions[self.kind]}"
         return (
             self._bounds_refusal("it", (value,))
             if self.kind in ("int", "float")
             else ""
         )
 
-    def _bounds_refusal(self, what: str, numbers: tuple[Any, ...]) -> str:
+    def _bounds_refusal(self, subject: str, numbers: tuple[Any, ...]) -> str:
         if self.minimum is not None and not min(numbers) >= self.minimum:
-            return f"{what} must be at least {self.minimum:g}"
+            return f"{subject} must be at least {self.minimum:g}"
         if self.maximum is not None and not max(numbers) <= self.maximum:
-            return f"{what} must be at most {self.maximum:g}"
+            return f"{subject} must be at most {self.maximum:g}"
         return ""
 
     def _tuple_refusal(self, value: Any) -> str:
         if self.kind == "names":
             good = isinstance(value, tuple) and all(
-                isinstance(one, str) for one in value
+                isinstance(entry, str) for entry in value
             )
             return "" if good else "it must be a tuple of names"
         # A default of ints means sizes; other tuples accept any number.
-        whole = all(type(one) is int for one in self.default)
-        kinds = (int,) if whole else (int, float)
+        integral = all(type(number) is int for number in self.default)
+        kinds = (int,) if integral else (int, float)
         if (
             not isinstance(value, tuple)
             or not value
-            or not all(type(one) in kinds for one in value)
+            or not all(type(number) in kinds for number in value)
         ):
-            return f"it must be a tuple of {'integers' if whole else 'numbers'}"
+            return f"it must be a tuple of {'integers' if integral else 'numbers'}"
         if self.count and len(value) != self.count:
             return f"it must be a tuple of {self.count} numbers"
-        if not all(math.isfinite(one) and (one > 0 or not whole) for one in value):
+        if not all(
+            math.isfinite(number) and (number > 0 or not integral) for number in value
+        ):
             return (
-                "its numbers must be above 0" if whole else "its numbers must be finite"
+                "its numbers must be above 0"
+                if integral
+                else "its numbers must be finite"
             )
         if self.rising and value[0] > value[1]:
             return "its first number must not be above the second"
@@ -170,8 +174,8 @@ class ColumnScale(Struct, frozen=True, eq=False):
         """Return standardised columns (..., C) as they were, without the error of float32 in the last digits."""
         size = np.maximum(np.maximum(abs(self.mean), self.spread), 1e-300)
         unit = 10.0 ** (np.floor(np.log10(size)) - SHOWN_DIGITS + 1)
-        known = values.astype(np.float64) * self.spread + self.mean
-        rounded: NDArray[np.float32] = (np.round(known / unit) * unit + 0.0).astype(
+        restored = values.astype(np.float64) * self.spread + self.mean
+        rounded: NDArray[np.float32] = (np.round(restored / unit) * unit + 0.0).astype(
             np.float32
         )  # -0 becomes 0
         return rounded
@@ -244,7 +248,7 @@ class SourceSpec(Struct, frozen=True):
     @property
     def target_name(self) -> str:
         """The name of the first target in its file, "" without one."""
-        named = [one.name for one in self.targets]
+        named = [target.name for target in self.targets]
         return next(
             iter(
                 [

@@ -77,9 +77,9 @@ class ImportProcess:
         source = request.source
         if request.runs_file:
             source = replace(source, where=str(Path(source.where).resolve()))
-        whole = replace(request, source=source, folder=str(self._path))
+        full_request = replace(request, source=source, folder=str(self._path))
         self._model, self._patience = request.model, patience
-        self._question = LimitedQuestion(self._engine, whole, patience)
+        self._question = LimitedQuestion(self._engine, full_request, patience)
         return self.rest(folder, cancelled, tell)
 
     def rest(
@@ -109,17 +109,17 @@ class ImportProcess:
         except RequestStoppedError as stop:
             raise self._stopped(stop) from None
         except EngineDiedError as error:
-            words = f"{self._model} ended the process that it ran in{self._exit_description()}"
-            raise ModelImportError(words, "process_died") from error
+            text = f"{self._model} ended the process that it ran in{self._exit_description()}"
+            raise ModelImportError(text, "process_died") from error
 
     def _stopped(self, stop: RequestStoppedError) -> ModelImportError:
         if stop.reason == "cancelled":
             return ModelImportError("cancelled", "cancelled")
         if self._checked:
-            words = (
+            text = (
                 f"comparing the drawing with the model took more than {CHECKED:.0f} s"
             )
-            return ModelImportError(f"{self._model}: {words}", "comparison_timeout")
+            return ModelImportError(f"{self._model}: {text}", "comparison_timeout")
         return ImportTimeoutError(
             f"{self._model} did not finish within {self._patience:.0f} s and was stopped"
         )
@@ -138,8 +138,10 @@ class ImportProcess:
         code = self._engine.child.wait()
         if code < 0 and os.name == "posix":
             return f" by {signal.Signals(-code).name}{self._crash_location()}"
-        words = self._last_stderr_line()
-        return f" with status {code}: {words}" if words else f" with status {code}"
+        last_line = self._last_stderr_line()
+        return (
+            f" with status {code}: {last_line}" if last_line else f" with status {code}"
+        )
 
     def _crash_location(self) -> str:
         """Return the line of the model's own code at which a process crashed, from the stack on its stderr."""
@@ -150,16 +152,18 @@ class ImportProcess:
             .partition("\nThread ")[0]
         )
         lines = _STACK.findall(stack)
-        found = next(
+        location = next(
             (
-                one
-                for one in lines
-                if not one[0].startswith((root, "<")) and torch not in one[0]
+                line
+                for line in lines
+                if not line[0].startswith((root, "<")) and torch not in line[0]
             ),
             None,
         )
         return (
-            f" in {found[2]}, line {found[1]} of {Path(found[0]).name}" if found else ""
+            f" in {location[2]}, line {location[1]} of {Path(location[0]).name}"
+            if location
+            else ""
         )
 
     def _last_stderr_line(self) -> str:
@@ -228,12 +232,12 @@ def shadows_packages(folder: Path) -> bool:
     path, and joins folders of one name.
     """
     try:
-        found = (
+        modules = (
             path
             for path in folder.iterdir()
             if path.suffix == ".py" or (path / "__init__.py").is_file()
         )
-        names = {path.stem for path in found}
+        names = {path.stem for path in modules}
         folder = folder.resolve()
         elsewhere = [
             entry for entry in sys.path if Path(entry or ".").resolve() != folder

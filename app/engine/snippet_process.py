@@ -139,6 +139,6 @@ class _Printed:
         begin, end, left = bytes(self._begin), bytes(self._end), self.count - 2 * HALF
         if left <= 0:
             return (begin + end).decode("utf-8", "replace")
-        whole = begin.rpartition(b"\n")[0] or begin, end.partition(b"\n")[2] or end
-        first, last = (part.decode("utf-8", "replace") for part in whole)
-        return f"{first}\n… {bytes_text(self.count - sum(map(len, whole)))} left out\n{last}"
+        excerpts = begin.rpartition(b"\n")[0] or begin, end.partition(b"\n")[2] or end
+        first, last = (excerpt.decode("utf-8", "replace") for excerpt in excerpts)
+        return f"{first}\n… {bytes_text(self.count - sum(map(len, excerpts)))} left out\n{last}"

@@ -64,12 +64,12 @@ class NotAValueError(CodedError, ValueError):
 def _class(name: str) -> type:
     """Return the class `module:Name` below `app`. Raises NotAValueError if it is not serialisable."""
     module, _, kind = name.partition(":")
-    whole = f"{PROGRAM}.{module}"
-    if whole not in sys.modules and IMPORTABLE.fullmatch(module):
+    full_name = f"{PROGRAM}.{module}"
+    if full_name not in sys.modules and IMPORTABLE.fullmatch(module):
         with contextlib.suppress(ImportError):
-            import_module(whole)
-    value = getattr(sys.modules.get(whole), kind, None)
-    if isinstance(value, type) and value.__module__ == whole and _travels(value):
+            import_module(full_name)
+    value = getattr(sys.modules.get(full_name), kind, None)
+    if isinstance(value, type) and value.__module__ == full_name and _travels(value):
         return value
     raise NotAValueError(f"{name!r} is not a message class")
 
@@ -280,12 +280,12 @@ class Codec:
         parts: Iterator[tuple[Any, ...]]
         if kind is tuple:
             parts = (
-                (place, new)
-                for place, (old, new) in enumerate(zip(base, value, strict=True))
+                (index, new)
+                for index, (old, new) in enumerate(zip(base, value, strict=True))
                 if old is not new
             )
         elif kind is frozenset:
-            parts = ((each,) for each in base ^ value)
+            parts = ((entry,) for entry in base ^ value)
         elif list(base) == list(value):
             parts = ((key, new) for key, new in value.items() if base[key] is not new)
         else:
@@ -299,16 +299,20 @@ class Codec:
         return [
             "like",
             number,
-            *[self._plain(each) for part in changed for each in part],
+            *[
+                self._plain(field_value)
+                for difference in changed
+                for field_value in difference
+            ],
         ]
 
     def _object(self, kind: Any, value: Any) -> Any:
         if kind is OpSpec and value.key in catalog() and catalog()[value.key] is value:
             return ["op", value.key]
-        if kind is OpSpec and (known := custom.registered(value)) is not None:
+        if kind is OpSpec and (registration := custom.registered(value)) is not None:
             return [
                 "custom",
-                *map(self._plain, known),
+                *map(self._plain, registration),
                 *[self._plain(getattr(value, name)) for name in _fields(kind)],
             ]
         if kind is Analysis:
@@ -333,8 +337,8 @@ class Codec:
             except NotAValueError:
                 state[key] = None
         args = [
-            self._plain(each if type(each) in _PLAIN else str(each))
-            for each in error.args
+            self._plain(argument if type(argument) in _PLAIN else str(argument))
+            for argument in error.args
         ]
         return ["error", name, args, state, self._plain(str(error))]
 
@@ -355,14 +359,14 @@ class Codec:
                 return ["bulk", _name(kind), *map(packed, parts)]
         return [
             "tuple" if type(value) is tuple else "list",
-            *[self._plain(each) for each in value],
+            *[self._plain(entry) for entry in value],
         ]
 
     def _mapping(self, value: Mapping[Any, Any]) -> Any:
         data: list[Any] = ["map" if type(value) is FrozenMap else "dict"]
-        for key, each in value.items():
+        for key, entry in value.items():
             data.append(self._plain(key))
-            data.append(self._plain(each))
+            data.append(self._plain(entry))
         return data
 
     def _array(self, value: np.ndarray) -> Any:
@@ -417,39 +421,42 @@ class Codec:
             return value
         if tag == "is":
             return _value_class(data[1])(
-                *[self._value(each, table) for each in data[2:]]
+                *[self._value(field_data, table) for field_data in data[2:]]
             )
         if tag == "map":
-            return FrozenMap(_pairs([self._value(each, table) for each in data[1:]]))
+            return FrozenMap(_pairs([self._value(entry, table) for entry in data[1:]]))
         if tag == "dict":
-            return dict(_pairs([self._value(each, table) for each in data[1:]]))
+            return dict(_pairs([self._value(entry, table) for entry in data[1:]]))
         if tag == "like":
             return _changed(
-                table.objects[data[1]], [self._value(each, table) for each in data[2:]]
+                table.objects[data[1]],
+                [self._value(entry, table) for entry in data[2:]],
             )
         make = _CONTAINERS.get(tag)
         if make is not None:
-            return make([self._value(each, table) for each in data[1:]])
+            return make([self._value(entry, table) for entry in data[1:]])
         return self._rare(tag, data, table)
 
     def _rare(self, tag: str, data: list[Any], table: _Table) -> Any:
         if tag == "op":
             return catalog()[data[1]]
         if tag == "custom":
-            file, layer, *values = (self._value(each, table) for each in data[1:])
+            file, layer, *values = (self._value(entry, table) for entry in data[1:])
             spec = OpSpec(*values)
             custom.register(spec, file, layer)
             return spec
         if tag == "analysis":
             self._analysis = _analysis(
-                self._analysis, *(self._value(each, table) for each in data[1:])
+                self._analysis, *(self._value(entry, table) for entry in data[1:])
             )
             return self._analysis
         if tag == "catalog":
             base = catalog()
             specs = (
-                base[each] if type(each) is str else self._value(each, table)
-                for each in data[2]
+                base[spec_data]
+                if type(spec_data) is str
+                else self._value(spec_data, table)
+                for spec_data in data[2]
             )
             return Catalog(tuple(specs), data[1])
         if tag == "bulk":
@@ -474,11 +481,14 @@ class Codec:
         if tag == "error" and not _is_loaded(data[1]):
             return RemoteError(data[1].partition(":")[2], self._value(data[4], table))
         if tag == "error":
-            args = tuple(self._value(each, table) for each in data[2])
+            args = tuple(self._value(argument, table) for argument in data[2])
             error: Any = _error_class(data[1]).__new__(_error_class(data[1]), *args)
             error.args = args
             error.__dict__.update(
-                {key: self._value(each, table) for key, each in data[3].items()}
+                {
+                    key: self._value(attribute, table)
+                    for key, attribute in data[3].items()
+                }
             )
             return error
         if tag == "raised":
@@ -546,10 +556,10 @@ def _changed(base: Any, parts: list[Any]) -> Any:
     """Return a container of the kind of `base`, with places or keys and their new values, or a set's other entries."""
     if type(base) is frozenset:
         return base ^ frozenset(parts)
-    made: Any = list(base) if type(base) is tuple else dict(base)
-    for place, value in _pairs(parts):
-        made[place] = value
-    return made if type(base) is dict else type(base)(made)
+    changed: Any = list(base) if type(base) is tuple else dict(base)
+    for key, value in _pairs(parts):
+        changed[key] = value
+    return changed if type(base) is dict else type(base)(changed)
 
 
 def _pairs(items: list[Any]) -> Iterator[tuple[Any, Any]]:
@@ -563,17 +573,17 @@ def _family(kind: Any) -> frozenset[type]:
         return frozenset()
     if kind.__struct_config__.tag is None:
         return frozenset((kind,))
-    found = (
+    classes = (
         value
         for value in vars(sys.modules[kind.__module__]).values()
         if isinstance(value, type)
     )
     return frozenset(
-        each
-        for each in found
-        if issubclass(each, msgspec.Struct)
-        and each.__struct_config__.tag
-        and each.__module__ == kind.__module__
+        struct
+        for struct in classes
+        if issubclass(struct, msgspec.Struct)
+        and struct.__struct_config__.tag
+        and struct.__module__ == kind.__module__
     )
 
 
@@ -607,13 +617,13 @@ def _as_dict(value: Any) -> Any:
 
 def _bulk(kind: type, parts: list[bytes]) -> Iterator[Any]:
     """Decode structs of one class or family; other threads of this process can run between two parts."""
-    for part in parts:
-        yield from unpacked(kind, part)
+    for chunk in parts:
+        yield from unpacked(kind, chunk)
         time.sleep(0)
 
 
 def _from_dict(kind: Any, raw: Any) -> Any:
-    return FrozenMap({key: _frozen(each) for key, each in raw.items()})
+    return FrozenMap({key: _frozen(entry) for key, entry in raw.items()})
 
 
 def _frozen(value: Any) -> Any:

@@ -42,44 +42,44 @@ _OF_TRAINING = (
 )
 
 
-def checkpoint_of(kept: Kept) -> str:
+def checkpoint_of(stored_run: Kept) -> str:
     """Return what identifies the weights that a run is evaluated with. Raises RunError, OSError."""
-    if not measured(kept.checkpoints).any:
+    if not measured(stored_run.checkpoints).any:
         cure = (
             "yet: evaluate it after its first epoch"
-            if kept.goes_on
+            if stored_run.goes_on
             else "with weights to evaluate"
         )
-        raise RunError(f"{kept.record.title} has no checkpoint {cure}.")
-    path = NamedRun(kept).checkpoint()
+        raise RunError(f"{stored_run.record.title} has no checkpoint {cure}.")
+    path = NamedRun(stored_run).checkpoint()
     about = path.stat()
     return f"{path.name} {about.st_size} {about.st_mtime_ns}"
 
 
-def space_of(job: Job, found: Evaluation) -> str:
+def space_of(job: Job, evaluation: Evaluation) -> str:
     """Return what the samples of an evaluation have in common with those of another run, as text."""
     data = {
         name: value
         for name, value in data_record(job.data).items()
         if name not in _OF_TRAINING
     }
-    if "row" in found.columns:
+    if "row" in evaluation.columns:
         data = {
             name: value for name, value in data.items() if name not in _OF_THE_SPLIT
         }
     else:
-        data["part"] = found.part
-    return json.dumps([found.source, data], sort_keys=True, default=str)
+        data["part"] = evaluation.part
+    return json.dumps([evaluation.source, data], sort_keys=True, default=str)
 
 
-def write(kept: Kept, evaluation: RunEvaluation) -> None:
+def write(stored_run: Kept, evaluation: RunEvaluation) -> None:
     """Store an evaluation, in place of the one of the same part. Raises OSError."""
-    found = evaluation.found
-    about = {name: getattr(found, name) for name in _PLAIN}
+    outcome = evaluation.found
+    about = {name: getattr(outcome, name) for name in _PLAIN}
     about |= {
-        "classes": found.classes,
-        "metrics": found.metrics,
-        "augment": found.augment,
+        "classes": outcome.classes,
+        "metrics": outcome.metrics,
+        "augment": outcome.augment,
     }
     about |= {
         "space": evaluation.space,
@@ -87,21 +87,21 @@ def write(kept: Kept, evaluation: RunEvaluation) -> None:
         "checkpoint": evaluation.checkpoint,
     }
     arrays: dict[str, Any] = {
-        f"{COLUMN}{name}": values for name, values in found.columns.items()
+        f"{COLUMN}{name}": values for name, values in outcome.columns.items()
     }
-    if found.confusion is not None:
-        arrays[CONFUSION] = found.confusion
+    if outcome.confusion is not None:
+        arrays[CONFUSION] = outcome.confusion
     file = io.BytesIO()
     arrays[ABOUT] = np.array(json.dumps(about))
     np.savez_compressed(file, **arrays)
-    folder = kept.folder / FOLDER
+    folder = stored_run.folder / FOLDER
     folder.mkdir(exist_ok=True)
-    atomic.write_bytes(folder / f"{found.part}.npz", file.getvalue())
+    atomic.write_bytes(folder / f"{outcome.part}.npz", file.getvalue())
 
 
-def read(kept: Kept, part: str) -> RunEvaluation | None:
+def read(stored_run: Kept, subset: str) -> RunEvaluation | None:
     """Read the evaluation of a part; None if there is none. Raises RunError."""
-    path: Path = kept.folder / FOLDER / f"{part}.npz"
+    path: Path = stored_run.folder / FOLDER / f"{subset}.npz"
     if not path.is_file():
         return None
     try:
@@ -115,7 +115,7 @@ def read(kept: Kept, part: str) -> RunEvaluation | None:
             confusion = file[CONFUSION] if CONFUSION in file.files else None
         metrics = tuple((str(name), float(value)) for name, value in about["metrics"])
         plain = {name: about[name] for name in _PLAIN}
-        found = Evaluation(
+        evaluation = Evaluation(
             **plain,
             classes=tuple(about["classes"]),
             metrics=metrics,
@@ -124,10 +124,12 @@ def read(kept: Kept, part: str) -> RunEvaluation | None:
             augment=tuple(about["augment"]),
         )
         if (
-            any(len(values) != found.count for values in columns.values())
+            any(len(values) != evaluation.count for values in columns.values())
             or "loss" not in columns
         ):
             raise ValueError("its columns differ in length")
-        return RunEvaluation(found, about["space"], about["unit"], about["checkpoint"])
+        return RunEvaluation(
+            evaluation, about["space"], about["unit"], about["checkpoint"]
+        )
     except (OSError, ValueError, KeyError, TypeError, zipfile.BadZipFile) as error:
         raise RunError(f"{path} is not an evaluation: {error}") from error

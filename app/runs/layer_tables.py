@@ -68,14 +68,14 @@ def append(folder: Path, events: Iterable[Event]) -> None:
         if isinstance(event, GainFigures):
             _append_gains(folder / GAINS, event)
     for kind in KINDS:
-        told = [
+        histograms = [
             event
             for event in events
             if isinstance(event, Histograms) and event.kind == kind
         ]
-        for names, of_a_kind in groupby(told, _bins):
+        for names, of_a_kind in groupby(histograms, _bins):
             rows = [
-                (e.step, *(v for each in e.layers for v in _values(each)))
+                (e.step, *(v for histogram in e.layers for v in _values(histogram)))
                 for e in of_a_kind
             ]
             _append(folder / f"histograms-{kind}.bin", names, rows)
@@ -86,10 +86,10 @@ def append(folder: Path, events: Iterable[Event]) -> None:
         (e for e in events if isinstance(e, StepHashes)), lambda event: event.layers
     ):
         columns = (*PLACES, *(f"hash/{layer}" for layer in layers))
-        found = np.frombuffer(
+        hash_rows = np.frombuffer(
             b"".join(event.rows for event in hashed), tables.INTEGERS
         ).reshape(-1, len(columns))
-        _append(folder / HASHES, columns, found, tables.INTEGERS)
+        _append(folder / HASHES, columns, hash_rows, tables.INTEGERS)
     of_groups = [event for event in events if isinstance(event, GroupRates)]
     for names, group_rates in groupby(of_groups, lambda event: event.groups):
         columns = ("step", *(f"rate_{name}" for name in names))
@@ -115,21 +115,21 @@ def _append_gains(path: Path, event: GainFigures) -> None:
     row = {"step": float(event.step), "reached": event.reached}
     row |= {f"arriving/{layer}": arriving for layer, arriving, _ in pairs}
     row |= {f"leaving/{layer}": leaving for layer, _, leaving in pairs}
-    names = known = tables.names_of(path) if path.exists() else list(row)
-    if set(row) - set(known):
+    names = existing = tables.names_of(path) if path.exists() else list(row)
+    if set(row) - set(existing):
         _, columns = tables.read(path)
-        layers = merged(_gain_layers(known), event.layers)
+        layers = merged(_gain_layers(existing), event.layers)
         names = [
             "step",
             "reached",
             *(
-                f"{part}/{layer}"
-                for part in ("arriving", "leaving")
+                f"{prefix}/{layer}"
+                for prefix in ("arriving", "leaving")
                 for layer in layers
             ),
         ]
         wider = np.full((len(names), columns.shape[1]), np.nan)
-        wider[[names.index(name) for name in known]] = columns
+        wider[[names.index(name) for name in existing]] = columns
         path.unlink()
         tables.append(path, names, wider.T.tolist())
     tables.append(path, names, [[row.get(name) for name in names]])
@@ -143,28 +143,39 @@ def _gain_layers(names: list[str]) -> tuple[str, ...]:
 
 def _columns(event: LayerFigures) -> tuple[str, ...]:
     lists = zip(_PARTS, (event.layers, event.layers, event.cutting), strict=True)
-    return ("step", *(f"{part}/{layer}" for part, layers in lists for layer in layers))
+    return (
+        "step",
+        *(f"{prefix}/{layer}" for prefix, layers in lists for layer in layers),
+    )
 
 
 def _bins(event: Histograms) -> tuple[str, ...]:
     ends = ("low", "high", *map(str, range(BINS)), *_FIGURES)
-    return ("step", *(f"{each.layer}/{end}" for each in event.layers for end in ends))
+    return (
+        "step",
+        *(f"{histogram.layer}/{end}" for histogram in event.layers for end in ends),
+    )
 
 
-def _values(one: Histogram) -> tuple[float, ...]:
-    return one.low, one.high, *one.counts, *(getattr(one, name) for name in _FIGURES)
+def _values(histogram: Histogram) -> tuple[float, ...]:
+    return (
+        histogram.low,
+        histogram.high,
+        *histogram.counts,
+        *(getattr(histogram, name) for name in _FIGURES),
+    )
 
 
 def _histogram(layer: str, row: list[float]) -> Histogram:
     """Return a histogram from its columns; those of earlier versions end with the counts."""
     low, high, *counts = row[: BINS + 2]
-    found = Histogram(layer, low, high, tuple(map(int, counts)))
+    histogram = Histogram(layer, low, high, tuple(map(int, counts)))
     if len(row) == BINS + 2:
-        return found
-    mean, std, *whole = row[BINS + 2 :]
-    zeros, not_finite, size = map(int, whole)
+        return histogram
+    mean, std, *integers = row[BINS + 2 :]
+    zeros, not_finite, size = map(int, integers)
     return replace(
-        found, mean=mean, std=std, zeros=zeros, not_finite=not_finite, size=size
+        histogram, mean=mean, std=std, zeros=zeros, not_finite=not_finite, size=size
     )
 
 
@@ -172,8 +183,8 @@ def read_events(folder: Path) -> Iterator[Event]:
     """Yield the events that the tables were written from. Raises TableError."""
     names, columns = tables.read(folder / FIGURES)
     layers = {
-        part: tuple(n.partition("/")[2] for n in names if n.startswith(f"{part}/"))
-        for part in _PARTS
+        prefix: tuple(n.partition("/")[2] for n in names if n.startswith(f"{prefix}/"))
+        for prefix in _PARTS
     }
     count = len(layers["weight"])
     for step, *values in columns.T.tolist():
@@ -182,14 +193,14 @@ def read_events(folder: Path) -> Iterator[Event]:
             values[count : 2 * count],
             values[2 * count :],
         )
-        known = (
+        figures = (
             layers["weight"],
             tuple(weights),
             tuple(ratios),
             layers["dead"],
             tuple(dead),
         )
-        yield LayerFigures(int(step), *known)
+        yield LayerFigures(int(step), *figures)
     names, columns = tables.read(folder / GAINS)
     gains = _gain_layers(names)
     for step, reached, *values in columns.T.tolist():

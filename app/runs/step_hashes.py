@@ -16,21 +16,22 @@ if TYPE_CHECKING:
     from app.runs.store import Kept
 
 
-def recorded_of(kept: Kept) -> Recorded:
+def recorded_of(stored_run: Kept) -> Recorded:
     """Return the hashes and losses of a run's steps. Raises RunError."""
     try:
         parts = [
-            tables.read(folder / layer_tables.HASHES) for folder in store.measured(kept)
+            tables.read(folder / layer_tables.HASHES)
+            for folder in store.measured(stored_run)
         ]
-        columns, steps = tables.read(kept.folder / store.STEPS)
+        columns, steps = tables.read(stored_run.folder / store.STEPS)
         rates = tuple(
             rate
-            for folder in store.measured(kept)
-            for rate in _rates(folder, kept.folder)
+            for folder in store.measured(stored_run)
+            for rate in _rates(folder, stored_run.folder)
         )
     except (OSError, tables.TableError) as error:
         raise RunError(
-            f"The hashes of {kept.record.title} cannot be read: {error}"
+            f"The hashes of {stored_run.record.title} cannot be read: {error}"
         ) from error
     count = len(layer_tables.PLACES)
     for names, hashes in parts:
@@ -38,11 +39,11 @@ def recorded_of(kept: Kept) -> Recorded:
             tuple(names[:count]) != layer_tables.PLACES or hashes.dtype != np.int64
         ):
             raise RunError(
-                f"The hashes of {kept.record.title} cannot be read: {layer_tables.HASHES} lacks columns."
+                f"The hashes of {stored_run.record.title} cannot be read: {layer_tables.HASHES} lacks columns."
             )
     if columns and not {"step", "loss"} <= set(columns):
         raise RunError(
-            f"The measurements of {kept.record.title} cannot be read: {store.STEPS} lacks columns."
+            f"The measurements of {stored_run.record.title} cannot be read: {store.STEPS} lacks columns."
         )
     losses = {}
     if columns:
@@ -58,18 +59,27 @@ def recorded_of(kept: Kept) -> Recorded:
         rows |= (
             {int(row[0]): tuple(row[1:]) for row in hashes.T.tolist()} if names else {}
         )
-    begins = [cut.step + 1 for cut in kept.record.cuts]
-    ending = kept.record.ending
+    begins = [cut.step + 1 for cut in stored_run.record.cuts]
+    ending = stored_run.record.ending
     failed = (
         ending.step + 1 if ending is not None and ending.kind == "not finite" else 0
     )
     skipped = (
-        frozenset(line["step"] for line in logged(kept.folder / store.LOG, "skipped"))
+        frozenset(
+            line["step"] for line in logged(stored_run.folder / store.LOG, "skipped")
+        )
         - losses.keys()
     )
     later = tuple(zip(begins, layers[1:], strict=True))
     return Recorded(
-        layers[0], rows, losses, rates, _left_out(kept.folder), failed, skipped, later
+        layers[0],
+        rows,
+        losses,
+        rates,
+        _left_out(stored_run.folder),
+        failed,
+        skipped,
+        later,
     )
 
 
@@ -79,11 +89,15 @@ def _rates(measured: Path, folder: Path) -> tuple[RateChange, ...]:
         (int(step), rate)
         for step, rate in tables.read(measured / layer_tables.RATES)[1].T.tolist()
     }
-    found = [
+    changes = [
         RateChange(line["step"], line.get("rate", 0.0), line.get("group", ""))
         for line in logged(folder / store.LOG, "rate")
     ]
-    return tuple(dict.fromkeys(one for one in found if (one.step, one.rate) in main))
+    return tuple(
+        dict.fromkeys(
+            change for change in changes if (change.step, change.rate) in main
+        )
+    )
 
 
 def _left_out(folder: Path) -> frozenset[int]:

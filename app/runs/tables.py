@@ -65,12 +65,14 @@ def names_of(path: Path) -> list[str]:
     return _read_head(path)[0]
 
 
-def keep(path: Path, wanted: Callable[[dict[str, Array]], NDArray[np.bool_]]) -> None:
-    """Truncate a table before the first row that is not `wanted`. Raises OSError and TableError."""
+def keep(
+    path: Path, condition: Callable[[dict[str, Array]], NDArray[np.bool_]]
+) -> None:
+    """Truncate a table before the first row that is not `condition`. Raises OSError and TableError."""
     names, columns = read(path)
     if not names:
         return
-    good = wanted(dict(zip(names, columns, strict=True)))
+    good = condition(dict(zip(names, columns, strict=True)))
     count = len(good) if good.all() else int(np.argmin(good))
     with path.open("rb+") as file:
         file.truncate(_read_head(path)[2] + count * 8 * len(names))

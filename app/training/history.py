@@ -100,9 +100,9 @@ class History:
                 for event in together:
                     self.add(event)
 
-    def mark(self, step: int, words: str) -> None:
+    def mark(self, step: int, message: str) -> None:
         """Mark a step at which something happened; the first of several texts is kept."""
-        self.marks.setdefault(step, words)
+        self.marks.setdefault(step, message)
 
     def add(self, event: Event) -> None:
         match event:
@@ -168,11 +168,13 @@ class History:
         """Return the learning rate of a parameter group at each step of a window, shape (steps,); NaN before it was
         known.
         """
-        told, steps = self.group_rates, self.steps["step"][window]
-        if not len(told):
+        group_rates, steps = self.group_rates, self.steps["step"][window]
+        if not len(group_rates):
             return np.full(len(steps), np.nan)
-        rows = np.searchsorted(told["step"], steps, "right") - 1
-        return np.where(rows < 0, np.nan, told[f"rate_{group}"][np.maximum(rows, 0)])
+        rows = np.searchsorted(group_rates["step"], steps, "right") - 1
+        return np.where(
+            rows < 0, np.nan, group_rates[f"rate_{group}"][np.maximum(rows, 0)]
+        )
 
     @property
     def main_group(self) -> str:
@@ -234,18 +236,18 @@ class History:
         before, self.gradients = self.gradients, Columns(*layers)
         old = before.matrix()
         rows = np.full((len(layers), len(before)), np.nan)
-        for place, name in enumerate(layers):
+        for index, name in enumerate(layers):
             if name in before.names:
-                rows[place] = old[before.names.index(name)]
+                rows[index] = old[before.names.index(name)]
         self.gradients.extend(rows)
 
     def _go_on_after(self, step: int) -> None:
         """Drop everything after the checkpoint that the run resumes from."""
         self.seen.cut(step)
-        self.marks = {at: words for at, words in self.marks.items() if at <= step}
+        self.marks = {at: message for at, message in self.marks.items() if at <= step}
         self.cuts = tuple(cut for cut in self.cuts if cut.step <= step)
         self.gradients.cut(int(np.searchsorted(self.gradient_steps, step, "right")))
-        whole = (
+        step_columns = (
             self.steps,
             self.epochs,
             self.scores,
@@ -254,7 +256,7 @@ class History:
             self.group_rates,
             self.parts,
         )
-        for columns in (*whole, self._gradient_steps):
+        for columns in (*step_columns, self._gradient_steps):
             columns.cut(int(np.searchsorted(columns["step"], step, "right")))
 
     def samples_per_second(self, window: float = 2.0) -> float | None:
@@ -300,10 +302,10 @@ class History:
         )  # quotes fields only where needed
         writer.writeheader()
         epochs = _rows(self.epochs, "epoch")
-        told = {row["epoch"]: row for row in _rows(self.scores, "epoch")}
+        score_rows = {row["epoch"]: row for row in _rows(self.scores, "epoch")}
         for row in epochs:
             row |= {
-                f"val_{name}": told.get(row["epoch"], {}).get(name, "")
+                f"val_{name}": score_rows.get(row["epoch"], {}).get(name, "")
                 for name in self.metrics
             }
         steps = _rows(self.steps, "step")
@@ -325,13 +327,17 @@ class History:
 
 
 def _rows(columns: Columns, event: str) -> list[dict[str, str | int | float]]:
-    whole = {"step", "epoch", "samples"}
+    integer_columns = {"step", "epoch", "samples"}
     rows: list[dict[str, str | int | float]] = []
     for values in columns.matrix().T.tolist():
         row: dict[str, str | int | float] = {"event": event}
         for name, value in zip(columns.names, values, strict=True):
             row[name] = (
-                "" if np.isnan(value) else int(value) if name in whole else value
+                ""
+                if np.isnan(value)
+                else int(value)
+                if name in integer_columns
+                else value
             )
         rows.append(row)
     return rows

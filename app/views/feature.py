@@ -136,10 +136,10 @@ class Feature(QObject):
 def feature_classes() -> list[type[Feature]]:
     """Return the class of each `feature.py` on the shelf and below this folder, by rank."""
     here = Path(__file__).parent
-    own = sorted(here.glob("*/**/feature.py"))
+    feature_files = sorted(here.glob("*/**/feature.py"))
     names = [
         ".".join((__package__, *file.relative_to(here).with_suffix("").parts))
-        for file in own
+        for file in feature_files
     ]
     classes = [
         value

@@ -98,24 +98,24 @@ class MainWindow(ShowsCutTexts, QMainWindow):
         self._make_models()
         self._make_services()
         self.features = [kind(self.workspace) for kind in feature.feature_classes()]
-        self._pages_of = [(each, tuple(each.pages())) for each in self.features]
+        self._pages_of = [(owner, tuple(owner.pages())) for owner in self.features]
         self._pages = [page for _, pages in self._pages_of for page in pages]
         self._owners = {
-            page.key: each for each, pages in self._pages_of for page in pages
+            page.key: owner for owner, pages in self._pages_of for page in pages
         }
         self._unmade = set(self.features)
-        self._followers = [each for each in self.features if each.follows]
-        steps = [partial(self.furnish, each) for each in self._followers]
+        self._followers = [owner for owner in self.features if owner.follows]
+        steps = [partial(self.furnish, owner) for owner in self._followers]
         self._starting = Turns(self, *steps, self.live.start)
         self._closed = False
         self.overlay = Segmented(
-            [name for each in self.features for name in each.overlays()], "Overlay"
+            [name for owner in self.features for name in owner.overlays()], "Overlay"
         )
         self._make_menus()
         self._lay_out()
         self._follow()
-        for each in self.features:
-            each.begin()
+        for window_feature in self.features:
+            window_feature.begin()
         self._restore()
 
     def _make_models(self) -> None:
@@ -197,9 +197,9 @@ class MainWindow(ShowsCutTexts, QMainWindow):
 
     def _make_menus(self) -> None:
         declared = [
-            self._after_pages(each, one)
-            for each in self.features
-            for one in each.actions()
+            self._after_pages(owner, action)
+            for owner in self.features
+            for action in owner.actions()
         ]
         declared += [self._show_action(page) for page in self._pages if page.words]
         declared += [Submenu("docks", "&Docks", lambda _actions, _menu: None)]
@@ -230,18 +230,18 @@ class MainWindow(ShowsCutTexts, QMainWindow):
             self._focus.go_home()
 
     def _after_pages(
-        self, each: Feature, one: Action | Adopted | Submenu
+        self, owner: Feature, action: Action | Adopted | Submenu
     ) -> Action | Adopted | Submenu:
         """Wrap a command that needs the pages of its feature so that they are created first."""
-        if not isinstance(one, Action) or not one.late:
-            return one
-        does = one.does
+        if not isinstance(action, Action) or not action.late:
+            return action
+        does = action.does
 
         def do() -> None:
-            self.furnish(each)
+            self.furnish(owner)
             does()
 
-        return replace(one, does=do)
+        return replace(action, does=do)
 
     def _lay_out(self) -> None:
         # From the outside in: reparenting a widget restyles all widgets in it.
@@ -305,13 +305,13 @@ class MainWindow(ShowsCutTexts, QMainWindow):
     def _add_pages(self, dock: str, pane: TabbedPane) -> None:
         for page in self._pages:
             if page.dock == dock:
-                made = page.make() if page.early else None
-                self.pages.add_page(page.key, dock, made)
+                widget = page.make() if page.early else None
+                self.pages.add_page(page.key, dock, widget)
                 pane.add(
                     page.key,
                     page.title,
                     page.icon,
-                    made,
+                    widget,
                     page.edge,
                     after=page.after,
                     counts=page.counts,
@@ -367,8 +367,8 @@ class MainWindow(ShowsCutTexts, QMainWindow):
     def _home(self) -> QWidget | None:
         """Return the widget that gets the focus when the focused one is gone: that of the page in the centre."""
         page = next(page for page in self._pages if page.key == self.centre.page)
-        made = page.early or self._owners[page.key] not in self._unmade
-        return page.home() if page.home is not None and made else self.centre.tabs
+        exists = page.early or self._owners[page.key] not in self._unmade
+        return page.home() if page.home is not None and exists else self.centre.tabs
 
     def bound_to(self, available: QSize) -> None:
         """Be no larger than a screen shows beside the frame of a window manager: the status is at the bottom."""
@@ -405,13 +405,13 @@ class MainWindow(ShowsCutTexts, QMainWindow):
 
     def furnish(self, *features: Feature) -> None:
         """Make the pages of these features, of all if none is named, that are not there yet."""
-        for each, pages in self._pages_of:
-            if each in self._unmade and (not features or each in features):
-                self._unmade.remove(each)
+        for owner, pages in self._pages_of:
+            if owner in self._unmade and (not features or owner in features):
+                self._unmade.remove(owner)
                 for page in pages:
                     if not page.early:
                         self.pages.fill(page.key, page.make(), page.controls)
-                each.finish()
+                owner.finish()
 
     def open_on(self, file: str | None, model: AskedModel | None) -> None:
         """Show what the program was started with, and nothing else: a model, a script, a project or journal; without
@@ -503,8 +503,8 @@ class MainWindow(ShowsCutTexts, QMainWindow):
         }
         self.settings.overlay = self.overlay.value()
         self.settings.folds = section.folds()
-        for each in self.features:
-            each.close()
+        for owner in self.features:
+            owner.close()
         self.settings.sync()
         self.background.close()
         self.engine.close()
@@ -521,4 +521,6 @@ class MainWindow(ShowsCutTexts, QMainWindow):
             takers[0]()
 
     def _takers(self, data: QMimeData) -> list[Callable[[], object]]:
-        return [take for each in self.features if (take := each.drop(data)) is not None]
+        return [
+            take for owner in self.features if (take := owner.drop(data)) is not None
+        ]

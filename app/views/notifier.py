@@ -61,7 +61,12 @@ class Notifier(QObject):
         it; from there back to where it was."""
         shown = [self._toasts.banner(), *self._window.findChildren(Banner)]
         banner = next(
-            (one for one in shown if one is not None and one.isVisible()), None
+            (
+                candidate
+                for candidate in shown
+                if candidate is not None and candidate.isVisible()
+            ),
+            None,
         )
         if banner is None:
             self.say("No message is open")

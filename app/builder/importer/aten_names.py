@@ -30,8 +30,8 @@ def _sliced(
     x: Any, dim: int = 0, start: Any = None, end: Any = None, step: Any = 1
 ) -> Any:
     end = None if isinstance(end, int) and end >= 2**62 else end
-    whole = (slice(None),) * (dim % len(x.shape))
-    return x[(*whole, slice(start, end, None if step == 1 else step))]
+    leading = (slice(None),) * (dim % len(x.shape))
+    return x[(*leading, slice(start, end, None if step == 1 else step))]
 
 
 def _indexed(x: Any, indices: Any) -> Any:
@@ -39,8 +39,8 @@ def _indexed(x: Any, indices: Any) -> Any:
 
 
 def _to(x: Any, dtype: Any = None, *_: Any, **named: Any) -> Any:
-    wanted = dtype if isinstance(dtype, torch.dtype) else named.get("dtype")
-    return x.to(wanted) if isinstance(wanted, torch.dtype) else x
+    target_dtype = dtype if isinstance(dtype, torch.dtype) else named.get("dtype")
+    return x.to(target_dtype) if isinstance(target_dtype, torch.dtype) else x
 
 
 def _as_it_is(x: Any, *_: Any, **__: Any) -> Any:
@@ -148,9 +148,9 @@ def form_of(target: Any) -> Callable[..., Any]:
         return getattr(F, name)
     if name.endswith("_") and hasattr(torch.Tensor, name):
         return lambda x, *args, **named: getattr(x, name)(*args, **named)
-    found = getattr(torch, name, None)
-    if found is None and hasattr(torch.Tensor, name):
+    function = getattr(torch, name, None)
+    if function is None and hasattr(torch.Tensor, name):
         return lambda x, *args, **named: getattr(x, name)(*args, **named)
-    if found is None:
+    if function is None:
         raise UnknownAtenOpError(f"aten.{name} is not among the ops")
-    return found
+    return function

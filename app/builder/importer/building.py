@@ -159,13 +159,15 @@ class _Drawing:
     def drawn(self, chooser: FallbackChooser) -> Imported:
         """Trace, lower and merge the model with the fallbacks found so far. Raises TraceError or DraftError."""
         self.remarks = {}
-        whole = chooser.apart.get("")
-        if whole is not None and whole.spec is not None:
-            root = draw_as_one_node(self.model, whole.spec, whole.params, self.examples)
+        opaque = chooser.apart.get("")
+        if opaque is not None and opaque.spec is not None:
+            root = draw_as_one_node(
+                self.model, opaque.spec, opaque.params, self.examples
+            )
         else:
             self._check_model(chooser)
-            root, asked = self._either_way(chooser, True)
-            evaluation = self._either_way(chooser, False)[0] if asked else None
+            root, mode_read = self._either_way(chooser, True)
+            evaluation = self._either_way(chooser, False)[0] if mode_read else None
             check_chance(root, evaluation)
             if evaluation is not None:
                 with_evaluation(root, evaluation, lambda: self._switch_op(chooser))
@@ -175,8 +177,8 @@ class _Drawing:
         number(root, self.model)
         graph, blocks = as_called(*Merger(self.catalog).merge(root), self.catalog)
         laid = FrozenMap({name: _laid(block) for name, block in blocks.items()})
-        places = with_uncalled(graph, arrange(used_part(graph), {}), {})
-        return Imported(graph, laid, *places, remarks=tuple(self.remarks))
+        layout = with_uncalled(graph, arrange(used_part(graph), {}), {})
+        return Imported(graph, laid, *layout, remarks=tuple(self.remarks))
 
     def _switch_op(self, chooser: FallbackChooser) -> str | None:
         """Return the op of a layer that passes on one of two values by the mode; None without generated layers."""
@@ -222,9 +224,9 @@ class _Drawing:
         self, chooser: FallbackChooser, training: bool
     ) -> tuple[Draft, bool]:
         """Draft the model; raise TraceError if it does something else where no gradients are recorded."""
-        draft, asked, gradients = self._drafted(chooser, training)
+        draft, mode_read, gradients = self._drafted(chooser, training)
         if not gradients.asked:
-            return draft, asked
+            return draft, mode_read
         before = dict(self.remarks)
         try:
             other = self._drafted(chooser, training, False)[0]
@@ -233,19 +235,22 @@ class _Drawing:
             path = error.path or ""
         self.remarks = before
         if path is None:
-            return draft, asked
+            return draft, mode_read
         path = path if path in gradients.asked else next(iter(gradients.asked))
-        place = gradients.asked[path]
-        words = f"A branch depends on torch.is_grad_enabled ({place}): the network takes the training branch."
-        if words in chooser.accepted:
-            self.remarks.setdefault(words)
-            return draft, asked
-        name = path or type(self.model).__name__
-        told = TraceError(
-            f"{name} cannot be followed: {GRAD_MODE}", path, GRAD_MODE, False, words
+        source_location = gradients.asked[path]
+        message = (
+            f"A branch depends on torch.is_grad_enabled ({source_location}): the network takes the "
+            "training branch."
         )
-        told.place = place
-        raise told
+        if message in chooser.accepted:
+            self.remarks.setdefault(message)
+            return draft, mode_read
+        name = path or type(self.model).__name__
+        trace_error = TraceError(
+            f"{name} cannot be followed: {GRAD_MODE}", path, GRAD_MODE, False, message
+        )
+        trace_error.place = source_location
+        raise trace_error
 
     def _drafted(
         self, chooser: FallbackChooser, training: bool, gradients: bool = True
@@ -275,46 +280,50 @@ class _Drawing:
         numbers_once(draft)
         self._check_tensors(draft)
         named = zip(frame.inputs, frame.names, strict=True)
-        changed = [name for place, name in named if tracer.latest(place) is not place]
-        for words in (
+        changed = [
+            name
+            for input_node, name in named
+            if tracer.latest(input_node) is not input_node
+        ]
+        for remark in (
             *remarks.of_arguments(self.model, *self.examples),
             *tracer.report.sentences(self._shapes()),
             *remarks.of_results(self.model, frame.outputs, changed),
         ):
-            self.remarks.setdefault(words)
+            self.remarks.setdefault(remark)
         return draft, flag.asked, tracer.gradients
 
     def _tracer(self, chooser: FallbackChooser) -> Tracer:
-        made = Tracer(self.is_catalog_layer, self._cancelled)
-        made.apart, made.loose, made.accepted = (
+        tracer = Tracer(self.is_catalog_layer, self._cancelled)
+        tracer.apart, tracer.loose, tracer.accepted = (
             chooser.apart,
             chooser.loose,
             chooser.accepted,
         )
-        return made
+        return tracer
 
     def _shapes(self) -> str:
         """Format the shapes of the example inputs."""
         tensors = (
-            one
-            for one in tree_flatten(self.examples)[0]
-            if isinstance(one, torch.Tensor)
+            leaf
+            for leaf in tree_flatten(self.examples)[0]
+            if isinstance(leaf, torch.Tensor)
         )
-        return ", ".join(shape_text(one.shape) for one in tensors)
+        return ", ".join(shape_text(tensor.shape) for tensor in tensors)
 
     def _check_tensors(self, draft: Draft) -> None:
         """Raise ReadPastError if a tensor, or a part of a block, would be drawn next to the one that owns it."""
-        for found, why in (
+        for violation, why in (
             (called_past(draft), "another module calls a part of it"),
             (read_past(draft), "another module reads a tensor of {}"),
         ):
-            if found is not None:
-                path, layer = found
-                words = why.format(path)
+            if violation is not None:
+                path, layer = violation
+                reason = why.format(path)
                 error = ReadPastError(
-                    f"{path} cannot be followed: {words}",
+                    f"{path} cannot be followed: {reason}",
                     path if layer else parent(path),
-                    words,
+                    reason,
                     False,
                 )
                 error.layer = layer
@@ -345,7 +354,7 @@ def _once(draft: Draft, numbers: set[str]) -> None:
     into: dict[str, list[tuple[str, int, str, int]]] = {}
     for source, output, target, port, index in draft.wires:
         into.setdefault(target, []).append((source, output, port, index))
-    known: dict[Any, str] = {}
+    first_ids: dict[Any, str] = {}
     same: dict[str, str] = {}
     for (
         node
@@ -356,8 +365,8 @@ def _once(draft: Draft, numbers: set[str]) -> None:
                 for source, output, port, index in into.get(node.id, ())
             )
             key = node.op, repr(sorted(node.params.items())), tuple(feeds)
-            if known.setdefault(key, node.id) != node.id:
-                same[node.id] = known[key]
+            if first_ids.setdefault(key, node.id) != node.id:
+                same[node.id] = first_ids[key]
     if same:
         draft.nodes = {
             key: node for key, node in draft.nodes.items() if key not in same
@@ -378,7 +387,7 @@ def draw_as_one_node(
     """Draw a model as one node with its inputs and outputs. Raises DraftError."""
     args, kwargs = examples
     draft = Draft("", type(model).__name__)
-    made = draft.add(spec.key, WHOLE, params)
+    model_node = draft.add(spec.key, WHOLE, params)
     names = [port_name(spec, name) for name in argument_names(model)]
     for name, value in (*zip(names, args, strict=False), *kwargs.items()):
         if value is None:
@@ -392,19 +401,19 @@ def draw_as_one_node(
             shape["dtype"] = DType(str(value.dtype).removeprefix("torch."))
         node = draft.add("input", name, shape)
         draft.inputs.append(node.id)
-        draft.wires.append((node.id, 0, made.id, name, 0))
-    found = run_alone(model, args, kwargs)
-    leaves = tree_flatten(plain(found))[0]
+        draft.wires.append((node.id, 0, model_node.id, name, 0))
+    returned = run_alone(model, args, kwargs)
+    leaves = tree_flatten(plain(returned))[0]
     tensors = [leaf for leaf in leaves if isinstance(leaf, torch.Tensor)]
-    closed = is_record(found) and not is_generated(spec)
+    closed = is_record(returned) and not is_generated(spec)
     if closed or not tensors or len(tensors) != len(spec.outputs):
         raise DraftError(
-            f"{draft.kind} returns a {type(found).__name__}, which an output cannot be"
+            f"{draft.kind} returns a {type(returned).__name__}, which an output cannot be"
         )
     for output in range(len(tensors)):
         node = draft.add(
             "output", f"output{output + 1}" if len(tensors) > 1 else "output", {}
         )
-        draft.wires.append((made.id, output, node.id, "input", 0))
+        draft.wires.append((model_node.id, output, node.id, "input", 0))
         draft.outputs.append(node.id)
     return draft

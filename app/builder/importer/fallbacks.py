@@ -68,11 +68,11 @@ class FallbackChooser:
         self._model, self.own, self._examples, self._whole = model, own, examples, whole
         self.cancelled = cancelled
         tensors = (
-            one
-            for one in tree_flatten(examples)[0]
-            if isinstance(one, torch.Tensor) and one.dim()
+            leaf
+            for leaf in tree_flatten(examples)[0]
+            if isinstance(leaf, torch.Tensor) and leaf.dim()
         )
-        self._batch = next((one.shape[0] for one in tensors), 0)
+        self._batch = next((tensor.shape[0] for tensor in tensors), 0)
         self.apart: dict[str, Apart] = {}
         self.loose: set[str] = set()
         self.accepted: set[str] = set()  # doubts that no fallback resolves
@@ -91,15 +91,17 @@ class FallbackChooser:
     def hides(self, path: str) -> bool:
         """Return whether a submodule is, or lies inside, one node."""
         return any(
-            one.spec is not None and inside(path, outer)
-            for outer, one in self.apart.items()
+            entry.spec is not None and inside(path, outer)
+            for outer, entry in self.apart.items()
         )
 
     def fallbacks(self) -> tuple[Fallback, ...]:
         """List the fallbacks in the order of the model."""
         modules = module_tree.named_modules(self._model, remove_duplicate=False)
         order = {path: number for number, (path, _) in enumerate(modules)}
-        return tuple(sorted(self._fallbacks.values(), key=lambda one: order[one.path]))
+        return tuple(
+            sorted(self._fallbacks.values(), key=lambda fallback: order[fallback.path])
+        )
 
     def add_fallback(
         self, error: TraceError | DraftError, arrived: dict[str, Called]
@@ -109,68 +111,70 @@ class FallbackChooser:
         self._check_it_runs(error)
         first = self._fallbacks.get(path)
         forward = type(module_tree.submodule(self._model, path))
-        place = (
+        source_location = (
             error.place
             or source_lines.of_error(error)
             or source_lines.of_forward(forward)
         )
-        part = isinstance(error, VaryingCallsError) or (
+        needs_inlining = isinstance(error, VaryingCallsError) or (
             isinstance(error, ReadPastError) and error.layer
         )
-        if part and path and path not in self.loose:
+        if needs_inlining and path and path not in self.loose:
             self.loose.add(path)
             return
         if first is not None:
-            place = first.place
+            source_location = first.place
         if getattr(error, "exportable", True) and self._exported(
-            path, error, place, arrived.get(path)
+            path, error, source_location, arrived.get(path)
         ):
             return
-        words = self._node_around(
-            path, first.reason if first is not None else error.why, place
+        reason = self._node_around(
+            path, first.reason if first is not None else error.why, source_location
         )
         doubt = getattr(error, "doubt", "")
-        if words is not None and doubt and doubt not in self.accepted:
+        if reason is not None and doubt and doubt not in self.accepted:
             self.accepted.add(doubt)
-        elif words is not None:
-            words = (
-                f"; and it cannot become one node: {words}"
-                if words and self.own is not None
+        elif reason is not None:
+            reason = (
+                f"; and it cannot become one node: {reason}"
+                if reason and self.own is not None
                 else ""
             )
-            error.args = (f"{error}{words}",)
+            error.args = (f"{error}{reason}",)
             raise error
 
     def set_apart(self, path: str, why: str) -> None:
         """Make a submodule one node, or the next one around it that can be. Raises TraceError if none can."""
-        words = self._node_around(
+        reason = self._node_around(
             path,
             why,
             source_lines.of_forward(type(module_tree.submodule(self._model, path))),
         )
-        if words is not None:
-            words = (
-                f"it cannot become one node: {words}"
-                if words
+        if reason is not None:
+            reason = (
+                f"it cannot become one node: {reason}"
+                if reason
                 else "it is inside a module that is one node already"
             )
-            raise TraceError(words, path, why, False)
+            raise TraceError(reason, path, why, False)
 
-    def _node_around(self, path: str, why: str, place: SourceLine | None) -> str | None:
+    def _node_around(
+        self, path: str, why: str, source_location: SourceLine | None
+    ) -> str | None:
         """Make a submodule one node, else the next one around it; None if one could be, else why the first cannot."""
-        words = ""
+        first_reason = ""
         for outer in _upwards(path):
             module = module_tree.submodule(self._model, outer)
-            known = self.apart.get(outer)
-            if known is not None and known.spec is not None:
+            entry = self.apart.get(outer)
+            if entry is not None and entry.spec is not None:
                 continue  # opaque already and still failing: try the enclosing module
             try:
-                self._one_node(outer, module, why, place)
+                self._one_node(outer, module, why, source_location)
             except BindingError as reason:
-                words = words or str(reason)
+                first_reason = first_reason or str(reason)
             else:
                 return None
-        return words
+        return first_reason
 
     def _check_it_runs(self, error: TraceError | DraftError) -> None:
         """Raise the model's own error if it does not run with these inputs."""
@@ -203,15 +207,15 @@ class FallbackChooser:
         self,
         path: str,
         error: TraceError | DraftError,
-        place: SourceLine | None,
+        source_location: SourceLine | None,
         called: Called | None,
     ) -> bool:
         """Let `torch.export` follow it, in its own functions first and then in smaller ones; whether that can be."""
         module = module_tree.submodule(self._model, path)
-        known = self.apart.get(path)
+        entry = self.apart.get(path)
         if (
             called is None
-            or (known is not None and known.spec is not None)
+            or (entry is not None and entry.spec is not None)
             or self.cancelled()
         ):
             return False
@@ -232,10 +236,10 @@ class FallbackChooser:
                     if path in self._fallbacks
                     else error.why
                 )
-                made = Fallback(
-                    path, module_tree.class_name(module), EXPORTED, why, place
+                fallback = Fallback(
+                    path, module_tree.class_name(module), EXPORTED, why, source_location
                 )
-                self._set(path, Apart(module, replay=replay), made)
+                self._set(path, Apart(module, replay=replay), fallback)
                 return True
         self.apart.pop(path, None)
         self._fallbacks.pop(path, None)
@@ -270,7 +274,7 @@ class FallbackChooser:
         return self._replays[key]
 
     def _one_node(
-        self, path: str, module: nn.Module, why: str, place: SourceLine | None
+        self, path: str, module: nn.Module, why: str, source_location: SourceLine | None
     ) -> None:
         """Make it one node, and with it every other that is the same. Raises BindingError."""
         if self.own is None:
@@ -281,7 +285,9 @@ class FallbackChooser:
         self._set(
             path,
             Apart(module, spec, params),
-            Fallback(path, module_tree.class_name(module), OPAQUE, why, place),
+            Fallback(
+                path, module_tree.class_name(module), OPAQUE, why, source_location
+            ),
         )
         for other, twin in module_tree.named_modules(self._model):
             alike = type(twin) is type(module) and twin.__dict__.get(
@@ -292,10 +298,10 @@ class FallbackChooser:
                 and statements(twin) == statements(module)
                 and not self.covers(other)
             ):
-                self._one_twin(other, twin, why, place)
+                self._one_twin(other, twin, why, source_location)
 
     def _one_twin(
-        self, path: str, module: nn.Module, why: str, place: SourceLine | None
+        self, path: str, module: nn.Module, why: str, source_location: SourceLine | None
     ) -> None:
         assert self.own is not None
         try:
@@ -307,11 +313,15 @@ class FallbackChooser:
         self._set(
             path,
             Apart(module, spec, params),
-            Fallback(path, module_tree.class_name(module), OPAQUE, why, place),
+            Fallback(
+                path, module_tree.class_name(module), OPAQUE, why, source_location
+            ),
         )
 
     def _set(self, path: str, apart: Apart, fallback: Fallback) -> None:
-        for inner in [known for known in self.apart if inside(known, path)]:
+        for inner in [
+            other_path for other_path in self.apart if inside(other_path, path)
+        ]:
             del self.apart[inner]
             self._fallbacks.pop(inner, None)
         self.apart[path], self._fallbacks[path] = apart, fallback
@@ -319,7 +329,7 @@ class FallbackChooser:
 
 def _upwards(path: str) -> list[str]:
     """List the paths of a module and its enclosing ones, the whole model last."""
-    found = [path]
-    while found[-1]:
-        found.append(parent(found[-1]))
-    return found
+    paths = [path]
+    while paths[-1]:
+        paths.append(parent(paths[-1]))
+    return paths

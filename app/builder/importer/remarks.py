@@ -25,33 +25,33 @@ class Report:
         self._sizes: dict[tuple[str, str], list[int]] = {}
         self._others: dict[str, None] = {}
 
-    def add(self, words: str) -> None:
-        self._others.setdefault(words)
+    def add(self, remark: str) -> None:
+        self._others.setdefault(remark)
 
-    def number(self, place: SourceLine | None, value: int | float | bool) -> None:
+    def number(self, location: SourceLine | None, value: int | float | bool) -> None:
         """Record that Python used a number derived from sizes, which the drawing fixes."""
-        if place is None or (isinstance(value, bool) and is_check(place)):
+        if location is None or (isinstance(value, bool) and is_check(location)):
             return
-        if loops_at(place):
-            known = self._loops.get(place, 0)
-            self._loops[place] = (
-                known + value if isinstance(value, bool) else max(known, int(value))
+        if loops_at(location):
+            count = self._loops.get(location, 0)
+            self._loops[location] = (
+                count + value if isinstance(value, bool) else max(count, int(value))
             )
         else:
-            lines = self._sizes.setdefault((place.file, place.function), [])
-            if place.line not in lines:
-                lines.append(place.line)
+            lines = self._sizes.setdefault((location.file, location.function), [])
+            if location.line not in lines:
+                lines.append(location.line)
 
-    def sentences(self, given: str) -> tuple[str, ...]:
-        """List all remarks, one sentence each; `given` are the shapes of the example."""
+    def sentences(self, example_shapes: str) -> tuple[str, ...]:
+        """List all remarks, one sentence each; `example_shapes` are the shapes of the example."""
         loops = (
-            f"Loop over {count} steps ({place}) was unrolled: the network always takes {count} steps."
-            for place, count in self._loops.items()
+            f"Loop over {count} steps ({location}) was unrolled: the network always takes {count} steps."
+            for location, count in self._loops.items()
             if count > 1
         )
-        return (*loops, *self._size_sentences(given), *self._others)
+        return (*loops, *self._size_sentences(example_shapes), *self._others)
 
-    def _size_sentences(self, given: str) -> Iterator[str]:
+    def _size_sentences(self, example_shapes: str) -> Iterator[str]:
         for (file, function), lines in self._sizes.items():
             named = ", ".join(map(str, sorted(lines)[:_MOST])) + (
                 " and more" if len(lines) > _MOST else ""
@@ -59,7 +59,10 @@ class Report:
             where = (
                 f"{function}, {plural(len(lines), 'line')} {named} of {Path(file).name}"
             )
-            yield f"A decision on sizes ({where}) was fixed as for {given}: other sizes may take another branch."
+            yield (
+                f"A decision on sizes ({where}) was fixed as for {example_shapes}: "
+                "other sizes may take another branch."
+            )
 
 
 def of_arguments(
@@ -67,18 +70,18 @@ def of_arguments(
 ) -> Iterator[str]:
     """Yield a remark if `forward` has optional arguments that were not passed."""
     try:
-        known = list(inspect.signature(model.forward).parameters.values())
+        parameters = list(inspect.signature(model.forward).parameters.values())
     except (TypeError, ValueError):
         return
     left = [
-        one
-        for number, one in enumerate(known)
-        if one.default is not one.empty
-        and one.name not in kwargs
-        and (number >= len(args) or one.kind is one.KEYWORD_ONLY)
+        parameter
+        for number, parameter in enumerate(parameters)
+        if parameter.default is not parameter.empty
+        and parameter.name not in kwargs
+        and (number >= len(args) or parameter.kind is parameter.KEYWORD_ONLY)
     ]
     if left:
-        names = ", ".join(f"{one.name}={one.default!r:.30}" for one in left)
+        names = ", ".join(f"{omitted.name}={omitted.default!r:.30}" for omitted in left)
         yield f"{type(model).__name__}.forward was traced with {names}: the network has no such inputs."
 
 
@@ -104,13 +107,13 @@ def _tree(file: str) -> ast.Module | None:
         return None
 
 
-def _syntax_at(place: SourceLine) -> Iterator[ast.AST]:
+def _syntax_at(location: SourceLine) -> Iterator[ast.AST]:
     """Yield the syntax nodes on a line."""
-    tree = _tree(place.file)
+    tree = _tree(location.file)
     for node in ast.walk(tree) if tree is not None else ():
         if (
-            getattr(node, "lineno", place.line + 1)
-            <= place.line
+            getattr(node, "lineno", location.line + 1)
+            <= location.line
             <= (getattr(node, "end_lineno", None) or 0)
         ):
             yield node
@@ -121,27 +124,29 @@ def _within(node: ast.expr, line: int) -> bool:
 
 
 @cache
-def loops_at(place: SourceLine) -> bool:
+def loops_at(location: SourceLine) -> bool:
     """Return whether a line determines how often a loop runs."""
-    for node in _syntax_at(place):
-        if isinstance(node, ast.For) and _within(node.iter, place.line):
+    for node in _syntax_at(location):
+        if isinstance(node, ast.For) and _within(node.iter, location.line):
             return True
-        if isinstance(node, ast.While) and _within(node.test, place.line):
+        if isinstance(node, ast.While) and _within(node.test, location.line):
             return True
         if isinstance(
             node, ast.ListComp | ast.SetComp | ast.GeneratorExp | ast.DictComp
-        ) and any(_within(one.iter, place.line) for one in node.generators):
+        ) and any(
+            _within(generator.iter, location.line) for generator in node.generators
+        ):
             return True
     return False
 
 
 @cache
-def is_check(place: SourceLine) -> bool:
+def is_check(location: SourceLine) -> bool:
     """Return whether a branch on a line only decides about raising an error."""
-    for node in _syntax_at(place):
-        if isinstance(node, ast.Assert) and _within(node.test, place.line):
+    for node in _syntax_at(location):
+        if isinstance(node, ast.Assert) and _within(node.test, location.line):
             return True
-        if isinstance(node, ast.If) and _within(node.test, place.line):
+        if isinstance(node, ast.If) and _within(node.test, location.line):
             return not node.orelse and all(map(_only_reports, node.body))
     return False
 

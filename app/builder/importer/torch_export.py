@@ -61,9 +61,9 @@ class Replay:
         )
         self._needed = self._found_needed()
         self._folded = {
-            group[0]: made
+            group[0]: layer
             for group in self._groups()
-            if (made := self._layer(group, module, whole))
+            if (layer := self._layer(group, module, whole))
         }
         self._skipped = {
             node
@@ -86,12 +86,12 @@ class Replay:
                 layer = self._folded[node]
                 env[layer.given] = module.get_submodule(layer.path)(env[layer.taken])
             elif node in self._forms:
-                given, named = fx.map_arg(
-                    (node.args, node.kwargs), lambda one: env[one]
+                arguments, named = fx.map_arg(
+                    (node.args, node.kwargs), lambda argument: env[argument]
                 )
                 if self.follows_mode and str(node.target) in FLAGGED:
-                    given = (*given[:2], module.training)
-                env[node] = as_followed(self._forms[node])(*given, **named)
+                    arguments = (*arguments[:2], module.training)
+                env[node] = as_followed(self._forms[node])(*arguments, **named)
         spec = self._program.call_spec.out_spec
         return tree_unflatten(
             [
@@ -109,8 +109,8 @@ class Replay:
             leaf = next(leaves)
             if not isinstance(spec.arg, ConstantArgument):
                 return leaf
-            known = leaf.known if type(leaf) in PROXIES else leaf
-            if known != spec.arg.value and repr(known) != repr(
+            leaf_value = leaf.known if type(leaf) in PROXIES else leaf
+            if leaf_value != spec.arg.value and repr(leaf_value) != repr(
                 spec.arg.value
             ):  # the other value is in the export
                 why = "its export is specialised to one value of an argument, and it is called with others"
@@ -141,11 +141,11 @@ class Replay:
 
     def _found_needed(self) -> set[fx.Node]:
         """Return the nodes that the outputs or in-place changes need."""
-        wanted = {leaf for leaf in self._outputs if isinstance(leaf, fx.Node)}
+        needed = {leaf for leaf in self._outputs if isinstance(leaf, fx.Node)}
         for node in reversed(self._nodes):
-            if node in wanted or _in_place(node):
-                wanted.update((node, *node.all_input_nodes))
-        return wanted
+            if node in needed or _in_place(node):
+                needed.update((node, *node.all_input_nodes))
+        return needed
 
     def _groups(self) -> list[list[fx.Node]]:
         """Group consecutive calls that one module call made."""
@@ -160,7 +160,7 @@ class Replay:
         return groups
 
     def _layer(
-        self, group: list[fx.Node], module: nn.Module, whole: Whole
+        self, group: list[fx.Node], module: nn.Module, layer_filter: Whole
     ) -> _Folded | None:
         """Return the torch layer of a group of calls, if it has one tensor input and output."""
         stack = [
@@ -170,23 +170,24 @@ class Replay:
         ]
         path = stack[-1] if stack else ""
         inside, outer = set(group), self._needed
-        if not path or not whole(module.get_submodule(path)):
+        if not path or not layer_filter(module.get_submodule(path)):
             return None
-        taken = {
+        inputs = {
             node
-            for one in group
-            for node in one.all_input_nodes
+            for exported_call in group
+            for node in exported_call.all_input_nodes
             if node not in inside and self._arrives(node)
         }
         ends = {leaf for leaf in self._outputs if isinstance(leaf, fx.Node)}
-        given = {
-            one
-            for one in group
-            if one in ends or any(user in outer - inside for user in one.users)
+        outputs = {
+            output_call
+            for output_call in group
+            if output_call in ends
+            or any(user in outer - inside for user in output_call.users)
         }
         return (
-            _Folded(path, taken.pop(), given.pop())
-            if len(taken) == 1 and len(given) == 1
+            _Folded(path, inputs.pop(), outputs.pop())
+            if len(inputs) == 1 and len(outputs) == 1
             else None
         )
 
@@ -201,18 +202,21 @@ class Replay:
         """Raise NotExportedError if a buffer is modified, unless a torch layer does it."""
         for node in self._nodes:
             first = node.args[0] if node.args else None
-            held = (
+            state_argument = (
                 isinstance(first, fx.Node)
                 and first.op == "placeholder"
                 and not self._arrives(first)
             )
-            if held and _in_place(node) and node not in self._skipped:
+            if state_argument and _in_place(node) and node not in self._skipped:
                 raise NotExportedError(f"it changes {self._inputs[first.name].target}")  # type: ignore[union-attr]
         for spec in self._program.graph_signature.output_specs:
-            made = next(
+            new_state = next(
                 (node for node in self._nodes if node.name == spec.arg.name), None
             )
-            if spec.kind is OutputKind.BUFFER_MUTATION and made not in self._skipped:
+            if (
+                spec.kind is OutputKind.BUFFER_MUTATION
+                and new_state not in self._skipped
+            ):
                 raise NotExportedError(f"it changes its buffer {spec.target}")
 
 
@@ -246,7 +250,7 @@ def exported(
     module: nn.Module,
     args: Any,
     kwargs: Any,
-    whole: Whole,
+    layer_filter: Whole,
     smaller: bool,
     batch: int = 0,
 ) -> Replay:
@@ -259,7 +263,7 @@ def exported(
     others = tree_map(real_like, _other_batch((args, kwargs), batch))
     try:
         with _quiet(), _limited():
-            replay = _program(module, real, named, whole, smaller)
+            replay = _program(module, real, named, layer_filter, smaller)
     except NotExportedError:
         raise
     except Exception as error:  # any failure of export is the reason
@@ -281,23 +285,23 @@ def exported(
 
 
 def _program(
-    module: nn.Module, args: Any, kwargs: Any, whole: Whole, smaller: bool
+    module: nn.Module, args: Any, kwargs: Any, layer_filter: Whole, smaller: bool
 ) -> Replay:
     tried = module_tree.copied(module).train()
     bound = (
         inspect.signature(type(module).forward).bind(module, *args, **kwargs).arguments
     )
-    _, *given = bound.items()
-    shapes = {name: tree_map(_free, value) for name, value in given}
+    _, *arguments = bound.items()
+    shapes = {name: tree_map(_free, value) for name, value in arguments}
     program = torch.export.export(tried, args, kwargs, dynamic_shapes=shapes)
     if smaller:
-        known = len(
+        operator_count = len(
             torch._C._dispatch_get_registrations_for_dispatch_key(
                 "CompositeImplicitAutograd"
             )
         )
-        program = program.run_decompositions(dict(_decompositions(known)))
-    return Replay(program, tried, whole)
+        program = program.run_decompositions(dict(_decompositions(operator_count)))
+    return Replay(program, tried, layer_filter)
 
 
 @lru_cache(maxsize=1)
@@ -319,24 +323,24 @@ def _free(value: Any) -> Any:
     )
 
 
-def _two_samples(given: Any) -> Any:
+def _two_samples(arguments: Any) -> Any:
     """Repeat single-sample tensors to two samples: export specialises sizes of one."""
 
     def two(value: Any) -> Any:
         single = isinstance(value, torch.Tensor) and value.dim() and value.shape[0] == 1
         return value.expand(2, *value.shape[1:]).contiguous() if single else value
 
-    return tree_map(two, given)
+    return tree_map(two, arguments)
 
 
-def _other_batch(given: Any, batch: int) -> Any:
+def _other_batch(arguments: Any, batch: int) -> Any:
     def other(value: Any) -> Any:
         grows = (
             isinstance(value, torch.Tensor) and value.dim() and value.shape[0] == batch
         )
         return value.new_empty((batch + 2, *value.shape[1:])) if grows else value
 
-    return tree_map(other, given)
+    return tree_map(other, arguments)
 
 
 @contextlib.contextmanager
@@ -415,21 +419,21 @@ def _numbers(
 ) -> list[Any]:
     """Compute outputs, gradients and buffers of a copy in double precision."""
     tried = module_tree.copied(module).double().train(mode)
-    given, named = tree_map(_double, (args, kwargs))
+    arguments, named = tree_map(_double, (args, kwargs))
     arriving = [
         leaf
-        for leaf in tree_flatten((given, named))[0]
+        for leaf in tree_flatten((arguments, named))[0]
         if isinstance(leaf, torch.Tensor)
     ]
     with torch.random.fork_rng(devices=[]), torch.enable_grad():
         torch.default_generator.manual_seed(SEED)
-        found = (
-            replay(tried, *given, **named)
+        outputs = (
+            replay(tried, *arguments, **named)
             if replay is not None
-            else tried(*given, **named)
+            else tried(*arguments, **named)
         )
         leaves = [
-            leaf for leaf in tree_flatten(found)[0] if isinstance(leaf, torch.Tensor)
+            leaf for leaf in tree_flatten(outputs)[0] if isinstance(leaf, torch.Tensor)
         ]
         learnt = [leaf for leaf in leaves if leaf.requires_grad]
         if learnt:
@@ -450,9 +454,9 @@ def _double(value: Any) -> Any:
     )
 
 
-def _close(one: Any, other: Any) -> bool:
-    if one is None or other is None:
-        return one is other
-    return one.shape == other.shape and torch.allclose(
-        one.double(), other.double(), 1e-9, 1e-11, equal_nan=True
+def _close(first: Any, other: Any) -> bool:
+    if first is None or other is None:
+        return first is other
+    return first.shape == other.shape and torch.allclose(
+        first.double(), other.double(), 1e-9, 1e-11, equal_nan=True
     )

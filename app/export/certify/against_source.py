@@ -35,9 +35,9 @@ Probe = Mapping[str, tuple[float, float]]
 def change(net: torch.nn.Module, probe: Probe) -> None:
     """Give parameters and buffers the values that a probe has for them."""
     with torch.no_grad():
-        held = net.state_dict()
+        state = net.state_dict()
         for key, (mean, most) in probe.items():
-            tensor = held[key]
+            tensor = state[key]
             tensor.copy_(
                 (mean + most * measure.noise(key, tensor.numel())).reshape(tensor.shape)
             )
@@ -49,24 +49,24 @@ def packed(cases: Sequence[Mapping[str, Any]]) -> tuple[Tensors, list[dict[str, 
     A case has `train`, `seed`, its `inputs` and the `record` of `measure.step_of`, with large tensors as sketches.
     """
     tensors: Tensors = {}
-    known: list[dict[str, Any]] = []
+    metadata: list[dict[str, Any]] = []
     for number, case in enumerate(cases):
         record = case["record"]
-        lists = {"inputs": [f"{place}" for place in range(len(case["inputs"]))]}
+        lists = {"inputs": [f"{index}" for index in range(len(case["inputs"]))]}
         tensors |= {
-            f"{number}/inputs/{place}": value.contiguous()
-            for place, value in enumerate(case["inputs"])
+            f"{number}/inputs/{index}": value.contiguous()
+            for index, value in enumerate(case["inputs"])
         }
         for group in GROUPS:
             values = record.get(group, {})
             lists[group] = list(values)
             tensors |= {
-                f"{number}/{group}/{place}": value.detach().clone().contiguous()
-                for place, value in enumerate(values.values())
+                f"{number}/{group}/{index}": value.detach().clone().contiguous()
+                for index, value in enumerate(values.values())
                 if value is not None
             }
         odd = measure.odd_numbers({**record["outputs"], **record.get("gradients", {})})
-        known.append(
+        metadata.append(
             {
                 "train": case["train"],
                 "seed": case["seed"],
@@ -75,18 +75,18 @@ def packed(cases: Sequence[Mapping[str, Any]]) -> tuple[Tensors, list[dict[str, 
                 **lists,
             }
         )
-    return tensors, known
+    return tensors, metadata
 
 
 def hashes(state: Mapping[str, torch.Tensor]) -> dict[str, str]:
     """Hash dtype, shape and bytes of every tensor."""
-    found = {}
+    digests = {}
     for key, value in state.items():
-        whole = value.detach().cpu().contiguous().reshape(-1)
+        flat = value.detach().cpu().contiguous().reshape(-1)
         digest = hashlib.sha256(f"{value.dtype} {tuple(value.shape)} ".encode())
-        digest.update(whole.view(torch.uint8).numpy().data if whole.numel() else b"")
-        found[key] = digest.hexdigest()
-    return found
+        digest.update(flat.view(torch.uint8).numpy().data if flat.numel() else b"")
+        digests[key] = digest.hexdigest()
+    return digests
 
 
 def compared(
@@ -117,15 +117,15 @@ def _values(
     facts: Mapping[str, Any],
 ) -> dict[str, Any]:
     """Compare weights and buffers with those of the source model: their number, and the names that differ."""
-    known = facts["values"]
+    expected = facts["values"]
     try:
         state = _with_values(make(), question["weights"], {}).state_dict()
     except Exception as error:  # keys or shapes that do not fit
-        return {"values": len(known), "other": [measure.error_text(error)]}
-    mine = hashes({key: value for key, value in state.items() if key in known})
+        return {"values": len(expected), "other": [measure.error_text(error)]}
+    mine = hashes({key: value for key, value in state.items() if key in expected})
     return {
-        "values": len(known),
-        "other": [key for key, value in known.items() if mine.get(key) != value],
+        "values": len(expected),
+        "other": [key for key, value in expected.items() if mine.get(key) != value],
     }
 
 
@@ -138,8 +138,8 @@ def _case(
 ) -> dict[str, Any]:
     case = facts["cases"][number]
     inputs = {
-        f"input {place + 1}": tensors[f"{number}/inputs/{place}"]
-        for place in range(len(case["inputs"]))
+        f"input {index + 1}": tensors[f"{number}/inputs/{index}"]
+        for index in range(len(case["inputs"]))
     }
     backward = bool(case["gradients"])
     answer: dict[str, Any] = {"train": case["train"], "odd": case["odd"]}
@@ -163,20 +163,22 @@ def _case(
         }
     for group in GROUPS:
         expected = {
-            name: tensors.get(f"{number}/{group}/{place}")
-            for place, name in enumerate(case[group])
+            name: tensors.get(f"{number}/{group}/{index}")
+            for index, name in enumerate(case[group])
         }
-        given = dict(mine.get(group, {}))
+        measured = dict(mine.get(group, {}))
         if group == "outputs":  # a source model may nest them differently
-            if len(given) != len(expected):
+            if len(measured) != len(expected):
                 return answer | {
-                    "stops": f"it returns {len(given)} tensors instead of {len(expected)}"
+                    "stops": f"it returns {len(measured)} tensors instead of {len(expected)}"
                 }
-            given = dict(zip(expected, given.values(), strict=True))
+            measured = dict(zip(expected, measured.values(), strict=True))
         elif group == "buffers":
-            given = {name: value for name, value in given.items() if name in expected}
+            measured = {
+                name: value for name, value in measured.items() if name in expected
+            }
         answer[group] = measure.compare(
-            {name: measure.sketch(value) for name, value in given.items()}, expected
+            {name: measure.sketch(value) for name, value in measured.items()}, expected
         )
     return answer
 
@@ -185,8 +187,8 @@ def _with_values(net: torch.nn.Module, weights: str, probe: Probe) -> torch.nn.M
     """Load the values that the source model had when it was recorded."""
     from safetensors.torch import load_file
 
-    given = load_file(weights) if weights else {}
-    net.load_state_dict({**net.state_dict(), **given}, strict=True)
+    tensors = load_file(weights) if weights else {}
+    net.load_state_dict({**net.state_dict(), **tensors}, strict=True)
     change(net, probe)
     return net
 

@@ -99,23 +99,27 @@ class Certificate(Struct, frozen=True):
     details: str = ""
     seconds: float = 0.0
 
-    def check(self, what: str, mode: str) -> CertificateCheck:
+    def check(self, kind: str, mode: str) -> CertificateCheck:
         """Return the last check of a kind against the project's net. Raises KeyError if it was not made."""
-        for one in reversed(self.checks):
-            if (one.what, one.mode, one.source) == (what, mode, False):
-                return one
-        raise KeyError(f"{what} in {mode} mode")
+        for check in reversed(self.checks):
+            if (check.what, check.mode, check.source) == (kind, mode, False):
+                return check
+        raise KeyError(f"{kind} in {mode} mode")
 
     @property
     def lines(self) -> tuple[str, ...]:
         """To be read from top to bottom; the verdict first."""
-        found = [("passed: " if self.passed else "failed: ") + self.message]
-        for one in self.checks:
-            mark = "-" if one.skipped else "ok" if one.passed else "!!"
-            among = f" ({one.count} {plural(one.count, 'tensor')})" if one.count else ""
-            place = "source model: " if one.source else ""
-            found.append(f"  {mark:<2}  {place}{one.title}{among}: {one.finding}")
-        return tuple(found)
+        lines = [("passed: " if self.passed else "failed: ") + self.message]
+        for check in self.checks:
+            mark = "-" if check.skipped else "ok" if check.passed else "!!"
+            among = (
+                f" ({check.count} {plural(check.count, 'tensor')})"
+                if check.count
+                else ""
+            )
+            prefix = "source model: " if check.source else ""
+            lines.append(f"  {mark:<2}  {prefix}{check.title}{among}: {check.finding}")
+        return tuple(lines)
 
     def to_json(self) -> dict[str, Any]:
         """Return the file's content as JSON values."""
@@ -125,7 +129,7 @@ class Certificate(Struct, frozen=True):
             "message": self.message,
             **dict(self.facts),
             "seconds": round(self.seconds, 2),
-            "checks": [_plain(one) for one in self.checks],
+            "checks": [_plain(check) for check in self.checks],
             "lines": list(self.lines),
         }
 

@@ -105,22 +105,24 @@ def certify(
                 Path(measure.__file__), question, folder, tell, cancelled, limit
             )
         except NetworkFailsError as error:
-            found = Certificate(
+            certificate = Certificate(
                 False, f"The network itself returns no outputs: {error}"
             )
         except (OSError, SyntaxError, UnicodeDecodeError) as error:
-            found = Certificate(
+            certificate = Certificate(
                 False, f"The exported files cannot be read: {measure.error_text(error)}"
             )
         except clean_process.CleanProcessError as error:
-            words = f"The exported files do not run in a clean Python process: {error}"
-            found = Certificate(False, words, details=error.details)
+            message = (
+                f"The exported files do not run in a clean Python process: {error}"
+            )
+            certificate = Certificate(False, message, details=error.details)
         else:
             facts["files"] = {
                 Path(path).name: digest for path, digest in answer["files"].items()
             }
-            found = _verdict(live, answer, imported)
-    return replace(found, facts=FrozenMap(facts), seconds=perf_counter() - begun)
+            certificate = _verdict(live, answer, imported)
+    return replace(certificate, facts=FrozenMap(facts), seconds=perf_counter() - begun)
 
 
 def certify_export(
@@ -151,7 +153,7 @@ def certify_export(
         if weights is None:
             save_safetensors(state_dict, folder / "weights.safetensors")
         files = Files(code or model, weights or folder / "weights.safetensors", layers)
-        found = certify(
+        certificate = certify(
             source,
             state_dict,
             files,
@@ -161,8 +163,12 @@ def certify_export(
             cancelled=cancelled,
         )
     if about:
-        found = replace(found, facts=FrozenMap({**found.facts, "weights": about}))
-    return found, write_certificate(found, code) if code is not None else None
+        certificate = replace(
+            certificate, facts=FrozenMap({**certificate.facts, "weights": about})
+        )
+    return certificate, write_certificate(
+        certificate, code
+    ) if code is not None else None
 
 
 def _question(
@@ -189,20 +195,22 @@ def _verdict(
     live: Measurements, answer: dict[str, Any], imported: ImportedNet | None
 ) -> Certificate:
     answers = iter(answer["stages"])
-    given = answer.get("source", {"cases": []})
-    known = {
-        "train" if case["train"] else "eval" for case in given["cases"] if case["odd"]
+    source_answer = answer.get("source", {"cases": []})
+    odd_modes = {
+        "train" if case["train"] else "eval"
+        for case in source_answer["cases"]
+        if case["odd"]
     }
     checks: list[CertificateCheck] = []
     for stage in live.stages:
         checks += [
-            _judged(one, known)
-            for one in _checks(
+            _judged(check, odd_modes)
+            for check in _checks(
                 stage, live.dtype, next(answers) if stage.recorded else {}
             )
         ]
-    of_source = source_checks(given)
-    wrong = next((one for one in (*of_source, *checks) if not one.passed), None)
+    of_source = source_checks(source_answer)
+    wrong = next((check for check in (*of_source, *checks) if not check.passed), None)
     if wrong is not None:
         message = (
             f"The exported files produce different {wrong.title}: {wrong.finding}."
@@ -218,17 +226,17 @@ def _verdict(
         return Certificate(False, message, (*checks, *of_source))
     message = f"A clean Python process with torch {answer['torch']} produces the same outputs, bit for bit"
     learnt = [
-        one.mode
-        for one in checks
-        if one.what == "gradients" and not one.skipped and one.count > one.empty
+        check.mode
+        for check in checks
+        if check.what == "gradients" and not check.skipped and check.count > check.empty
     ]
     if learnt:
         message += f", and the same gradients in {' and in '.join(learnt)} mode"
     if live.double_refused:
         message += f"; the network does not run in float64 ({live.double_refused})"
-    if skipped := [one for one in checks if one.skipped]:
+    if skipped := [check for check in checks if check.skipped]:
         named = " and ".join(
-            dict.fromkeys(f"{one.what} in {one.mode} mode" for one in skipped)
+            dict.fromkeys(f"{check.what} in {check.mode} mode" for check in skipped)
         )
         message += f"; {named} could not be compared: {skipped[0].skipped}"
     if imported is not None:
@@ -236,64 +244,74 @@ def _verdict(
     return Certificate(True, message + ".", (*checks, *of_source))
 
 
-def _judged(check: CertificateCheck, known: set[str]) -> CertificateCheck:
+def _judged(check: CertificateCheck, odd_modes: set[str]) -> CertificateCheck:
     """Fail a check with non-finite numbers, unless the source model has them in that mode."""
-    fails = check.odd and check.what != "buffers" and check.mode not in known
+    fails = check.odd and check.what != "buffers" and check.mode not in odd_modes
     return replace(check, passed=False) if fails else check
 
 
-def _checks(stage: Stage, own: str, found: dict[str, Any]) -> list[CertificateCheck]:
+def _checks(
+    stage: Stage, net_dtype: str, answer: dict[str, Any]
+) -> list[CertificateCheck]:
     """List the checks of one stage: outputs, and after a backward pass gradients and buffers."""
     mode = "train" if stage.kind == "train" else "eval"
-    dtype = "float64" if stage.double else own
+    dtype = "float64" if stage.double else net_dtype
     allowed = 0.0 if stage.kind == "outputs" else ALLOWED.get(dtype, ALLOWED_ELSE)
     checks = (
-        [_check("outputs", mode, dtype, allowed, found["outputs"])]
-        if "outputs" in found
+        [_check("outputs", mode, dtype, allowed, answer["outputs"])]
+        if "outputs" in answer
         else []
     )
     if stage.kind == "outputs":
         return checks
     if stage.refused:
-        wanted = ("gradients",) if found else ("outputs", "gradients")
+        kinds = ("gradients",) if answer else ("outputs", "gradients")
         return checks + [
-            CertificateCheck(what, mode, dtype, True, skipped=stage.refused)
-            for what in wanted
+            CertificateCheck(kind, mode, dtype, True, skipped=stage.refused)
+            for kind in kinds
         ]
-    if "refused" in found:
-        words = f"not available: {found['refused']}"
+    if "refused" in answer:
+        description = f"not available: {answer['refused']}"
         return [
             *checks,
             CertificateCheck(
-                "gradients", mode, dtype, False, False, None, allowed, "they", words
+                "gradients",
+                mode,
+                dtype,
+                False,
+                False,
+                None,
+                allowed,
+                "they",
+                description,
             ),
         ]
-    checks.append(_check("gradients", mode, dtype, allowed, found["gradients"]))
-    if mode == "train" or not found["buffers"]["equal"]:
-        checks.append(_check("buffers", mode, dtype, allowed, found["buffers"]))
+    checks.append(_check("gradients", mode, dtype, allowed, answer["gradients"]))
+    if mode == "train" or not answer["buffers"]["equal"]:
+        checks.append(_check("buffers", mode, dtype, allowed, answer["buffers"]))
     return checks
 
 
 def _check(
-    what: str, mode: str, dtype: str, allowed: float, found: dict[str, Any]
+    kind: str, mode: str, dtype: str, allowed: float, comparison: dict[str, Any]
 ) -> CertificateCheck:
-    largest = found["largest"]
-    passed = found["equal"] or (
+    largest = comparison["largest"]
+    passed = comparison["equal"] or (
         largest is not None and largest <= allowed and allowed > 0
     )
     return CertificateCheck(
-        what,
+        kind,
         mode,
         dtype,
         passed,
-        found["equal"],
+        comparison["equal"],
         largest,
         allowed,
-        found["worst"],
-        found["words"],
-        count=found["count"],
-        empty=found["empty"],
-        odd=found["odd"],
+        comparison["worst"],
+        comparison["words"],
+        count=comparison["count"],
+        empty=comparison["empty"],
+        odd=comparison["odd"],
     )
 
 
@@ -326,12 +344,12 @@ def _inputs(live: Measurements) -> dict[str, Any]:
 
 def _versions(texts: list[str], files: Files) -> dict[str, str]:
     """Return the version of each package that the code imports, except its own files."""
-    own = {path.stem for path in files.layers}
-    found = {}
+    stems = {path.stem for path in files.layers}
+    versions = {}
     for name in clean_process.top_packages(texts):
-        if name not in own:
+        if name not in stems:
             try:
-                found[name] = metadata.version(name)
+                versions[name] = metadata.version(name)
             except metadata.PackageNotFoundError:
-                found[name] = "unknown"
-    return found
+                versions[name] = "unknown"
+    return versions

@@ -54,13 +54,13 @@ def top_packages(texts: Iterable[str]) -> tuple[str, ...]:
     >>> top_packages(["import os, torch.nn\\nfrom torchvision import ops"])
     ('torch', 'torchvision')
     """
-    found: set[str] = set()
+    packages: set[str] = set()
     for node in (node for text in texts for node in ast.walk(ast.parse(text))):
         if isinstance(node, ast.Import):
-            found |= {alias.name.partition(".")[0] for alias in node.names}
+            packages |= {alias.name.partition(".")[0] for alias in node.names}
         elif isinstance(node, ast.ImportFrom) and node.module and not node.level:
-            found.add(node.module.partition(".")[0])
-    return tuple(sorted(found - sys.stdlib_module_names))
+            packages.add(node.module.partition(".")[0])
+    return tuple(sorted(packages - sys.stdlib_module_names))
 
 
 def barred_for(texts: Iterable[str]) -> list[str]:
@@ -89,11 +89,11 @@ def run_script(
     }
     Path(paths["answer"]).unlink(missing_ok=True)
     Path(paths["progress"]).unlink(missing_ok=True)
-    asked = folder / "ask.json"
-    whole = {**question, **paths, "threads": torch.get_num_threads()}
-    asked.write_text(json.dumps(whole), encoding="utf-8")
-    code, told = _run(
-        [sys.executable, "-I", "-B", str(script), str(asked)],
+    question_file = folder / "ask.json"
+    request = {**question, **paths, "threads": torch.get_num_threads()}
+    question_file.write_text(json.dumps(request), encoding="utf-8")
+    code, stderr_text = _run(
+        [sys.executable, "-I", "-B", str(script), str(question_file)],
         folder,
         tell,
         cancelled,
@@ -101,9 +101,9 @@ def run_script(
     )
     answer = Path(paths["answer"])
     if code or not answer.is_file():
-        raise CleanProcessError(_last_line(told, code), told)
-    found: dict[str, Any] = json.loads(answer.read_text("utf-8"))
-    return found
+        raise CleanProcessError(_last_line(stderr_text, code), stderr_text)
+    content: dict[str, Any] = json.loads(answer.read_text("utf-8"))
+    return content
 
 
 def _run(
@@ -111,12 +111,12 @@ def _run(
 ) -> tuple[int, str]:
     """Return the exit code and stderr. The child's working directory is `folder`, which hides other files."""
     window = getattr(subprocess, "CREATE_NO_WINDOW", 0)
-    with tempfile.TemporaryFile() as told:
+    with tempfile.TemporaryFile() as stderr_file:
         with subprocess.Popen(
             command,
             stdin=subprocess.DEVNULL,
             stdout=subprocess.DEVNULL,
-            stderr=told,
+            stderr=stderr_file,
             cwd=folder,
             creationflags=window,
         ) as child:
@@ -132,18 +132,18 @@ def _run(
                         f"it had not ended after {patience:.0f} seconds and was stopped"
                     )
                 with contextlib.suppress(OSError):
-                    words = (folder / "progress").read_text("utf-8")
-                    if words and words != heard:
-                        heard = words
-                        tell(words)
+                    progress = (folder / "progress").read_text("utf-8")
+                    if progress and progress != heard:
+                        heard = progress
+                        tell(progress)
                 with contextlib.suppress(subprocess.TimeoutExpired):
                     child.wait(LOOK)
-        told.seek(0)
-        return child.returncode, told.read().decode("utf-8", "replace")
+        stderr_file.seek(0)
+        return child.returncode, stderr_file.read().decode("utf-8", "replace")
 
 
-def _last_line(told: str, code: int) -> str:
-    lines = [line.strip() for line in told.strip().splitlines() if line.strip()]
+def _last_line(stderr_text: str, code: int) -> str:
+    lines = [line.strip() for line in stderr_text.strip().splitlines() if line.strip()]
     if code < 0:
         return f"it was ended by signal {-code}" + (
             ", which happens if memory runs out" if code == -9 else ""

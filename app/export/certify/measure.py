@@ -100,12 +100,12 @@ def step_of(
     """
     net.train(train)
     net.zero_grad(set_to_none=True)
-    given = {
+    tensors = {
         name: doubled(value) if double else value for name, value in inputs.items()
     }
     able = {
         name: value.clone().requires_grad_()
-        for name, value in given.items()
+        for name, value in tensors.items()
         if _differentiable(value)
     }
     seed_everything(seed)
@@ -114,7 +114,7 @@ def step_of(
         value = (call or net)(
             *(
                 (able[name] if name in able else value).clone()
-                for name, value in given.items()
+                for name, value in tensors.items()
             )
         )
         record = _split(value)
@@ -150,14 +150,16 @@ def _differentiable(value: torch.Tensor) -> bool:
 
 def _split(value: Any) -> Record:
     """Split an output into copied tensors and the repr of other leaves."""
-    found = list(leaves(value))
+    path_leaves = list(leaves(value))
     tensors = {
         path: leaf.detach().clone()
-        for path, leaf in found
+        for path, leaf in path_leaves
         if isinstance(leaf, torch.Tensor)
     }
     others = {
-        path: repr(leaf) for path, leaf in found if not isinstance(leaf, torch.Tensor)
+        path: repr(leaf)
+        for path, leaf in path_leaves
+        if not isinstance(leaf, torch.Tensor)
     }
     return {"outputs": tensors, "others": others}
 
@@ -192,7 +194,7 @@ def noise(key: str, count: int) -> torch.Tensor:
     start = int.from_bytes(
         hashlib.sha256(key.encode()).digest()[:8], "little", signed=True
     )
-    made = torch.empty(count, dtype=torch.float64)
+    numbers = torch.empty(count, dtype=torch.float64)
     for at in range(0, count, CHUNK):
         x = torch.arange(at, min(at + CHUNK, count)) * -7046029254386353131 + start
         for shift, factor in (
@@ -201,9 +203,9 @@ def noise(key: str, count: int) -> torch.Tensor:
             (31, 1),
         ):  # splitmix64
             x = (x ^ ((x >> shift) & (2 ** (64 - shift) - 1))) * factor
-        made[at : at + CHUNK] = ((x >> 11) & (2**53 - 1)) * (0.75 * 2.0**-53) + 0.25
-        made[at : at + CHUNK] *= (x & 1) * 2 - 1
-    return made
+        numbers[at : at + CHUNK] = ((x >> 11) & (2**53 - 1)) * (0.75 * 2.0**-53) + 0.25
+        numbers[at : at + CHUNK] *= (x & 1) * 2 - 1
+    return numbers
 
 
 def sketch(tensor: torch.Tensor | None) -> torch.Tensor | None:
@@ -216,12 +218,12 @@ def sketch(tensor: torch.Tensor | None) -> torch.Tensor | None:
     if tensor is None or tensor.numel() <= WHOLE:
         return tensor
     flat = _real(tensor.detach()).reshape(-1)
-    places, folded = torch.arange(SAMPLES) * (flat.numel() // SAMPLES), _folded(flat)
+    positions, folded = torch.arange(SAMPLES) * (flat.numel() // SAMPLES), _folded(flat)
     if folded.isfinite():
-        return torch.cat([flat[places], folded])
+        return torch.cat([flat[positions], folded])
     odd = (flat.isnan().double(), flat.isposinf().double(), flat.isneginf().double())
     flat = flat.nan_to_num(0.0, 0.0, 0.0)
-    return torch.cat([flat[places], *map(_folded, (flat, *odd))])
+    return torch.cat([flat[positions], *map(_folded, (flat, *odd))])
 
 
 @functools.cache
@@ -251,7 +253,7 @@ def compare(mine: Tensors, expected: Tensors) -> Record:
     `odd` describes non-finite numbers of either, "" if all are finite.
     """
     names = {*mine, *expected}
-    found: Record = {
+    comparison: Record = {
         "count": len(expected),
         "equal": True,
         "largest": 0.0,
@@ -259,7 +261,12 @@ def compare(mine: Tensors, expected: Tensors) -> Record:
         "words": "",
         "empty": sum(value is None for value in expected.values()),
         "odd": next(
-            (words for one in (expected, mine) if (words := odd_numbers(one))), ""
+            (
+                description
+                for tensors in (expected, mine)
+                if (description := odd_numbers(tensors))
+            ),
+            "",
         ),
     }
     floor = FLOOR * max(
@@ -267,19 +274,19 @@ def compare(mine: Tensors, expected: Tensors) -> Record:
     )
     for name in sorted(names):
         if (name in mine) != (name in expected):
-            words, apart, equal = (
+            description, apart, equal = (
                 "is missing" if name in expected else "should not exist",
                 0.0,
                 False,
             )
         else:
-            words, apart, equal = _apart(mine[name], expected[name], floor)
-        found["equal"] = found["equal"] and equal
-        if words and not found["words"]:
-            found.update(largest=None, worst=name, words=words)
-        elif found["largest"] is not None and apart > found["largest"]:
-            found.update(largest=apart, worst=name)
-    return found
+            description, apart, equal = _apart(mine[name], expected[name], floor)
+        comparison["equal"] = comparison["equal"] and equal
+        if description and not comparison["words"]:
+            comparison.update(largest=None, worst=name, words=description)
+        elif comparison["largest"] is not None and apart > comparison["largest"]:
+            comparison.update(largest=apart, worst=name)
+    return comparison
 
 
 def odd_numbers(tensors: Tensors) -> str:
@@ -288,8 +295,8 @@ def odd_numbers(tensors: Tensors) -> str:
         if value is not None and (value.is_floating_point() or value.is_complex()):
             wrong = value.numel() - int(value.isfinite().sum())
             if wrong:
-                what = "NaN" if bool(value.isnan().any()) else "infinite"
-                return f"{wrong:,} of {value.numel():,} numbers of {name} {'is' if wrong == 1 else 'are'} {what}"
+                kind = "NaN" if bool(value.isnan().any()) else "infinite"
+                return f"{wrong:,} of {value.numel():,} numbers of {name} {'is' if wrong == 1 else 'are'} {kind}"
     return ""
 
 
@@ -298,12 +305,12 @@ def _apart(
 ) -> tuple[str, float, bool]:
     """Return a description of a non-numeric difference, the relative difference, and whether both are bitwise equal."""
     if a is None or b is None:
-        words = (
+        description = (
             "has no gradient and should have one"
             if a is None
             else "has a gradient and should have none"
         )
-        return ("", 0.0, True) if a is b else (words, 0.0, False)
+        return ("", 0.0, True) if a is b else (description, 0.0, False)
     if a.shape != b.shape or a.dtype != b.dtype:
         return f"is {_kind(a)} and should be {_kind(b)}", 0.0, False
     if torch.equal(_bits(a), _bits(b)):
@@ -372,10 +379,10 @@ def make_class(ask: Record) -> type[torch.nn.Module]:
     for path in ask["layers"]:
         imported(os.path.splitext(os.path.basename(path))[0], path)
     seed_everything(ask["seed"])
-    found: type[torch.nn.Module] = getattr(
+    net_class: type[torch.nn.Module] = getattr(
         imported("model", ask["model"]), ask["class"]
     )
-    return found
+    return net_class
 
 
 def make_net(ask: Record) -> torch.nn.Module:
@@ -408,9 +415,9 @@ def begin(path: str) -> Record:
     return ask
 
 
-def report_progress(ask: Record, words: str) -> None:
+def report_progress(ask: Record, message: str) -> None:
     """Report progress to the waiting process."""
-    Path(ask["progress"]).write_text(words, encoding="utf-8")
+    Path(ask["progress"]).write_text(message, encoding="utf-8")
 
 
 def main(path: str) -> None:
@@ -457,19 +464,19 @@ def _stage(
     groups = [
         group for group in ("outputs", "gradients", "buffers") if group in expected
     ]
-    found: Record = {
+    comparisons: Record = {
         group: compare(record.get(group, {}), expected[group]) for group in groups
     }
     if "refused" in record and "refused" not in expected:
-        found["refused"] = record["refused"]
+        comparisons["refused"] = record["refused"]
     if record["others"] != expected["others"]:
-        found["outputs"].update(
+        comparisons["outputs"].update(
             equal=False,
             largest=None,
             worst="output",
             words="contains other objects besides tensors",
         )
-    return found
+    return comparisons
 
 
 def run_job(job: Callable[[str], None]) -> int:

@@ -94,7 +94,7 @@ class Measurement:
 
     def run(self, inputs: tuple[Tensor, ...] | None = None) -> Measurements:
         """Run all stages. Raises NetworkFailsError if the forward fails, ExportCancelledError."""
-        net, given, record = self._outputs(inputs)
+        net, named_inputs, record = self._outputs(inputs)
         first = self._store(
             Stage("outputs", "outputs", self._folder / "outputs.pt"), record
         )
@@ -107,17 +107,23 @@ class Measurement:
             "torch."
         )
         net.double()
-        one = self._step(net, given, "eval", double=True)
-        if one.recorded:
+        eval_stage = self._step(net, named_inputs, "eval", double=True)
+        if eval_stage.recorded:
             return Measurements(
-                given, (first, one, self._step(net, given, "train", double=True)), dtype
+                named_inputs,
+                (
+                    first,
+                    eval_stage,
+                    self._step(net, named_inputs, "train", double=True),
+                ),
+                dtype,
             )
         # Something in the net has a fixed dtype: compare its gradients in that.
         del net
         again = self._create_net()
-        two = self._step(again, given, "eval", double=False, fresh=True)
-        stages = (first, two, self._step(again, given, "train", double=False))
-        return Measurements(given, stages, dtype, one.refused)
+        two = self._step(again, named_inputs, "eval", double=False, fresh=True)
+        stages = (first, two, self._step(again, named_inputs, "train", double=False))
+        return Measurements(named_inputs, stages, dtype, eval_stage.refused)
 
     def eval_outputs(
         self, batches: tuple[int, ...], source: Source | None = None, suffix: str = ""
@@ -133,13 +139,13 @@ class Measurement:
             with self._quiet():
                 measure.seed_everything(self._seed)
                 drawn = random_inputs(source or self._source, batch)
-                given = {
+                named_inputs = {
                     spec.name: value
                     for spec, value in zip(self._source.inputs, drawn, strict=True)
                 }
                 try:
-                    record = measure.outputs_of(net, given, self._seed)
-                    again = measure.outputs_of(net, given, self._seed + 1)
+                    record = measure.outputs_of(net, named_inputs, self._seed)
+                    again = measure.outputs_of(net, named_inputs, self._seed + 1)
                 except (
                     Exception
                 ) as error:  # an unsupported batch size; reported if all are
@@ -153,7 +159,7 @@ class Measurement:
                 kind: str(self._folder / f"{kind}{suffix}-{batch}.pt")
                 for kind in ("inputs", "expected")
             }
-            torch.save(given, files[batch]["inputs"])
+            torch.save(named_inputs, files[batch]["inputs"])
             torch.save(record, files[batch]["expected"])
         if not files:
             raise NetworkFailsError(reason)
@@ -178,9 +184,13 @@ class Measurement:
                 chosen = (
                     inputs if inputs is not None else random_inputs(self._source, batch)
                 )
-                given = dict(zip(names, chosen, strict=True))
+                named_inputs = dict(zip(names, chosen, strict=True))
                 try:
-                    return net, given, measure.outputs_of(net, given, self._seed)
+                    return (
+                        net,
+                        named_inputs,
+                        measure.outputs_of(net, named_inputs, self._seed),
+                    )
                 except (
                     Exception
                 ) as error:  # any error; reported with the last batch tried
@@ -190,20 +200,20 @@ class Measurement:
     def _step(
         self,
         net: nn.Module,
-        given: dict[str, Tensor],
+        named_inputs: dict[str, Tensor],
         kind: str,
         *,
         double: bool,
         fresh: bool = False,
     ) -> Stage:
-        words = f"gradients in {kind} mode"
-        self._report(f"Running the network here: {words}")
+        title = f"gradients in {kind} mode"
+        self._report(f"Running the network here: {title}")
         file = self._folder / f"{kind}-{'double' if double else 'own'}.pt"
         with self._quiet():
             try:
                 record = measure.step_of(
                     net,
-                    given,
+                    named_inputs,
                     self._seed,
                     train=kind == "train",
                     double=double,
@@ -211,10 +221,10 @@ class Measurement:
                 )
             except Exception as error:  # a net that fails in this mode has nothing to compare; reported
                 return Stage(
-                    kind, words, file, double, fresh, True, measure.error_text(error)
+                    kind, title, file, double, fresh, True, measure.error_text(error)
                 )
         return self._store(
-            Stage(kind, words, file, double, fresh, True, record.get("refused", "")),
+            Stage(kind, title, file, double, fresh, True, record.get("refused", "")),
             record,
         )
 
@@ -222,23 +232,23 @@ class Measurement:
         torch.save(record, stage.file)
         return stage
 
-    def _report(self, words: str) -> None:
+    def _report(self, message: str) -> None:
         if self._cancelled():
             raise ExportCancelledError
-        self._say(words)
+        self._say(message)
 
     @contextmanager
     def _quiet(self) -> Iterator[None]:
         """Isolate the net: restore the random generators afterwards, and run in torch's default modes."""
         numpy: Any = sys.modules.get("numpy")
         with borrowed(self._seed), torch.inference_mode(False), torch.enable_grad():
-            kept = (
+            states = (
                 random.getstate(),
                 numpy.random.get_state() if numpy is not None else None,
             )
             try:
                 yield
             finally:
-                random.setstate(kept[0])
+                random.setstate(states[0])
                 if numpy is not None:
-                    numpy.random.set_state(kept[1])
+                    numpy.random.set_state(states[1])

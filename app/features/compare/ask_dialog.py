@@ -140,33 +140,38 @@ class AskDiffDialog(Dialog):
         menu = QMenu(button)
         menu.addAction("File…", lambda: self._browse(field))
         menu.addSeparator()
-        for kept in runs:
-            of_run = menu.addMenu(kept.record.title.replace("&", "&&"))
-            of_run.aboutToShow.connect(partial(self._list_weights, of_run, field, kept))
+        for stored_run in runs:
+            of_run = menu.addMenu(stored_run.record.title.replace("&", "&&"))
+            of_run.aboutToShow.connect(
+                partial(self._list_weights, of_run, field, stored_run)
+            )
         button.setMenu(menu)
         return button
 
-    def _list_weights(self, menu: QMenu, field: QLineEdit, kept: Kept) -> None:
+    def _list_weights(self, menu: QMenu, field: QLineEdit, stored_run: Kept) -> None:
         """Offer the weights of a run: the best, a checkpoint, or those after a step."""
         menu.clear()
-        menu.addAction("Best weights", partial(field.setText, str(kept.folder)))
-        menu.addAction("After a step…", partial(self._ask_step, field, kept))
+        menu.addAction("Best weights", partial(field.setText, str(stored_run.folder)))
+        menu.addAction("After a step…", partial(self._ask_step, field, stored_run))
         menu.addSeparator()
-        for one in checkpoints(kept)[:MOST]:
+        for checkpoint in checkpoints(stored_run)[:MOST]:
             menu.addAction(
-                f"Checkpoint: {one.label}", partial(field.setText, str(one.path))
+                f"Checkpoint: {checkpoint.label}",
+                partial(field.setText, str(checkpoint.path)),
             )
 
-    def _ask_step(self, field: QLineEdit, kept: Kept) -> None:
+    def _ask_step(self, field: QLineEdit, stored_run: Kept) -> None:
         """Have the number of a step typed after the run."""
-        field.setText(f"{kept.folder}@")
+        field.setText(f"{stored_run.folder}@")
         field.setFocus()
         field.end(False)
-        entry = next(one for one in self.entries.values() if one.field is field)
-        steps = kept.record.summary.steps
+        entry = next(
+            candidate for candidate in self.entries.values() if candidate.field is field
+        )
+        steps = stored_run.record.summary.steps
         last = f", up to {steps:,}" if steps else ""
         entry.complain(
-            f"Type the step after the @: 0 is the start of {kept.record.title}{last}",
+            f"Type the step after the @: 0 is the start of {stored_run.record.title}{last}",
             "text3",
         )
 
@@ -265,10 +270,10 @@ class AskDiffDialog(Dialog):
             Diff(a, b, modes, trains, data_root=self._data_root, python=python), which
         )
 
-    def _refuse(self, place: int, words: str) -> None:
+    def _refuse(self, side: int, message: str) -> None:
         self._enable(True)
-        entry = ("a", "b")[place]
-        self.entries[entry].complain(words)
+        entry = ("a", "b")[side]
+        self.entries[entry].complain(message)
         self.entries[entry].field.setFocus()
 
     def _enable(self, on: bool) -> None:

@@ -101,20 +101,20 @@ class DiffControl(QObject):
         """Compare the models of two stored runs, each with its best weights."""
         self._workspace.pages.show("diff")
 
-        def refuse(place: int, words: str) -> None:
+        def refuse(side: int, message: str) -> None:
             self._page.set_busy("")
             self._page.refuse(
-                f"{(a, b)[place].record.title} could not be compared", words
+                f"{(a, b)[side].record.title} could not be compared", message
             )
 
         self._page.set_busy("Reading both runs")
         self._page.home.setFocus()
-        asked, root = (
-            [AskedSide(str(kept.folder)) for kept in (a, b)],
+        requested, root = (
+            [AskedSide(str(stored_run.folder)) for stored_run in (a, b)],
             str(self._workspace.settings.data_folder),
         )
         self._reader.read(
-            asked,
+            requested,
             lambda sides: self.compare(Diff(sides[0], sides[1], data_root=root)),
             refuse,
         )
@@ -158,8 +158,8 @@ class DiffControl(QObject):
         self._page.set_busy("")
 
     def _show_progress(self) -> None:
-        if self._work is not None and (words := self._work.progress):
-            self._page.set_busy(words)
+        if self._work is not None and (progress := self._work.progress):
+            self._page.set_busy(progress)
 
     def _ended(self, answer: Any, request: Diff) -> None:
         self._work = None
@@ -177,13 +177,13 @@ class DiffControl(QObject):
 
     def _note(self) -> None:
         """Say that the open project is another by now than the one that was compared."""
-        words = ""
+        note = ""
         if self._sides and self._generation != self._replaced:
             which = " and ".join(side.upper() for side in sorted(self._sides))
-            words = f"{which} {'is' if len(self._sides) == 1 else 'are'} of the project that was open before."
+            note = f"{which} {'is' if len(self._sides) == 1 else 'are'} of the project that was open before."
         elif self._sides and not self._current:
-            words = "The network has changed since; compare again."
-        self._page.set_note(words)
+            note = "The network has changed since; compare again."
+        self._page.set_note(note)
 
     @property
     def _current(self) -> bool:
@@ -206,57 +206,66 @@ class DiffControl(QObject):
         """Put the result on the clipboard, as text or as JSON."""
         if self._page.compared is None:
             return
-        found = self._page.compared.found
+        difference = self._page.compared.found
         write = _json if kind == JSON else _text
         self._workspace.background.ask(
-            COPY, write, found, on_answer=QGuiApplication.clipboard().setText
+            COPY, write, difference, on_answer=QGuiApplication.clipboard().setText
         )
 
     # -- lines and nodes
 
-    def _show_lines(self, one: Layer | First) -> None:
+    def _show_lines(self, layer: Layer | First) -> None:
         """Show the line of a layer in each model."""
         if (request := self._request) is None:
             return
         compared = self._page.compared
         first = compared.found.first if compared is not None else None
-        if first is not None and not one.line_a and not one.line_b and one.a == first.a:
-            one = (
+        if (
+            first is not None
+            and not layer.line_a
+            and not layer.line_b
+            and layer.a == first.a
+        ):
+            layer = (
                 first  # the model itself has no line, the operation where both part has
             )
         texts = tuple(
-            one.model.text if isinstance(one.model, Source) else ""
-            for one in (request.a, request.b)
+            side.model.text if isinstance(side.model, Source) else ""
+            for side in (request.a, request.b)
         )
-        asked = (
-            (one.file_a, one.line_a, texts[0] if one.file_a.startswith("<") else ""),
+        locations = (
             (
-                one.file_b,
-                one.line_b,
+                layer.file_a,
+                layer.line_a,
+                texts[0] if layer.file_a.startswith("<") else "",
+            ),
+            (
+                layer.file_b,
+                layer.line_b,
                 texts[1 if request.modes is None else 0]
-                if one.file_b.startswith("<")
+                if layer.file_b.startswith("<")
                 else "",
             ),
         )
         self._workspace.background.ask(
             LINES,
             _read_lines,
-            asked,
-            on_answer=lambda found: self._page.lines.show_lines(*found),
+            locations,
+            on_answer=lambda source_lines: self._page.lines.show_lines(*source_lines),
         )
 
-    def follow(self, side: str, one: Layer | First) -> None:
+    def follow(self, side: str, layer: Layer | First) -> None:
         """Go to a layer: its node on the canvas or its call in the model's picture where that side is open; else its
         row, with the lines."""
         if self._request is None:
             return
         path, file, line = (
-            (one.a, one.file_a, one.line_a)
+            (layer.a, layer.file_a, layer.line_a)
             if side == "a"
-            else (one.b, one.file_b, one.line_b)
+            else (layer.b, layer.file_b, layer.line_b)
         )
         if not self._shows(side, path, file, line):
-            self._page.show_layer(one)
+            self._page.show_layer(layer)
             (self._page.lines.a if side == "a" else self._page.lines.b).edit.setFocus()
 
     def _shows(self, side: str, path: str, file: str, line: int) -> bool:
@@ -270,12 +279,14 @@ class DiffControl(QObject):
             workspace.commands.trigger("show-call", CallPlace(path, 1, file, line))
             return True
         analysis = workspace.live.analysis
-        found = node_of(analysis.source, path, line) if analysis is not None else None
-        if found is None:
+        location = (
+            node_of(analysis.source, path, line) if analysis is not None else None
+        )
+        if location is None:
             return False
         workspace.pages.show("network")
-        workspace.place.go_to(found[0])
-        workspace.show_node(found[1])
+        workspace.place.go_to(location[0])
+        workspace.show_node(location[1])
         return True
 
 
@@ -297,53 +308,57 @@ def node_of(source: Source, path: str, line: int) -> tuple[Path, str] | None:
         if not spots:
             break
         node, number, name = max(
-            spots, key=lambda one: len(one[2]) if len(one[2]) <= len(path) else 0
+            spots, key=lambda spot: len(spot[2]) if len(spot[2]) <= len(path) else 0
         )
         if len(name) >= len(path) or not source.within((*way, (node, number))).modules:
             return way, node
         way = (*way, (node, number))
-    found = next(
+    node_id = next(
         (node for node, lines in source.within(way).lines.items() if line in lines),
         None,
     )
-    return (way, found) if found is not None else None
+    return (way, node_id) if node_id is not None else None
 
 
 def _compared(request: Diff, tell: Report, cancelled: Cancelled) -> Compared:
     """Compare in a separate process, and prepare the results for the page."""
-    models = (one.model for one in (request.a, request.b) if one.own_code)
-    own = next((one for one in models if isinstance(one, Observe)), None)
+    models = (side.model for side in (request.a, request.b) if side.own_code)
+    user_model = next((model for model in models if isinstance(model, Observe)), None)
     engine = (
-        observe_process.engine_of(own)
-        if own is not None
+        observe_process.engine_of(user_model)
+        if user_model is not None
         else OwnEngine(lambda: pool.start("engine"))
     )
-    found = observe_process.answer_in(engine, request, cancelled=cancelled, tell=tell)
+    difference = observe_process.answer_in(
+        engine, request, cancelled=cancelled, tell=tell
+    )
     tell("Preparing the page")
     return Compared(
-        found,
-        LayerRows.of(found.layers, found.distances),
-        MergedTree(found),
-        _text(found),
+        difference,
+        LayerRows.of(difference.layers, difference.distances),
+        MergedTree(difference),
+        _text(difference),
     )
 
 
-def _text(found: Difference) -> str:
-    return "\n".join(to_text(found)).replace(
+def _text(difference: Difference) -> str:
+    return "\n".join(to_text(difference)).replace(
         REST_OF_LIST, "; the copy as JSON has them all"
     )
 
 
-def _json(found: Difference) -> str:
-    return json.dumps(to_plain(found), ensure_ascii=False, allow_nan=False, indent=1)
+def _json(difference: Difference) -> str:
+    return json.dumps(
+        to_plain(difference), ensure_ascii=False, allow_nan=False, indent=1
+    )
 
 
-def _read_lines(asked: tuple[tuple[str, int, str], ...]) -> tuple[SourceLine, ...]:
-    return tuple(read_line(*one) for one in asked)
+def _read_lines(locations: tuple[tuple[str, int, str], ...]) -> tuple[SourceLine, ...]:
+    return tuple(read_line(*location) for location in locations)
 
 
 def _reason(error: BaseException) -> str:
     if isinstance(error, EngineDiedError):
         return f"{error} Nothing else was lost: compare again, perhaps with smaller inputs."
-    words = str(error).strip() or type(error).__name__
-    return f"{words[:1].upper()}{words[1:].removesuffix('.')}."
+    message = str(error).strip() or type(error).__name__
+    return f"{message[:1].upper()}{message[1:].removesuffix('.')}."

@@ -66,41 +66,41 @@ class LayerRows(Struct, frozen=True, eq=False):
         cls, layers: Sequence[Layer], distances: Sequence[Distance] = ()
     ) -> LayerRows:
         """Sort the layers by every column; meant for a worker thread."""
-        by_path = {one.a: one.relative for one in distances}
+        by_path = {distance.a: distance.relative for distance in distances}
         moved = tuple(by_path.get(layer.a) for layer in layers) if distances else ()
         orders = []
         for column in range(len(COLUMNS)):
             keys: list[Any] = [key_of(layer, column) for layer in layers]
             if column == WEIGHTS and moved:
                 keys = list(moved)
-            known = [place for place, key in enumerate(keys) if key is not None]
-            orders.append(tuple(sorted(known, key=keys.__getitem__)))
+            valued = [index for index, key in enumerate(keys) if key is not None]
+            orders.append(tuple(sorted(valued, key=keys.__getitem__)))
         adding = tuple(at for at, layer in enumerate(layers) if adds(layer))
         return cls(tuple(layers), tuple(orders), adding, moved)
 
-    def text(self, place: int, column: int) -> str:
+    def text(self, index: int, column: int) -> str:
         """Return the text of a cell."""
         if column == WEIGHTS:
-            moved = self.moved[place] if self.moved else None
+            moved = self.moved[index] if self.moved else None
             return NOTHING if moved is None else figure(moved)
-        return text_of(self.layers[place], column)
+        return text_of(self.layers[index], column)
 
     def places(
         self, column: int = -1, descending: bool = False, only_adding: bool = False
     ) -> list[int]:
         """Return the places in the order of a column, -1 for that of the calls; those without a value come last."""
-        found: Sequence[int] = range(len(self.layers))
+        indices: Sequence[int] = range(len(self.layers))
         if column >= 0:
             order = self.orders[column]
-            known = set(order)
-            found = [
+            valued = set(order)
+            indices = [
                 *(reversed(order) if descending else order),
-                *(at for at in found if at not in known),
+                *(at for at in indices if at not in valued),
             ]
         if only_adding:
             adding = set(self.adding)
-            found = [at for at in found if at in adding]
-        return list(found)
+            indices = [at for at in indices if at in adding]
+        return list(indices)
 
 
 def exceeds(added: Added | None) -> bool:
@@ -200,9 +200,9 @@ def words_of(layer: Layer) -> str:
         ("Backward", layer.backward, layer.backward_added),
     ):
         if added is not None and added.exceeds:
-            what = f": {added.what}" if added.what else ""
+            detail = f": {added.what}" if added.what else ""
             lines.append(
-                f"{name}: it adds {figure(added.error)}; rounding explains {figure(added.bound)}{what}."
+                f"{name}: it adds {figure(added.error)}; rounding explains {figure(added.bound)}{detail}."
             )
         elif _error(apart):
             lines.append(
@@ -211,19 +211,19 @@ def words_of(layer: Layer) -> str:
     return "\n".join(lines)
 
 
-def as_text(rows: LayerRows, places: Sequence[int]) -> str:
+def as_text(rows: LayerRows, indices: Sequence[int]) -> str:
     """Return rows as tab-separated text."""
     passes = [
-        f"{name} {what}"
+        f"{name} {measure}"
         for name in ("Forward", "Backward")
-        for what in ("error", "added", "cosine")
+        for measure in ("error", "added", "cosine")
     ]
     names = (*COLUMNS[:FORWARD], *passes)
     lines = [
         names,
         *(
             tuple(rows.text(at, column) for column in range(len(COLUMNS)))
-            for at in places
+            for at in indices
         ),
     ]
     return "\n".join("\t".join(line) for line in lines)

@@ -65,11 +65,15 @@ class LayersModel(ColumnsModel):
         old = self.persistentIndexList()
         before = [self.rows[index.row()] for index in old]
         self.rows = self.layers.places(column, self._descending, self.only_adding)
-        wanted = set(before)
-        at = {place: row for row, place in enumerate(self.rows) if place in wanted}
+        needed = set(before)
+        at = {
+            layer_index: row
+            for row, layer_index in enumerate(self.rows)
+            if layer_index in needed
+        }
         new = [
-            self.index(at[place], index.column())
-            for place, index in zip(before, old, strict=True)
+            self.index(at[layer_index], index.column())
+            for layer_index, index in zip(before, old, strict=True)
         ]
         self.changePersistentIndexList(old, new)
         self.layoutChanged.emit()
@@ -152,8 +156,8 @@ class LayerTable(RowsTable):
 
     def choose(self, path: str) -> bool:
         """Select the first call of a module of A; return whether it is listed."""
-        for row, place in enumerate(self.layers.rows):
-            if self.layers.layers.layers[place].a == path:
+        for row, layer_index in enumerate(self.layers.rows):
+            if self.layers.layers.layers[layer_index].a == path:
                 self.selectRow(row)
                 self._center()
                 QTimer.singleShot(
@@ -223,12 +227,12 @@ class LayerTable(RowsTable):
                 )
                 for column in shown
             }
-        wanted = self._needed
-        if sum(wanted.values()) > self.viewport().width():
-            wanted = {
+        widths = self._needed
+        if sum(widths.values()) > self.viewport().width():
+            widths = {
                 column: min(width, LIMITS.get(column, width))
-                for column, width in wanted.items()
+                for column, width in widths.items()
             }
-        spare = max(self.viewport().width() - sum(wanted.values()), 0)
+        spare = max(self.viewport().width() - sum(widths.values()), 0)
         for column in shown:
-            self.setColumnWidth(column, wanted[column] + spare // len(shown))
+            self.setColumnWidth(column, widths[column] + spare // len(shown))

@@ -65,11 +65,11 @@ class MergedTree:
             if a:
                 self._of_a(a).b = b
                 self.by_b[b] = self.by_a[a]
-        for one in structure.removed:
-            module = self._of_a(one.path)
-            module.mark, module.kind, module.notes = "removed", one.kind, (ONLY_A,)
-        for one in structure.added:
-            self._of_b(one.path, one.kind)
+        for alone in structure.removed:
+            module = self._of_a(alone.path)
+            module.mark, module.kind, module.notes = "removed", alone.kind, (ONLY_A,)
+        for alone in structure.added:
+            self._of_b(alone.path, alone.kind)
         for pair in structure.moved:
             module = self._of_a(pair.a)
             module.mark, module.kind, module.notes = (
@@ -77,10 +77,14 @@ class MergedTree:
                 pair.kind,
                 (f"{pair.b or 'the model'} in B",),
             )
-        for each in structure.changed:
+        for change in structure.changed:
             module, settings = (
-                self._of_a(each.a),
-                [one for one in each.settings if not _only_elsewhere(one)],
+                self._of_a(change.a),
+                [
+                    setting
+                    for setting in change.settings
+                    if not _only_elsewhere(setting)
+                ],
             )
             if settings:
                 module.mark = "changed"
@@ -91,9 +95,9 @@ class MergedTree:
         for module in reversed(
             list(self._walk(self.root))
         ):  # children before what they are in
-            module.count += sum(one.count for one in module.children)
+            module.count += sum(child.count for child in module.children)
             module.differing = module.differs + sum(
-                one.differing for one in module.children
+                child.differing for child in module.children
             )
         self._changes = self._listed()
 
@@ -149,35 +153,35 @@ class MergedTree:
 
     def opened(self) -> frozenset[str]:
         """Return the keys of the parts that are open at first: those in which something differs, up to a size."""
-        found: set[str] = {self.root.key}
+        open_keys: set[str] = {self.root.key}
         level, shown = [self.root], len(self.root.children)
         while level:
             level = [
-                one
+                child
                 for module in level
-                for one in module.children
-                if one.children and one.differing > one.differs
+                for child in module.children
+                if child.children and child.differing > child.differs
             ]
-            shown += sum(len(one.children) for one in level)
+            shown += sum(len(module.children) for module in level)
             if shown > MOST_AT_FIRST:
                 break
-            found.update(one.key for one in level)
-        return frozenset(found)
+            open_keys.update(module.key for module in level)
+        return frozenset(open_keys)
 
     def leveled(self, opened: frozenset[str], by: int) -> frozenset[str]:
         """Open a level more everywhere, or close the innermost one."""
         inner = {
-            one.key
+            child.key
             for key in opened
-            for one in self.by_key[key].children
-            if one.children
+            for child in self.by_key[key].children
+            if child.children
         }
         if by > 0:
             return opened | inner
         outer = {
             key
             for key in opened
-            if any(one.key in opened for one in self.by_key[key].children)
+            if any(child.key in opened for child in self.by_key[key].children)
         }
         return frozenset(outer | {self.root.key})
 
@@ -186,13 +190,13 @@ class MergedTree:
         module = self.by_key[key]
         of_a = module.a is not None
         path = (module.a if of_a else module.b) or ""
-        found = {self.root.key}
+        outer_keys = {self.root.key}
         while path:
             path = path.rpartition(".")[0]
             outer = (self.by_a if of_a else self.by_b).get(path)
             if outer is not None:
-                found.add(outer.key)
-        return frozenset(found)
+                outer_keys.add(outer.key)
+        return frozenset(outer_keys)
 
     def changes(self) -> list[Change]:
         """Return every difference of the structure in the order of the picture."""
@@ -201,14 +205,14 @@ class MergedTree:
     def _listed(self) -> list[Change]:
         return [
             Change(
-                one.key,
-                one.mark,
-                one.a or ("" if one.a is None else "the model"),
-                "" if one.b is None else one.b or "the model",
-                "  ".join(_what(one)),
+                module.key,
+                module.mark,
+                module.a or ("" if module.a is None else "the model"),
+                "" if module.b is None else module.b or "the model",
+                "  ".join(_what(module)),
             )
-            for one in self._walk(self.root)
-            if one.mark
+            for module in self._walk(self.root)
+            if module.mark
         ]
 
     def drawing(self, opened: frozenset[str]) -> Drawing:
@@ -234,8 +238,8 @@ class MergedTree:
             )
             for row in _rows(module.children):
                 if len(row) < ROW or module.key + "*" in opened:
-                    for one in row:
-                        put(one, module.key)
+                    for member in row:
+                        put(member, module.key)
                 else:
                     boxes.append(_row_box(row, module.key))
 
@@ -254,10 +258,10 @@ def _only_elsewhere(setting: Setting) -> bool:
 def _insert(among: list[Module], module: Module) -> None:
     """Put a numbered module before the first with a larger number, any other one at the end."""
     if module.name.isdecimal():
-        for place in range(len(among), 0, -1):
-            before = among[place - 1].name
+        for index in range(len(among), 0, -1):
+            before = among[index - 1].name
             if not before.isdecimal() or int(before) <= int(module.name):
-                among.insert(place, module)
+                among.insert(index, module)
                 return
         among.insert(0, module)
         return
@@ -266,11 +270,11 @@ def _insert(among: list[Module], module: Module) -> None:
 
 def _rows(modules: Sequence[Module]) -> Iterator[list[Module]]:
     """Yield what is drawn as one: equal modules side by side, and each that differs alone."""
-    for equal, row in groupby(modules, key=lambda one: not one.differing):
+    for equal, row in groupby(modules, key=lambda module: not module.differing):
         if equal:
             yield list(row)
         else:
-            yield from ([one] for one in row)
+            yield from ([module] for module in row)
 
 
 def _what(module: Module) -> Iterable[str]:
@@ -296,11 +300,11 @@ def _box(module: Module, group: str | None) -> Box:
     if inner:
         notes.append(f"{inner} in it differ")
     if module.children:
-        words = module.kind or counted(module.count - 1, "module")
+        subtitle = module.kind or counted(module.count - 1, "module")
         return Box(
             module.key,
             module.name,
-            words,
+            subtitle,
             ("", *map(_cut, notes)),
             "block",
             "folded",
@@ -321,7 +325,7 @@ def _box(module: Module, group: str | None) -> Box:
 
 def _row_box(row: Sequence[Module], group: str) -> Box:
     """Draw several equal modules as one box."""
-    count = sum(one.count for one in row)
+    count = sum(module.count for module in row)
     return Box(
         f"{row[0].key}*{len(row)}",
         f"{row[0].name} … {row[-1].name}",

@@ -65,29 +65,32 @@ class Compared(Struct, frozen=True, eq=False):
     report: str
 
 
-def sentence_of(found: Difference) -> str:
+def sentence_of(difference: Difference) -> str:
     """Say in one sentence where two models part."""
-    first = found.first
+    first = difference.first
     if first is not None:
         name = layer_rows.name_of(first.a)
         other = f" ({layer_rows.name_of(first.b)} in B)" if first.b != first.a else ""
         return f"They first differ at {name}{other}, in the {first.direction} pass in {first.mode} mode: {first.why}."
-    structure = found.structure
-    if found.ran:
-        calls = counted(len(found.layers), "layer call")
+    structure = difference.structure
+    if difference.ran:
+        calls = counted(len(difference.layers), "layer call")
         modules = "" if structure.same else " Their modules differ: see Structure."
         return f"Nothing differs beyond rounding, forward and backward, in {calls}.{modules}"
-    if not found.differs:
+    if not difference.differs:
         return "Nothing differs; nothing was run."
     parts = [
-        f"{len(held):,} {words}"
-        for held, words in (
+        f"{len(changes):,} {description}"
+        for changes, description in (
             (structure.removed, "only in A"),
             (structure.added, "only in B"),
             (structure.changed, "changed"),
-            ([one for one in found.distances if one.distance], "with other weights"),
+            (
+                [distance for distance in difference.distances if distance.distance],
+                "with other weights",
+            ),
         )
-        if held
+        if changes
     ]
     return f"Differences: {', '.join(parts)}; nothing was run."
 
@@ -125,22 +128,23 @@ class Verdict(QWidget):
             link.clicked.connect(lambda _=False, side=side: self.followed.emit(side))
         self._words = {"a": "", "b": ""}
         row = hbox(*self.links.values(), 1, spacing=12)
-        words = vbox(self.sentence, row, spacing=2)
+        column = vbox(self.sentence, row, spacing=2)
         hbox(
             (self.glyph, 0, Qt.AlignmentFlag.AlignTop),
-            (words, 1),
+            (column, 1),
             on=self,
             margins=(PAD, 8, PAD, 6),
             spacing=10,
         )
 
-    def show_found(self, found: Difference) -> None:
+    def show_found(self, difference: Difference) -> None:
         """Show the first layer that differs, or that none does."""
         self.glyph.set(
-            "warning" if found.differs else "check", "warn" if found.differs else "run"
+            "warning" if difference.differs else "check",
+            "warn" if difference.differs else "run",
         )
-        self.sentence.setText(sentence_of(found))
-        first = found.first or First("", "", "forward", "", "")
+        self.sentence.setText(sentence_of(difference))
+        first = difference.first or First("", "", "forward", "", "")
         self._words = {
             "a": place_of(first.file_a, first.line_a, first.operation_a),
             "b": place_of(first.file_b, first.line_b, first.operation_b),
@@ -309,16 +313,16 @@ class DiffPage(QWidget):
 
     # -- what is under way
 
-    def set_busy(self, words: str) -> None:
+    def set_busy(self, status: str) -> None:
         """Show what is being done, "" for nothing."""
-        if words and not self._doing:
+        if status and not self._doing:
             self._began = time.monotonic()
             self._clock.start()
-        self._doing = words
-        self.working.setVisible(bool(words))
-        self.ask.setEnabled(not words)
-        self.empty.button.setEnabled(not words)
-        if words:
+        self._doing = status
+        self.working.setVisible(bool(status))
+        self.ask.setEnabled(not status)
+        self.empty.button.setEnabled(not status)
+        if status:
             self._show_busy()
         else:
             self._clock.stop()
@@ -345,21 +349,21 @@ class DiffPage(QWidget):
 
     def show_compared(self, compared: Compared) -> None:
         """Show a comparison in place of the last one."""
-        self.compared, found = compared, compared.found
+        self.compared, difference = compared, compared.found
         self.banner.hide()
         self._show_names()
-        self.verdict.show_found(found)
+        self.verdict.show_found(difference)
         self.set_note("")
         self.report.setPlainText(compared.report)
         adding = len(compared.rows.adding)
-        calls = counted(len(found.layers), "layer call")
+        calls = counted(len(difference.layers), "layer call")
         self.facts.setText(
             f"{adding:,} of {calls} {'add' if adding > 1 else 'adds'} more than rounding explains; grey ones inherit"
             if adding
             else f"None of {calls} adds more than rounding explains"
         )
         self.which.set_option_enabled(
-            LAYERS, bool(found.layers), "Nothing was run, so no layer has numbers"
+            LAYERS, bool(difference.layers), "Nothing was run, so no layer has numbers"
         )
         self.filter.set_option_enabled(
             "adding", bool(adding), "No layer adds more than rounding explains"
@@ -368,20 +372,20 @@ class DiffPage(QWidget):
             self.filter.set_value("all")
         self.structure.set_tree(compared.tree)
         self._show_layers()
-        if not found.layers and self.which.value() == LAYERS:
-            self.which.set_value(STRUCTURE if not found.structure.same else REPORT)
+        if not difference.layers and self.which.value() == LAYERS:
+            self.which.set_value(STRUCTURE if not difference.structure.same else REPORT)
         self._stack.setCurrentIndex(1)
         self._show_view()
-        if found.first is not None:
-            self.table.choose(found.first.a)
-        elif found.layers:
+        if difference.first is not None:
+            self.table.choose(difference.first.a)
+        elif difference.layers:
             self.table.selectRow(0)
-        announce(self, sentence_of(found))
+        announce(self, sentence_of(difference))
 
-    def set_note(self, words: str) -> None:
+    def set_note(self, message: str) -> None:
         """Say what has changed since, "" for nothing."""
-        self.note.setText(words)
-        self.note.setVisible(bool(words))
+        self.note.setText(message)
+        self.note.setVisible(bool(message))
 
     def _show_layers(self) -> None:
         if self.compared is None:
@@ -399,9 +403,9 @@ class DiffPage(QWidget):
     def _show_names(self) -> None:
         if self.compared is None:
             return
-        found = self.compared.found
+        difference = self.compared.found
         bare = TextLine("A      B  ", "label").width
-        a, b = found.name_a, found.name_b
+        a, b = difference.name_a, difference.name_b
         if (
             bare + TextLine(f"{a}{b}", "label").width > self.names.width()
         ):  # each gets half
@@ -410,7 +414,7 @@ class DiffPage(QWidget):
                 elided(name, "label", half, middle=True).text for name in (a, b)
             )  # they differ at their ends
         self.names.setText(f"A  {a}    B  {b}")
-        self.names.setToolTip(f"A: {found.name_a}\nB: {found.name_b}")
+        self.names.setToolTip(f"A: {difference.name_a}\nB: {difference.name_b}")
 
     def _fit_head(self) -> None:
         self.ask.setText(ASK if self.width() >= NARROW else "")
@@ -434,11 +438,11 @@ class DiffPage(QWidget):
         if self.compared is not None and self.compared.found.first is not None:
             self.lineRequested.emit(side, self.compared.found.first)
 
-    def show_layer(self, one: First | Layer) -> None:
+    def show_layer(self, layer: First | Layer) -> None:
         """Select the row of a layer, which shows its lines."""
         self.which.set_value(LAYERS)
-        self.table.choose(one.a)
-        self.layerChosen.emit(one)
+        self.table.choose(layer.a)
+        self.layerChosen.emit(layer)
 
     def _layer_chosen(self, layer: Layer) -> None:
         """Have its lines shown, and select it in the picture of both."""

@@ -25,49 +25,58 @@ MOST = 20  # lines of a list
 _NUMBER = re.compile(r"\d+")
 
 
-def to_plain(found: Difference) -> dict[str, Any]:
+def to_plain(diff: Difference) -> dict[str, Any]:
     """Return it for JSON; numbers that are infinite are null."""
-    structure = found.structure
+    structure = diff.structure
     return {
-        "a": found.name_a,
-        "b": found.name_b,
-        "first": _first(found.first) if found.first is not None else None,
-        "layers": [_layer(one) for one in found.layers],
+        "a": diff.name_a,
+        "b": diff.name_b,
+        "first": _first(diff.first) if diff.first is not None else None,
+        "layers": [_layer(layer) for layer in diff.layers],
         "structure": {
-            "added": [{"path": one.path, "class": one.kind} for one in structure.added],
+            "added": [
+                {"path": module.path, "class": module.kind}
+                for module in structure.added
+            ],
             "removed": [
-                {"path": one.path, "class": one.kind} for one in structure.removed
+                {"path": module.path, "class": module.kind}
+                for module in structure.removed
             ],
             "changed": [
                 {
-                    "a": one.a,
-                    "b": one.b,
-                    "settings": {each.name: [each.a, each.b] for each in one.settings},
+                    "a": module.a,
+                    "b": module.b,
+                    "settings": {
+                        setting.name: [setting.a, setting.b]
+                        for setting in module.settings
+                    },
                 }
-                for one in structure.changed
+                for module in structure.changed
             ],
             "moved": [
-                {"a": one.a, "b": one.b, "class": one.kind} for one in structure.moved
+                {"a": module.a, "b": module.b, "class": module.kind}
+                for module in structure.moved
             ],
             "matched": len(structure.pairs),
         },
         "weights": [
             {
-                "a": one.a,
-                "b": one.b,
-                "distance": finite(one.distance),
-                "relative": finite(one.relative),
-                "differing": one.differing,
-                "count": one.count,
+                "a": distance.a,
+                "b": distance.b,
+                "distance": finite(distance.distance),
+                "relative": finite(distance.relative),
+                "differing": distance.differing,
+                "count": distance.count,
             }
-            for one in found.distances
+            for distance in diff.distances
         ],
         "settings": [
-            {"name": one.name, "a": one.a, "b": one.b} for one in found.settings
+            {"name": setting.name, "a": setting.a, "b": setting.b}
+            for setting in diff.settings
         ],
-        "mode": found.mode,
-        "remarks": list(found.remarks),
-        "differs": found.differs,
+        "mode": diff.mode,
+        "remarks": list(diff.remarks),
+        "differs": diff.differs,
     }
 
 
@@ -110,32 +119,32 @@ def _numbers(apart: Apart | None, added: Added | None) -> dict[str, float | None
     }
 
 
-def to_text(found: Difference) -> list[str]:
+def to_text(diff: Difference) -> list[str]:
     """Return it as lines: the first layer that differs, the layers that add to the error, structure, weights."""
     lines = [
-        *_first_lines(found),
-        *_layer_lines(found),
-        *_structure_lines(found),
-        *_distance_lines(found),
+        *_first_lines(diff),
+        *_layer_lines(diff),
+        *_structure_lines(diff),
+        *_distance_lines(diff),
     ]
-    differing = [one for one in found.settings if one.a != one.b]
+    differing = [setting for setting in diff.settings if setting.a != setting.b]
     if differing:
         lines += ["", "Settings that differ:"]
-        lines += [f"  {one.text}" for one in differing]
-    if found.remarks:
-        lines += ["", *found.remarks]
+        lines += [f"  {setting.text}" for setting in differing]
+    if diff.remarks:
+        lines += ["", *diff.remarks]
     return lines
 
 
-def _first_lines(found: Difference) -> Iterator[str]:
-    first = found.first
-    if not found.ran:
+def _first_lines(diff: Difference) -> Iterator[str]:
+    first = diff.first
+    if not diff.ran:
         yield (
-            "Nothing was run." if found.differs else "Nothing differs; nothing was run."
+            "Nothing was run." if diff.differs else "Nothing differs; nothing was run."
         )
         return
     if first is None:
-        yield f"Nothing differs beyond rounding, forward and backward, in {counted(len(found.layers), 'layer call')}."
+        yield f"Nothing differs beyond rounding, forward and backward, in {counted(len(diff.layers), 'layer call')}."
         return
     name = first.a or "the model"
     other = "" if first.b == first.a else f" ({first.b or 'the model'} in B)"
@@ -149,63 +158,76 @@ def _first_lines(found: Difference) -> Iterator[str]:
         yield f"  {side}: {where}{f', {operation}' if operation else ''}"
 
 
-def _layer_lines(found: Difference) -> Iterator[str]:
-    shown = [one for one in found.layers if _adds(one)]
+def _layer_lines(diff: Difference) -> Iterator[str]:
+    shown = [layer_call for layer_call in diff.layers if _adds(layer_call)]
     if not shown:
         return
     yield ""
     yield "Layers that add more than rounding explains (relative error: in all, added):"
-    for one in shown[:MOST]:
+    for layer in shown[:MOST]:
         both = (
-            ("forward", one.forward, one.added),
-            ("backward", one.backward, one.backward_added),
+            ("forward", layer.forward, layer.added),
+            ("backward", layer.backward, layer.backward_added),
         )
         parts = [
             f"{name} {_share(apart.relative if apart else None)}, {_share(added.error)}"
             for name, apart, added in both
             if added is not None and added.exceeds
         ]
-        yield f"  {one.a or 'the model'}  {'  '.join(parts)}"
+        yield f"  {layer.a or 'the model'}  {'  '.join(parts)}"
     yield from _rest(len(shown))
 
 
 def _adds(layer: Layer) -> bool:
     return any(
-        one is not None and one.exceeds for one in (layer.added, layer.backward_added)
+        addition is not None and addition.exceeds
+        for addition in (layer.added, layer.backward_added)
     )
 
 
-def _structure_lines(found: Difference) -> Iterator[str]:
-    structure = found.structure
+def _structure_lines(diff: Difference) -> Iterator[str]:
+    structure = diff.structure
     if structure.same and not structure.moved:
         return
     yield ""
     yield f"Structure: {len(structure.pairs):,} modules match."
     for title, lines in (
-        ("Only in A", _folded((one.path, one.kind) for one in structure.removed)),
-        ("Only in B", _folded((one.path, one.kind) for one in structure.added)),
-        ("Moved", [f"{one.a} → {one.b}  {one.kind}" for one in structure.moved]),
+        (
+            "Only in A",
+            _folded((module.path, module.kind) for module in structure.removed),
+        ),
+        (
+            "Only in B",
+            _folded((module.path, module.kind) for module in structure.added),
+        ),
+        (
+            "Moved",
+            [f"{module.a} → {module.b}  {module.kind}" for module in structure.moved],
+        ),
         (
             "Changed",
-            _folded((_places(one), _settings_text(one)) for one in structure.changed),
+            _folded(
+                (_places(module), _settings_text(module))
+                for module in structure.changed
+            ),
         ),
     ):
         if lines:
             yield f"{title}:"
-            yield from (f"  {one}" for one in lines[:MOST])
+            yield from (f"  {line}" for line in lines[:MOST])
             yield from _rest(len(lines))
 
 
-def _places(one: Changed) -> str:
+def _places(changed: Changed) -> str:
     return (
-        one.a or "the model"
-        if one.a == one.b
-        else f"{one.a or 'the model'} ({one.b or 'the model'} in B)"
+        changed.a or "the model"
+        if changed.a == changed.b
+        else f"{changed.a or 'the model'} ({changed.b or 'the model'} in B)"
     )
 
 
-def _settings_text(one: Changed) -> str:
-    return ", ".join(each.text for each in one.settings)
+def _settings_text(changed: Changed) -> str:
+    return ", ".join(setting.text for setting in changed.settings)
 
 
 def _folded(rows: Iterable[tuple[str, str]]) -> list[str]:
@@ -215,9 +237,9 @@ def _folded(rows: Iterable[tuple[str, str]]) -> list[str]:
     ['layers.{0–1}.norm ×2  eps', 'head  bias']
     """
     groups: dict[tuple[str, str], list[str]] = {}
-    for path, words in rows:
-        groups.setdefault((_NUMBER.sub("#", path), words), []).append(path)
-    return [f"{_pattern(paths)}  {words}" for (_, words), paths in groups.items()]
+    for path, description in rows:
+        groups.setdefault((_NUMBER.sub("#", path), description), []).append(path)
+    return [f"{_pattern(paths)}  {text}" for (_, text), paths in groups.items()]
 
 
 def _pattern(paths: list[str]) -> str:
@@ -236,26 +258,30 @@ def _pattern(paths: list[str]) -> str:
     return f"{_NUMBER.sub(lambda _found: next(texts), paths[0])} ×{len(paths)}"
 
 
-def _distance_lines(found: Difference) -> Iterator[str]:
+def _distance_lines(diff: Difference) -> Iterator[str]:
     moved = sorted(
-        (one for one in found.distances if one.distance), key=lambda one: -one.relative
+        (entry for entry in diff.distances if entry.distance),
+        key=lambda entry: -entry.relative,
     )
-    if not found.distances:
+    if not diff.distances:
         return
     yield ""
     if not moved:
-        yield f"The weights of all {counted(len(found.distances), 'layer')} are equal."
+        yield f"The weights of all {counted(len(diff.distances), 'layer')} are equal."
         return
-    yield f"Weights differ in {len(moved)} of {counted(len(found.distances), 'layer')} (‖b−a‖, relative to ‖a‖):"
-    for one in moved[:MOST]:
-        yield f"  {one.a or 'the model'}  {_distance(one)}"
+    yield f"Weights differ in {len(moved)} of {counted(len(diff.distances), 'layer')} (‖b−a‖, relative to ‖a‖):"
+    for distance in moved[:MOST]:
+        yield f"  {distance.a or 'the model'}  {_distance(distance)}"
     yield from _rest(len(moved))
 
 
-def _distance(one: Distance) -> str:
-    if math.isinf(one.distance):
+def _distance(tensor: Distance) -> str:
+    if math.isinf(tensor.distance):
         return "has other shapes"
-    return f"{significant(one.distance, 4)}  {_share(one.relative)}  {one.differing:,} of {one.count:,} numbers"
+    return (
+        f"{significant(tensor.distance, 4)}  {_share(tensor.relative)}  {tensor.differing:,} of "
+        f"{tensor.count:,} numbers"
+    )
 
 
 def _rest(count: int) -> Iterator[str]:

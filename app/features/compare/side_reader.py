@@ -59,10 +59,10 @@ class SideReader(QObject):
         self._workspace, self._parent = workspace, parent
 
     def read(
-        self, asked: Sequence[AskedSide | DiffSide], then: Then, refuse: Refuse
+        self, requested: Sequence[AskedSide | DiffSide], then: Then, refuse: Refuse
     ) -> None:
         """Read all, ask about what may not run yet, and hand them to `then`; or say to `refuse(which, why)`."""
-        self._next(list(asked), [], then, refuse)
+        self._next(list(requested), [], then, refuse)
 
     def forget(self) -> None:
         """Drop what is being read."""
@@ -71,26 +71,26 @@ class SideReader(QObject):
     def _next(
         self,
         waiting: list[AskedSide | DiffSide],
-        found: list[DiffSide],
+        sides: list[DiffSide],
         then: Then,
         refuse: Refuse,
     ) -> None:
-        place = len(found)
+        index = len(sides)
         if not waiting:
-            self._ask_trust(tuple(found), 0, then, refuse)
+            self._ask_trust(tuple(sides), 0, then, refuse)
             return
-        one, rest = waiting[0], waiting[1:]
+        pending, rest = waiting[0], waiting[1:]
 
         def go_on(side: DiffSide) -> None:
-            self._next(rest, [*found, side], then, refuse)
+            self._next(rest, [*sides, side], then, refuse)
 
         def failed(failure: WorkerFailure) -> None:
-            refuse(place, _sentence(failure.error))
+            refuse(index, _sentence(failure.error))
 
         try:
-            side = one if isinstance(one, DiffSide) else _side_of(one)
+            side = pending if isinstance(pending, DiffSide) else _side_of(pending)
         except (SourceError, ImportRequestError) as error:
-            refuse(place, _sentence(error))
+            refuse(index, _sentence(error))
             return
         if isinstance(side, ReadSide):
             self._workspace.engine.ask(KEY, side, on_answer=go_on, on_error=failed)
@@ -98,34 +98,34 @@ class SideReader(QObject):
             go_on(side)
 
     def _ask_trust(
-        self, sides: tuple[DiffSide, ...], place: int, then: Then, refuse: Refuse
+        self, sides: tuple[DiffSide, ...], index: int, then: Then, refuse: Refuse
     ) -> None:
         """Show the files that would run one after another, and continue once each is trusted."""
-        if place == len(sides):
+        if index == len(sides):
             then(sides)
             return
 
         def go_on() -> None:
-            self._ask_trust(sides, place + 1, then, refuse)
+            self._ask_trust(sides, index + 1, then, refuse)
 
-        model = sides[place].model
+        model = sides[index].model
         if not isinstance(model, Observe) or not model.source.own_code:
             go_on()
             return
         path = file_of(model.source, model.folder)
         if path is None:
             refuse(
-                place, f"No file found for {model.source.where or model.source.kind}."
+                index, f"No file found for {model.source.where or model.source.kind}."
             )
             return
         try:
             read_text(path)
         except LayerFileError as error:
-            refuse(place, _sentence(error))
+            refuse(index, _sentence(error))
             return
         files = files_of(model.source, model.folder)
         if files is None:
-            refuse(place, f"{path} cannot be read.")
+            refuse(index, f"{path} cannot be read.")
             return
         if allowed(files.key):
             go_on()
@@ -140,15 +140,15 @@ class SideReader(QObject):
                 go_on()
             else:
                 why = f"{path.name} is not trusted yet, so none of its code was run."
-                refuse(place, f"{why} Compare again to review and trust it.")
+                refuse(index, f"{why} Compare again to review and trust it.")
 
         dialog.trusted.connect(agreed.append)
         dialog.finished.connect(ended)
 
 
-def _side_of(asked: AskedSide) -> DiffSide | ReadSide:
+def _side_of(side: AskedSide) -> DiffSide | ReadSide:
     """Return the side, or the request that reads it. Raises SourceError and ImportRequestError."""
-    text, weights = asked.text, ""
+    text, weights = side.text, ""
     if not os.path.exists(typed_path(text)) and "@" in text:
         text, _, weights = text.rpartition("@")
         if not weights:
@@ -163,7 +163,7 @@ def _side_of(asked: AskedSide) -> DiffSide | ReadSide:
         return ReadSide(str(path.absolute()), weights)
     if file is not None and not os.path.isfile(file):
         raise SourceError(f"The file {weights} does not exist")
-    request = request_of(AskedModel(text, asked.arguments, asked.inputs))
+    request = request_of(AskedModel(text, side.arguments, side.inputs))
     if request.source.kind in FILES:
         raise SourceError(
             f"{text} can only be viewed in the window; compare it with tapedeck diff --trust"
@@ -173,5 +173,5 @@ def _side_of(asked: AskedSide) -> DiffSide | ReadSide:
 
 
 def _sentence(error: BaseException) -> str:
-    words = str(error).strip() or type(error).__name__
-    return f"{words[:1].upper()}{words[1:].removesuffix('.')}."
+    message = str(error).strip() or type(error).__name__
+    return f"{message[:1].upper()}{message[1:].removesuffix('.')}."

@@ -55,18 +55,18 @@ class SourcePane(QWidget):
         vbox(self.caption, (holder, 1), on=self, margins=0, spacing=0)
         self.show_line(SourceLine())
 
-    def show_line(self, found: SourceLine) -> None:
+    def show_line(self, source_line: SourceLine) -> None:
         """Show the text with its line marked."""
-        if not found.line or found.text.count("\n") > MOST:
+        if not source_line.line or source_line.text.count("\n") > MOST:
             self.caption.setText(self._side)
-            self.nothing.setText(found.name or "Source line unknown")
+            self.nothing.setText(source_line.name or "Source line unknown")
             self._stack.setCurrentWidget(self.nothing)
             return
-        self.caption.setText(f"{self._side}   {found.name}:{found.line}")
+        self.caption.setText(f"{self._side}   {source_line.name}:{source_line.line}")
         self._stack.setCurrentWidget(self.edit)
-        self.edit.show_text(found.text)
-        self.edit.mark([found.line], [])
-        self.edit.reveal([found.line])
+        self.edit.show_text(source_line.text)
+        self.edit.mark([source_line.line], [])
+        self.edit.reveal([source_line.line])
 
 
 class SourceLines(QSplitter):

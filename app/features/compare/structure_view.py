@@ -134,7 +134,7 @@ class StructureView(QSplitter):
         if self.tree is None or key not in self.tree.by_key:
             return
         around = self.tree.around(key)
-        rows = frozenset(f"{one}{ROWS}" for one in around)
+        rows = frozenset(f"{outer_key}{ROWS}" for outer_key in around)
         if not self.isVisible():
             self._wanted = key
         elif key in self.scene.boxes or key in self.scene.groups:
@@ -148,7 +148,14 @@ class StructureView(QSplitter):
             return
         if key not in self.tree.by_key:  # a row of equal modules
             box = (
-                next((one for one in self.scene.drawing.boxes if one.id == key), None)
+                next(
+                    (
+                        candidate
+                        for candidate in self.scene.drawing.boxes
+                        if candidate.id == key
+                    ),
+                    None,
+                )
                 if self.scene.drawing
                 else None
             )

@@ -62,17 +62,17 @@ def answer(
 ) -> Difference:
     """Compare in this process. Raises as the request says."""
     with contextlib.ExitStack() as threads:
-        found = _compared(request, tell, cancelled, threads)
+        difference = _compared(request, tell, cancelled, threads)
     runs = [Path(side.run) for side in (request.a, request.b) if side.run]
     if len(runs) == 2 and request.modes is None:
         rows = compare_settings([Kept(folder, record.read(folder)) for folder in runs])
-        found = replace(
-            found,
+        difference = replace(
+            difference,
             settings=tuple(
                 Setting(row.name, row.values[0], row.values[1]) for row in rows
             ),
         )
-    return found
+    return difference
 
 
 def _compared(
@@ -86,23 +86,25 @@ def _compared(
         return _of_weights(request.a, request.b)
     tell(f"Making {request.a.name}")
     with gc_pause.put_off():
-        one = load_side(request.a, request)
-    remarks = load_weights(one.model, request.a, request, tell, cancelled)
+        side = load_side(request.a, request)
+    remarks = load_weights(side.model, request.a, request, tell, cancelled)
     if request.python:
-        batch = Batch(one.args, one.kwargs, request.seed, one.targets)
+        batch = Batch(side.args, side.kwargs, request.seed, side.targets)
         exchange = exchange_with(request.python, request.a, cancelled)
         return _remarked(
             compare_interpreters(
-                one.model, batch, request.trains, names, exchange, tell
+                side.model, batch, request.trains, names, exchange, tell
             ),
             remarks,
         )
-    if _is_small(one):
+    if _is_small(side):
         threads.enter_context(cpu_threads(1))
     if request.modes is not None:
-        batch = Batch(one.args, one.kwargs, request.seed, one.targets)
+        batch = Batch(side.args, side.kwargs, request.seed, side.targets)
         return _remarked(
-            compare_modes(one.model, request.modes, batch, request.trains, names, tell),
+            compare_modes(
+                side.model, request.modes, batch, request.trains, names, tell
+            ),
             remarks,
         )
     forget(request.a)
@@ -110,20 +112,20 @@ def _compared(
     with gc_pause.put_off():
         other = load_side(request.b, request)
     remarks += load_weights(other.model, request.b, request, tell, cancelled)
-    if one.model is other.model:  # an object of a module
-        other.model = module_tree.copied(one.model)
+    if side.model is other.model:  # an object of a module
+        other.model = module_tree.copied(side.model)
     own = request.a.has_weights, request.b.has_weights
     if own == (False, True):
-        structure = match(facts_of(other.model), facts_of(one.model))
-        weights.share(other.model, one.model, structure.pairs)
+        structure = match(facts_of(other.model), facts_of(side.model))
+        weights.share(other.model, side.model, structure.pairs)
         remarks.append("A got the weights of B.")
     if not request.numbers:
-        structure = match(facts_of(one.model), facts_of(other.model))
-        found = Difference(*names, structure=structure, ran=False)
-        return _remarked(found, remarks)
-    batch = Batch(one.args, one.kwargs, request.seed, one.targets)
-    found = compare_models(
-        one.model,
+        structure = match(facts_of(side.model), facts_of(other.model))
+        difference = Difference(*names, structure=structure, ran=False)
+        return _remarked(difference, remarks)
+    batch = Batch(side.args, side.kwargs, request.seed, side.targets)
+    difference = compare_models(
+        side.model,
         other.model,
         batch,
         names=names,
@@ -132,18 +134,20 @@ def _compared(
         modes=tuple("train" if train else "eval" for train in request.trains),
         tell=tell,
     )
-    return _remarked(found, remarks)
+    return _remarked(difference, remarks)
 
 
 def _is_small(loaded: Loaded) -> bool:
     """Return whether handing its operations out to several threads takes longer than they do."""
-    size = sum(one.numel() for one in module_tree.parameters(loaded.model))
-    given = sum(one.numel() for one in tensors.tensors_in((loaded.args, loaded.kwargs)))
-    return size <= SMALL_MODEL and given <= SMALL_BATCH
+    size = sum(parameter.numel() for parameter in module_tree.parameters(loaded.model))
+    input_size = sum(
+        tensor.numel() for tensor in tensors.tensors_in((loaded.args, loaded.kwargs))
+    )
+    return size <= SMALL_MODEL and input_size <= SMALL_BATCH
 
 
-def _remarked(found: Difference, remarks: list[str]) -> Difference:
-    return replace(found, remarks=(*remarks, *found.remarks))
+def _remarked(difference: Difference, remarks: list[str]) -> Difference:
+    return replace(difference, remarks=(*remarks, *difference.remarks))
 
 
 def _of_weights(a: DiffSide, b: DiffSide) -> Difference:
@@ -152,25 +156,25 @@ def _of_weights(a: DiffSide, b: DiffSide) -> Difference:
         raise SourceError(
             f"{a.name} and {b.name}: weights can only be compared with weights, and a model with a model"
         )
-    one, other = state_of(a.weights), state_of(b.weights)
+    first, other = state_of(a.weights), state_of(b.weights)
     shapes = [
         (
             key,
             Setting(key.rpartition(".")[2], shape_text(value), shape_text(other[key])),
         )
-        for key, value in one.items()
+        for key, value in first.items()
         if key in other and other[key].shape != value.shape
     ]
     structure = Structure(
-        tuple((key, key) for key in one if key in other),
+        tuple((key, key) for key in first if key in other),
         tuple(
             Alone(key, shape_text(value))
             for key, value in other.items()
-            if key not in one
+            if key not in first
         ),
         tuple(
             Alone(key, shape_text(value))
-            for key, value in one.items()
+            for key, value in first.items()
             if key not in other
         ),
         (),
@@ -180,7 +184,7 @@ def _of_weights(a: DiffSide, b: DiffSide) -> Difference:
         a.name,
         b.name,
         structure=structure,
-        distances=weights.state_distances(one, other),
+        distances=weights.state_distances(first, other),
         ran=False,
     )
 
@@ -223,7 +227,9 @@ def _source(project: Project, name: str) -> Source:
         analysis = analyse(project.graph, custom_layers.ops_of(project))
     except CodedError as error:
         raise SourceError(f"{name} cannot run: {error}") from error
-    wrong = next((one for one in analysis.problems if one.severity == "error"), None)
+    wrong = next(
+        (problem for problem in analysis.problems if problem.severity == "error"), None
+    )
     if wrong is not None:
         raise SourceError(f"{name} cannot run: {wrong.message}. {wrong.reason}")
     return analysis.source

@@ -178,7 +178,7 @@ class Difference(Struct, frozen=True):
         if self.ran:
             return self.first is not None
         return not self.structure.same or any(
-            not one.distance == 0 for one in self.distances
+            not distance.distance == 0 for distance in self.distances
         )
 
 
@@ -307,9 +307,9 @@ def side_of_project(
 
 def interpreter(text: str) -> str:
     """Return the path of an interpreter; a symbolic link, as in an environment, stays one. Raises SourceError."""
-    found = shutil.which(text)
-    if found is None:
+    executable = shutil.which(text)
+    if executable is None:
         raise SourceError(
             f"{text} is not an executable; pass a Python interpreter, such as /path/to/environment/bin/python"
         )
-    return os.path.abspath(found)
+    return os.path.abspath(executable)

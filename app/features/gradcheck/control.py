@@ -90,7 +90,7 @@ class GradcheckControl:
         self._check(key, title, NodeOperation(number, names))
 
     def _check(
-        self, key: object, title: str, what: WholeNet | LayerCall | NodeOperation
+        self, key: object, title: str, target: WholeNet | LayerCall | NodeOperation
     ) -> None:
         findings = self._findings
         findings.show(self.key)
@@ -102,7 +102,7 @@ class GradcheckControl:
         if tape is not None:
             whole_model = isinstance(batch, ModelCapture)
             batch = batch.of_samples(samples(tape, whole_model)[0])
-        findings.begin(GradcheckRequest(batch, what, title), self._show)
+        findings.begin(GradcheckRequest(batch, target, title), self._show)
 
     def _show(self, report: GradcheckReport) -> None:
         self.report = report
@@ -121,18 +121,20 @@ class GradcheckControl:
 
     def sections(self, tape: Tape, item: TapeNode | LayerGroup) -> Iterable[QWidget]:
         """Return the section of the inspector that checks a node or a layer."""
-        key, what = (
+        key, kind = (
             (item.id, "op") if isinstance(item, TapeNode) else (item.key, "layer")
         )
-        checked, whole = samples(tape, isinstance(self._findings.batch(), ModelCapture))
+        checked, sample_count = samples(
+            tape, isinstance(self._findings.batch(), ModelCapture)
+        )
         section = Section("gradcheck")
         button = Button("Run gradcheck", "primary", "flask")
         button.setObjectName("gradcheck")
         button.clicked.connect(lambda: self.check(item))
         section.body_layout.addWidget(button)
         explanation = label(
-            f"Compares this {what} with finite differences in float64 on {checked} of "
-            f"{counted(whole, 'sample')}. Training state is untouched.",
+            f"Compares this {kind} with finite differences in float64 on {checked} of "
+            f"{counted(sample_count, 'sample')}. Training state is untouched.",
             "caption",
             "text3",
             wrap=True,
@@ -159,6 +161,8 @@ def samples(tape: Tape, whole_model: bool) -> tuple[int, int]:
     sizes = [shape[0] for shape in tape.input_shapes if shape]
     if whole_model:
         return (sizes[0], sizes[0]) if sizes else (1, 1)
-    whole = tape.input_shapes[0][0] if tape.input_shapes and tape.input_shapes[0] else 1
+    batch_size = (
+        tape.input_shapes[0][0] if tape.input_shapes and tape.input_shapes[0] else 1
+    )
     norms = tape.train and any("BatchNorm" in node.name for node in tape.nodes)
-    return min(2 if norms else 1, whole), whole
+    return min(2 if norms else 1, batch_size), batch_size

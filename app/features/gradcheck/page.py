@@ -52,10 +52,10 @@ def place_of(element: Element | None) -> str:
     )
 
 
-def input_row(given: CheckedInput) -> tuple[str, ...]:
+def input_row(checked_input: CheckedInput) -> tuple[str, ...]:
     """Return the cells of one differentiated input."""
-    worst = given.worst or given.direction
-    checked = f"{grouped_digits(given.checked)} of {grouped_digits(given.elements)}"
+    worst = checked_input.worst or checked_input.direction
+    checked = f"{grouped_digits(checked_input.checked)} of {grouped_digits(checked_input.elements)}"
     values = (
         ("–", "–", "–")
         if worst is None
@@ -65,10 +65,12 @@ def input_row(given: CheckedInput) -> tuple[str, ...]:
             scientific(worst.relative, 1),
         )
     )
-    single = "–" if given.single is None else scientific(given.single, 1)
+    single = (
+        "–" if checked_input.single is None else scientific(checked_input.single, 1)
+    )
     return (
-        given.name,
-        shape_text(given.shape, "()"),
+        checked_input.name,
+        shape_text(checked_input.shape, "()"),
         checked,
         place_of(worst),
         *values,
@@ -129,8 +131,8 @@ class GradcheckPage(QScrollArea):
         for caption, table in zip(
             self._captions, (self.inputs, self.table), strict=True
         ):
-            part = vbox(caption, table, 1, spacing=2)
-            self._tables.addLayout(part)
+            table_layout = vbox(caption, table, 1, spacing=2)
+            self._tables.addLayout(table_layout)
         column.addSpacing(4)
         column.addLayout(self._tables)
         column.addStretch(1)
@@ -154,15 +156,15 @@ class GradcheckPage(QScrollArea):
         if self._tables.direction() != direction:
             self._tables.setDirection(direction)
 
-    def show_report(self, report: GradcheckReport | None, words: str = "") -> None:
-        """Show a report, or `words` where there is none."""
+    def show_report(self, report: GradcheckReport | None, text: str = "") -> None:
+        """Show a report, or `text` where there is none."""
         self.report = report
-        for part in (*self._captions, self.inputs, self.table):
-            part.setVisible(report is not None)
+        for widget in (*self._captions, self.inputs, self.table):
+            widget.setVisible(report is not None)
         if report is None:
             self._icon.set("flask", "text3")
             self.verdict.setText(
-                words or "Select a backward node or a layer and run gradcheck there."
+                text or "Select a backward node or a layer and run gradcheck there."
             )
             self.more.setText("")
             self.more.hide()
@@ -177,8 +179,12 @@ class GradcheckPage(QScrollArea):
         rest.append(f"{figure(float(report.evaluations))} forward passes.")
         self.more.setText(" ".join(rest))
         self.more.show()
-        tones = ["" if given.fine else "error" for given in report.inputs]
-        self.inputs.set_rows([input_row(given) for given in report.inputs], tones)
+        tones = [
+            "" if checked_input.fine else "error" for checked_input in report.inputs
+        ]
+        self.inputs.set_rows(
+            [input_row(checked_input) for checked_input in report.inputs], tones
+        )
         rows = eps_rows(report)
         best = report.best("float64")
         self.table.set_rows(

@@ -21,19 +21,19 @@ from app.features.gradcheck.values import (
 def check(request: GradcheckRequest, context: Context) -> GradcheckReport:
     """Run the requested check. Raises as `batch_of`, and CaptureError if a node is not in this graph."""
     context.progress(f"Checking {request.title} with finite differences…")
-    batch, what, cancelled = (
+    batch, target, cancelled = (
         batch_of(request.batch),
         request.what,
         partial(stopped, context),
     )
     tape = batch.capture()  # raises with the source location if the forward pass fails
-    if isinstance(what, LayerCall):
-        return check_layer(batch, what.path, call=what.call, cancelled=cancelled)
-    if not isinstance(what, NodeOperation):
+    if isinstance(target, LayerCall):
+        return check_layer(batch, target.path, call=target.call, cancelled=cancelled)
+    if not isinstance(target, NodeOperation):
         return check_net(batch, cancelled=cancelled)
-    if tuple(node.name for node in tape.nodes) != what.names:
+    if tuple(node.name for node in tape.nodes) != target.names:
         raise CaptureError(
             "This node cannot be run separately: the graph was captured with checkpoint, compile or create_graph, or "
             "the net runs other operations on few samples. Capture without options, or check the whole net."
         )
-    return check_node(batch, tape, tape.nodes[what.number], cancelled=cancelled)
+    return check_node(batch, tape, tape.nodes[target.number], cancelled=cancelled)

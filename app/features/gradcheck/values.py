@@ -79,7 +79,9 @@ class CheckedInput(Struct, frozen=True):
 
     @property
     def fine(self) -> bool:
-        return all(one is None or one.fine for one in (self.worst, self.direction))
+        return all(
+            element is None or element.fine for element in (self.worst, self.direction)
+        )
 
 
 class EpsRow(Struct, frozen=True):
@@ -117,19 +119,23 @@ class GradcheckReport(Struct, frozen=True):
     @property
     def worst(self) -> Element | None:
         """The element with the largest error of those that must agree, else of all."""
-        found = [
-            one
-            for given in self.inputs
-            for one in (given.worst, given.direction)
-            if one is not None
+        elements = [
+            element
+            for input_report in self.inputs
+            for element in (input_report.worst, input_report.direction)
+            if element is not None
         ]
-        return max(found, key=lambda one: (one.kink is None, one.error), default=None)
+        return max(
+            elements,
+            key=lambda element: (element.kink is None, element.error),
+            default=None,
+        )
 
     @property
     def passed(self) -> bool:
         return (
             bool(self.inputs)
-            and all(given.fine for given in self.inputs)
+            and all(input_report.fine for input_report in self.inputs)
             and not self.changes
         )
 
@@ -175,53 +181,56 @@ class GradcheckRequest(Request[GradcheckReport], frozen=True):
 
 
 def _sentences(report: GradcheckReport) -> list[str]:
-    found = [report.note] if report.note else []
+    sentences = [report.note] if report.note else []
     if report.cancelled:
-        found.append("The check was stopped; results so far.")
+        sentences.append("The check was stopped; results so far.")
     worst = report.worst
     if report.changes:
-        found.append(
+        sentences.append(
             f"{upper(report.what)} returns different values for the same input, so it cannot be checked."
         )
     elif worst is None:
-        found.append(f"Nothing of {report.what} has a derivative to check.")
+        sentences.append(f"Nothing of {report.what} has a derivative to check.")
     elif report.passed:
-        found.append(
+        sentences.append(
             f"The gradient of {report.what} is correct: in float64 it agrees with finite differences to "
             f"{scientific(max(_relative(report), 1e-16), 1)}."
         )
     else:
-        found.append(
+        sentences.append(
             f"The gradient of {report.what} is wrong: {worst.input}{_index_text(worst.index)} has "
             f"{significant(worst.analytic, 6)} in backward{worst.of_output}, and finite differences give "
             f"{significant(worst.numeric, 6)}."
         )
-    found += [
-        f"{place.op} {place.where} draws random numbers; the check used the same ones in each call."
-        for place in report.random
+    sentences += [
+        f"{location.op} {location.where} draws random numbers; the check used the same ones in each call."
+        for location in report.random
     ]
-    found += [
+    sentences += [
         kink.sentence
         + " Finite differences and backward may differ there, and neither is wrong."
         for kink in report.kinks
     ]
-    return found + _on_tiny(report) + _on_precision(report)
+    return sentences + _on_tiny(report) + _on_precision(report)
 
 
 def _on_tiny(report: GradcheckReport) -> list[str]:
     """Note if the check passed only by the absolute tolerance."""
     tiny = [
-        one
-        for given in report.inputs
-        for one in (given.worst, given.direction)
-        if one is not None and one.tiny and one.fine and one.kink is None
+        element
+        for input_report in report.inputs
+        for element in (input_report.worst, input_report.direction)
+        if element is not None
+        and element.tiny
+        and element.fine
+        and element.kink is None
     ]
     if not tiny or not report.passed:
         return []
-    one = max(tiny, key=lambda one: one.error)
-    analytic, numeric = significant(one.analytic, 3), significant(one.numeric, 3)
+    worst = max(tiny, key=lambda element: element.error)
+    analytic, numeric = significant(worst.analytic, 3), significant(worst.numeric, 3)
     return [
-        f"{one.input}{_index_text(one.index)} has {analytic} in backward and {numeric} by finite "
+        f"{worst.input}{_index_text(worst.index)} has {analytic} in backward and {numeric} by finite "
         "differences: both so near to 0 that the absolute tolerance of 1e−5 (as in torch.autograd.gradcheck) "
         "allows it. Scale the loss up to check it more closely."
     ]
@@ -238,7 +247,11 @@ def _on_precision(report: GradcheckReport) -> list[str]:
         "a smaller one loses digits (rounding)."
     )
     apart = max(
-        (given.single for given in report.inputs if given.single is not None),
+        (
+            input_report.single
+            for input_report in report.inputs
+            if input_report.single is not None
+        ),
         default=None,
     )
     if apart is None:
@@ -251,13 +264,13 @@ def _on_precision(report: GradcheckReport) -> list[str]:
 
 
 def _relative(report: GradcheckReport) -> float:
-    found = [
-        one.relative
-        for given in report.inputs
-        for one in (given.worst, given.direction)
-        if one is not None and one.kink is None
+    differences = [
+        element.relative
+        for input_report in report.inputs
+        for element in (input_report.worst, input_report.direction)
+        if element is not None and element.kink is None
     ]
-    return max(found, default=0.0)
+    return max(differences, default=0.0)
 
 
 def _index_text(index: tuple[int, ...]) -> str:

@@ -50,17 +50,17 @@ class _Rows(QWidget):
         self.setAccessibleName("Attributions")
         theme.manager().changed.connect(self.update)
 
-    def show_found(self, found: tuple[Attribution, ...]) -> None:
-        self.found = found
+    def show_found(self, attributions: tuple[Attribution, ...]) -> None:
+        self.found = attributions
         self.setAccessibleDescription(
-            "; ".join(" ".join(describe(one)) for one in found)
+            "; ".join(" ".join(describe(attribution)) for attribution in attributions)
         )
         self._fit()
         self.update()
 
-    def _lines_about(self, one: Attribution) -> tuple[list[str], list[str]]:
+    def _lines_about(self, attribution: Attribution) -> tuple[list[str], list[str]]:
         """Return the lines on an attribution: the sample and its values."""
-        first, second = describe(one)
+        first, second = describe(attribution)
         width = self.width() - 2 * PAD
         return in_lines(first, "label", width).split("\n"), in_lines(
             second, "caption", width
@@ -70,16 +70,16 @@ class _Rows(QWidget):
     def _line() -> int:
         return round(LINE * theme.manager().scale)
 
-    def _height(self, one: Attribution) -> int:
-        lines = sum(map(len, self._lines_about(one))) + 1
+    def _height(self, attribution: Attribution) -> int:
+        lines = sum(map(len, self._lines_about(attribution))) + 1
         return lines * self._line() + (
             SIDE
-            if one.sample.picture is not None or one.values.ndim > 1
-            else self._lines(one) * TOKEN
+            if attribution.sample.picture is not None or attribution.values.ndim > 1
+            else self._lines(attribution) * TOKEN
         )
 
-    def _lines(self, one: Attribution) -> int:
-        return max(1, -(-len(np.ravel(one.values)) // self._tokens_across))
+    def _lines(self, attribution: Attribution) -> int:
+        return max(1, -(-len(np.ravel(attribution.values)) // self._tokens_across))
 
     @property
     def _tokens_across(self) -> int:
@@ -87,7 +87,11 @@ class _Rows(QWidget):
 
     def _fit(self) -> None:
         self.setFixedHeight(
-            max(sum(self._height(one) + GAP for one in self.found) + PAD, 1)
+            max(
+                sum(self._height(attribution) + GAP for attribution in self.found)
+                + PAD,
+                1,
+            )
         )
 
     def resizeEvent(self, event: QResizeEvent) -> None:
@@ -96,41 +100,50 @@ class _Rows(QWidget):
 
     def paintEvent(self, event: QPaintEvent) -> None:
         painter, look, top = start(self), theme.current(), float(PAD)
-        for one in self.found:
-            height = self._height(one)
+        for attribution in self.found:
+            height = self._height(attribution)
             if QRectF(0, top, self.width(), height).intersects(QRectF(event.rect())):
-                self._paint_one(painter, look, one, top)
+                self._paint_one(painter, look, attribution, top)
             top += height + GAP
         painter.end()
 
     def _paint_one(
-        self, painter: QPainter, look: theme.Theme, one: Attribution, top: float
+        self, painter: QPainter, look: theme.Theme, attribution: Attribution, top: float
     ) -> None:
-        tone = look.warn if one.steps and not one.complete else look.text3
+        tone = (
+            look.warn if attribution.steps and not attribution.complete else look.text3
+        )
         for lines, role, color in zip(
-            self._lines_about(one), ("label", "caption"), (look.text, tone), strict=True
+            self._lines_about(attribution),
+            ("label", "caption"),
+            (look.text, tone),
+            strict=True,
         ):
             for line in lines:
                 TextLine(line, role).draw(painter, PAD, top, color)
                 top += self._line()
         top += 4
-        if one.values.ndim == 1:
-            self._paint_tokens(painter, look, one, top)
+        if attribution.values.ndim == 1:
+            self._paint_tokens(painter, look, attribution, top)
             return
-        flat = one.values.sum(0) if one.values.ndim == 3 else one.values
+        flat = (
+            attribution.values.sum(0)
+            if attribution.values.ndim == 3
+            else attribution.values
+        )
         flat = flat.reshape(flat.shape[0], -1)
-        place = PAD
-        picture = one.sample.picture
+        left = PAD
+        picture = attribution.sample.picture
         over = picture is not None and picture.shape[:2] == flat.shape
         if picture is not None:
-            place = self._paint_picture(painter, _of_picture(picture), None, place, top)
-        place = self._paint_picture(painter, signed_image(flat, True), None, place, top)
+            left = self._paint_picture(painter, _of_picture(picture), None, left, top)
+        left = self._paint_picture(painter, signed_image(flat, True), None, left, top)
         if picture is not None and over:
             grey = np.repeat(
                 (picture.mean(-1, keepdims=True) * 0.55 + 60).astype(np.uint8), 3, -1
             )
             self._paint_picture(
-                painter, _of_picture(grey), signed_image(flat, False), place, top
+                painter, _of_picture(grey), signed_image(flat, False), left, top
             )
 
     def _paint_picture(
@@ -138,11 +151,11 @@ class _Rows(QWidget):
         painter: QPainter,
         image: QImage,
         over: QImage | None,
-        place: float,
+        left: float,
         top: float,
     ) -> int:
         scale = SIDE / max(image.width(), image.height())
-        area = QRectF(place, top, image.width() * scale, image.height() * scale)
+        area = QRectF(left, top, image.width() * scale, image.height() * scale)
         painter.setRenderHint(QPainter.RenderHint.SmoothPixmapTransform, scale < 1)
         painter.drawImage(area, image)
         if over is not None:
@@ -153,9 +166,9 @@ class _Rows(QWidget):
         return round(area.right() + GAP)
 
     def _paint_tokens(
-        self, painter: QPainter, look: theme.Theme, one: Attribution, top: float
+        self, painter: QPainter, look: theme.Theme, attribution: Attribution, top: float
     ) -> None:
-        values = np.ravel(one.values)
+        values = np.ravel(attribution.values)
         largest = max(float(np.abs(values).max(initial=0.0)), 1e-12)
         for number, value in enumerate(values.tolist()):
             row, column = divmod(number, self._tokens_across)
@@ -168,8 +181,8 @@ class _Rows(QWidget):
                 theme.mix(look.panel, color, 0.75 * abs(value) / largest),
             )
             name = (
-                one.sample.tokens[number]
-                if number < len(one.sample.tokens)
+                attribution.sample.tokens[number]
+                if number < len(attribution.sample.tokens)
                 else str(number)
             )
             elided(f"{name}  {value:+.2g}", "caption", 64).draw_in(
@@ -178,32 +191,41 @@ class _Rows(QWidget):
 
 
 def _of_picture(picture: np.ndarray) -> QImage:
-    whole = np.ascontiguousarray(picture)
-    high, wide = whole.shape[:2]
-    return QImage(whole.data, wide, high, 3 * wide, QImage.Format.Format_RGB888).copy()
+    contiguous = np.ascontiguousarray(picture)
+    high, wide = contiguous.shape[:2]
+    return QImage(
+        contiguous.data, wide, high, 3 * wide, QImage.Format.Format_RGB888
+    ).copy()
 
 
-def describe(one: Attribution) -> tuple[str, str]:
+def describe(attribution: Attribution) -> tuple[str, str]:
     """Return two lines on an attribution: the sample with its class, and its values."""
-    sample = one.sample
+    sample = attribution.sample
     label = f", labelled {sample.label}" if sample.label else ""
-    first = (
-        f"Sample {sample.number}{label}, predicted {sample.prediction or one.target}"
+    first = f"Sample {sample.number}{label}, predicted {sample.prediction or attribution.target}"
+    second = (
+        f"Score of {attribution.target}: {figure(attribution.score)}, strongest colour "
+        f"±{figure(largest_of(attribution))}"
     )
-    second = f"Score of {one.target}: {figure(one.score)}, strongest colour ±{figure(largest_of(one))}"
-    if one.layer:
-        second += f", at {one.layer}"
-    if one.steps:
+    if attribution.layer:
+        second += f", at {attribution.layer}"
+    if attribution.steps:
         second += (
-            f"; they sum to {figure(one.total)}, and the score is {figure(one.score - one.baseline)} above that at "
-            f"{one.against}: an error of {100 * one.incompleteness:.2f} % in {one.steps:,} steps"
+            f"; they sum to {figure(attribution.total)}, and the score is "
+            f"{figure(attribution.score - attribution.baseline)} above that at "
+            f"{attribution.against}: an error of {100 * attribution.incompleteness:.2f} % in "
+            f"{attribution.steps:,} steps"
         )
-    return first, second + (f"; {one.remark}" if one.remark else "")
+    return first, second + (f"; {attribution.remark}" if attribution.remark else "")
 
 
-def largest_of(one: Attribution) -> float:
+def largest_of(attribution: Attribution) -> float:
     """Return the magnitude that has the strongest colour: of pictures that of the sum over channels."""
-    shown = one.values.sum(0) if one.values.ndim == 3 else one.values
+    shown = (
+        attribution.values.sum(0)
+        if attribution.values.ndim == 3
+        else attribution.values
+    )
     return float(np.abs(shown).max(initial=0.0))
 
 
@@ -224,9 +246,9 @@ class AttributionView(QScrollArea):
         """What is shown."""
         return self.rows.found
 
-    def show_found(self, found: tuple[Attribution, ...]) -> None:
+    def show_found(self, attributions: tuple[Attribution, ...]) -> None:
         """Show attributions, in their order."""
-        self.rows.show_found(found)
+        self.rows.show_found(attributions)
         self.verticalScrollBar().setValue(0)
 
     def sizeHint(self) -> QSize:

@@ -42,12 +42,14 @@ class ChangesModel(ColumnsModel):
         self.endResetModel()
 
     def data(self, index: Index, role: int = Qt.ItemDataRole.DisplayRole) -> Any:
-        one = self.rows[index.row()]
+        change = self.rows[index.row()]
         if role in (Qt.ItemDataRole.DisplayRole, Qt.ItemDataRole.ToolTipRole):
             passes = (
-                "zeros" if one.source is None else f"its output for sample {one.source}"
+                "zeros"
+                if change.source is None
+                else f"its output for sample {change.source}"
             )
-            return (str(one), passes)[index.column()]
+            return (str(change), passes)[index.column()]
         return None
 
 
@@ -62,7 +64,7 @@ class EffectModel(ColumnsModel):
         self.beginResetModel()
         self.rows = []
         if effect is not None and len(effect.each_before) == len(effect.samples):
-            each = zip(
+            measured = zip(
                 effect.samples,
                 effect.each_before,
                 effect.each_after,
@@ -71,7 +73,7 @@ class EffectModel(ColumnsModel):
             )
             self.rows = [
                 (number, before, after, *predicted)
-                for number, before, after, predicted in each
+                for number, before, after, predicted in measured
             ]
         self.endResetModel()
 
@@ -165,9 +167,9 @@ class ChangesView(QWidget):
         tables.setHandleWidth(1)
         for table in (self.table, self.each):
             table.setMinimumHeight(LEAST)
-        told = vbox(row, second, self.effect, margins=(12, 0, 12, 2), spacing=2)
+        controls = vbox(row, second, self.effect, margins=(12, 0, 12, 2), spacing=2)
         under = hbox((self.remarks, 1), margins=(12, 0, 12, 4))
-        vbox(told, (tables, 1), under, on=content, margins=0, spacing=2)
+        vbox(controls, (tables, 1), under, on=content, margins=0, spacing=2)
         vbox(Scrolled(content), on=self, margins=0)
 
     def _connect(self) -> None:
@@ -205,13 +207,13 @@ class ChangesView(QWidget):
         if effect is None:
             self.effect.setText("Measuring the loss…" if self.changes.rows else HINT)
             return
-        what = counted(len(self.changes.rows), "part")
+        parts = counted(len(self.changes.rows), "part")
         self.effect.setText(
-            f"{what} changed: {effect.measure} of {counted(len(effect.samples), 'sample')} {figure(effect.before)} → "
+            f"{parts} changed: {effect.measure} of {counted(len(effect.samples), 'sample')} {figure(effect.before)} → "
             f"{figure(effect.after)} ({effect.change:+.3g}); "
             f"the output changes by {100 * effect.shift:.2f} % of its norm"
         )
-        self.remarks.setText(" ".join(f"{one}." for one in effect.remarks))
+        self.remarks.setText(" ".join(f"{remark}." for remark in effect.remarks))
         self.each.resizeColumnsToContents()
 
     def _offer(self) -> None:
@@ -226,20 +228,20 @@ class ChangesView(QWidget):
     def _add(self) -> None:
         if not self.add.isEnabled():
             return
-        part, number = self.part.value(), int(self.number.value())
-        one = Intervention(
+        kind, number = self.part.value(), int(self.number.value())
+        intervention = Intervention(
             self.layer.text().strip(),
             0,
-            number if part == HEAD else None,
-            number if part == CHANNEL else None,
+            number if kind == HEAD else None,
+            number if kind == CHANNEL else None,
             None,
             int(self.source.value()) if self.what.value() == OTHER else None,
         )
-        if one not in self.changes.rows:
-            self.set_changes([*self.changes.rows, one])
+        if intervention not in self.changes.rows:
+            self.set_changes([*self.changes.rows, intervention])
 
     def _remove(self, row: int) -> None:
         if 0 <= row < len(self.changes.rows):
             self.set_changes(
-                [one for at, one in enumerate(self.changes.rows) if at != row]
+                [change for at, change in enumerate(self.changes.rows) if at != row]
             )

@@ -34,7 +34,7 @@ class ColorScale(QWidget):
         self.update()
 
     def _end_labels(self) -> list[TextLine]:
-        return [TextLine(words, "caption") for words in self.ends]
+        return [TextLine(text, "caption") for text in self.ends]
 
     def _size(self, bar: int) -> QSize:
         low, high = self._end_labels()

@@ -208,10 +208,10 @@ class InterpretControl(QObject):
             self._net = None
             self.prepare()
             return
-        words = failure.message.strip() or type(failure.error).__name__
+        reason = failure.message.strip() or type(failure.error).__name__
         self._page.refuse(
             "The sample could not be inspected",
-            f"{words[:1].upper()}{words[1:].removesuffix('.')}.",
+            f"{reason[:1].upper()}{reason[1:].removesuffix('.')}.",
         )
 
     # --- Attention
@@ -239,14 +239,14 @@ class InterpretControl(QObject):
             on_error=self._failed,
         )
 
-    def _listed(self, found: AttentionFound) -> None:
+    def _listed(self, answer: AttentionFound) -> None:
         self._page.set_busy("")
-        self._page.set_found(found)
-        if found.remarks:
+        self._page.set_found(answer)
+        if answer.remarks:
             self._page.banner.set(
                 "warning",
                 "Some attention calls were not captured",
-                " ".join(found.remarks),
+                " ".join(answer.remarks),
             )
             self._page.banner.show()
         if self._page.reading is not None:
@@ -260,23 +260,23 @@ class InterpretControl(QObject):
         if self._page.changes.samples.value() == THIS:
             self._measure_changes()
 
-    def _show_attention(self, place: int) -> None:
+    def _show_attention(self, index: int) -> None:
         reading = self._page.reading
         if reading is None or self._net is None:
             return
         self._show_muted()
         if reading.maps is not None:
-            self._page.show_reading(place, reading)
+            self._page.show_reading(index, reading)
             return
 
-        def show(found: AttentionFound) -> None:
-            own = [
-                one
-                for one in found.attentions
-                if (one.path, one.call) == (reading.path, reading.call)
+        def show(answer: AttentionFound) -> None:
+            matches = [
+                attention
+                for attention in answer.attentions
+                if (attention.path, attention.call) == (reading.path, reading.call)
             ]
-            if own:
-                self._page.show_reading(place, own[0])
+            if matches:
+                self._page.show_reading(index, matches[0])
 
         self._workspace.engine.ask(
             MAPS,
@@ -300,14 +300,14 @@ class InterpretControl(QObject):
 
     def _show_muted(self) -> None:
         reading = self._page.reading
-        own = (reading.path, reading.call) if reading is not None else ("", 0)
+        shown_call = (reading.path, reading.call) if reading is not None else ("", 0)
         here = frozenset(
-            head for path, call, head in self._muted if (path, call) == own
+            head for path, call, head in self._muted if (path, call) == shown_call
         )
         changes = {
             head: value
             for (path, call, head), value in self._alone.items()
-            if (path, call) == own
+            if (path, call) == shown_call
         }
         self._page.set_muted(here, changes, len(self._muted) - len(here))
 
@@ -350,15 +350,15 @@ class InterpretControl(QObject):
         if not self._waiting or self._net is None:
             self._page.set_busy("")
             return
-        one = self._waiting.pop(0)
-        self._page.set_busy(f"Muting head {one[2]}…")
+        muted_head = self._waiting.pop(0)
+        self._page.set_busy(f"Muting head {muted_head[2]}…")
 
         def show(effect: Effect) -> None:
-            self._alone[one] = effect.change
+            self._alone[muted_head] = effect.change
             self._show_muted()
             self._rank_next()
 
-        request = MeasureEffect(self._net, (Intervention(*one),), self._samples)
+        request = MeasureEffect(self._net, (Intervention(*muted_head),), self._samples)
         self._workspace.engine.ask(KEY, request, on_answer=show, on_error=self._failed)
 
     def _measure_changes(self) -> None:
@@ -400,11 +400,11 @@ class InterpretControl(QObject):
         if not isinstance(self._net, Handle):
             self.prepare()
             return
-        part = self._samples.part
+        data_split = self._samples.part
 
         def read(numbers: tuple[int, ...]) -> None:
             if self._net is not None:
-                request = ReadLooks(self._net, Samples(numbers, part))
+                request = ReadLooks(self._net, Samples(numbers, data_split))
                 self._workspace.engine.ask(
                     KEY, request, on_answer=show, on_error=self._failed
                 )
@@ -416,7 +416,7 @@ class InterpretControl(QObject):
         self._page.set_busy("Evaluating…")
         self._workspace.engine.ask(
             KEY,
-            FindWorst(self._net, part, LISTED),
+            FindWorst(self._net, data_split, LISTED),
             on_answer=read,
             on_error=self._failed,
             on_progress=self._page.set_busy,
@@ -435,9 +435,9 @@ class InterpretControl(QObject):
             self._net, samples, page.method.value(), page.target.value()
         )
 
-        def show(found: tuple[Attribution, ...]) -> None:
+        def show(attributions: tuple[Attribution, ...]) -> None:
             page.set_busy("")
-            page.show_attributions(found)
+            page.show_attributions(attributions)
 
         page.set_busy("Finding the worst samples…" if worst else "Attributing…")
         self._workspace.engine.ask(

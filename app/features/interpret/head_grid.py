@@ -72,7 +72,7 @@ class HeadTiles(QWidget):
             if reading is not None and reading.maps is not None
             else ()
         )
-        self._images = [heat_image(one) for one in maps]
+        self._images = [heat_image(head_map) for head_map in maps]
         self._entropy = reading.entropy if reading is not None else ()
         self.current = min(self.current, max(self.count - 1, 0))
         self._fit()
@@ -110,7 +110,8 @@ class HeadTiles(QWidget):
 
     def _head_at(self, position: QPointF) -> int:
         return next(
-            (one for one in range(self.count) if self.box(one).contains(position)), -1
+            (head for head in range(self.count) if self.box(head).contains(position)),
+            -1,
         )
 
     def _point(self, head: int) -> None:
@@ -123,23 +124,23 @@ class HeadTiles(QWidget):
     def description(self, head: int) -> str:
         """Describe a head in a line."""
         change = self._changes.get(head)
-        told = f"Head {head}, mean entropy {self._entropy[head]:.2f} nats"
-        told += (
+        text = f"Head {head}, mean entropy {self._entropy[head]:.2f} nats"
+        text += (
             f"; muting it changes the loss by {change:+.3g}"
             if change is not None
             else ""
         )
-        return told + ("; muted" if head in self.muted else "")
+        return text + ("; muted" if head in self.muted else "")
 
     def event(self, event: QEvent) -> bool:
         if event.type() == QEvent.Type.ToolTip and isinstance(event, QHelpEvent):
             head = self._head_at(event.pos().toPointF())
-            words = (
+            tip = (
                 f"{self.description(head)}. Click or Space mutes it."
                 if head >= 0
                 else ""
             )
-            QToolTip.showText(event.globalPos(), words, self)
+            QToolTip.showText(event.globalPos(), tip, self)
             return True
         return super().event(event)
 
@@ -225,10 +226,10 @@ class HeadGrid(QScrollArea):
         self.tiles.pointed.connect(self._reveal)
 
     def _reveal(self, head: int) -> None:
-        place = self.tiles.mapTo(
+        center = self.tiles.mapTo(
             present(self.widget()), self.tiles.box(head).center().toPoint()
         )
-        self.ensureVisible(place.x(), place.y(), 10, SIDE)
+        self.ensureVisible(center.x(), center.y(), 10, SIDE)
 
     def sizeHint(self) -> QSize:
         return QSize(4 * (SIDE + GAP) + 2 * PAD, 400)

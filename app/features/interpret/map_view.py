@@ -137,9 +137,12 @@ class MapView(QWidget):
         for column in range(every if columns > 3 else 0, columns, every):
             name = self._labels[column] if self._labels else str(column * self._pooled)
             text = elided(name, "axis", max(every * step - 4, 10))
-            place = area.left() + (column + 0.5) * step - text.width / 2
-            if place > area.left() + first and place + text.width < self.width():
-                text.draw(painter, place, 3, look.text3)
+            text_left = area.left() + (column + 0.5) * step - text.width / 2
+            if (
+                text_left > area.left() + first
+                and text_left + text.width < self.width()
+            ):
+                text.draw(painter, text_left, 3, look.text3)
         painter.setBrush(Qt.BrushStyle.NoBrush)
         painter.setPen(QPen(look.accent, 2 if self.hasFocus() else 1.5))
         painter.drawRect(
@@ -178,10 +181,10 @@ class OverlayView(QWidget):
         """Show a picture (H, W, 3) of bytes, and values over it as an image with transparency."""
         self._picture = None
         if picture is not None:
-            whole = np.ascontiguousarray(picture)
-            high, wide = whole.shape[:2]
+            contiguous = np.ascontiguousarray(picture)
+            high, wide = contiguous.shape[:2]
             self._picture = QImage(
-                whole.data, wide, high, 3 * wide, QImage.Format.Format_RGB888
+                contiguous.data, wide, high, 3 * wide, QImage.Format.Format_RGB888
             ).copy()
         self._wash, self._mark = wash, mark
         self.setVisible(self._picture is not None)
@@ -206,13 +209,13 @@ class OverlayView(QWidget):
             painter.setRenderHint(QPainter.RenderHint.SmoothPixmapTransform, False)
             painter.drawImage(area, self._wash)
         if self._mark is not None:
-            one = self._mark
+            mark = self._mark
             painter.setPen(QPen(look.accent, 2))
             painter.setBrush(Qt.BrushStyle.NoBrush)
             painter.drawRect(
                 QRectF(
-                    QPointF(one.left() * area.width(), one.top() * area.height()),
-                    QPointF(one.right() * area.width(), one.bottom() * area.height()),
+                    QPointF(mark.left() * area.width(), mark.top() * area.height()),
+                    QPointF(mark.right() * area.width(), mark.bottom() * area.height()),
                 )
             )
         painter.end()
@@ -237,8 +240,8 @@ def attention_wash(
     wash = QImage(
         pixels.data, columns, rows, 4 * columns, QImage.Format.Format_RGBA8888
     ).copy()
-    own = query - extra if reading.queries == reading.keys else -1
-    if own < 0:
+    patch = query - extra if reading.queries == reading.keys else -1
+    if patch < 0:
         return (
             wash,
             None,
@@ -249,5 +252,7 @@ def attention_wash(
                 else ""
             ),
         )
-    mark = QRectF(own % columns / columns, own // columns / rows, 1 / columns, 1 / rows)
-    return wash, mark, f"query {query}, patch {own // columns}, {own % columns}"
+    mark = QRectF(
+        patch % columns / columns, patch // columns / rows, 1 / columns, 1 / rows
+    )
+    return wash, mark, f"query {query}, patch {patch // columns}, {patch % columns}"

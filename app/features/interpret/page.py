@@ -225,20 +225,20 @@ class InterpretPage(QWidget):
 
     # state
 
-    def set_busy(self, words: str) -> None:
+    def set_busy(self, status: str) -> None:
         """Show what is in progress; "" when idle."""
-        self._busy = bool(words)
+        self._busy = bool(status)
         self._show_look()
-        self.cancel.setVisible(bool(words))
-        self.empty.button.setEnabled(not words)
-        self.explain.setEnabled(not words)
-        self.rank.setEnabled(not words)
+        self.cancel.setVisible(bool(status))
+        self.empty.button.setEnabled(not status)
+        self.explain.setEnabled(not status)
+        self.rank.setEnabled(not status)
         self._can_rate = (
-            not words and self.net is not None and self.net.counts[0][0] != EXAMPLE
+            not status and self.net is not None and self.net.counts[0][0] != EXAMPLE
         )
         self.worst.setEnabled(self._can_rate)
-        self.state.setText(words)
-        self.state.setToolTip(words)
+        self.state.setText(status)
+        self.state.setToolTip(status)
 
     def forget(self) -> None:
         """Show nothing, and offer the samples of no net: numbers and splits are of the data of one."""
@@ -267,11 +267,13 @@ class InterpretPage(QWidget):
             self.attributions.show_found(())
             self.count.setText("")
             return
-        part = self.part.value()
+        data_split = self.part.value()
         self.part.clear_choices()
         for name, _ in net.counts:
             self.part.add_choice(name, name.capitalize())
-        self.part.set_value(part if part in dict(net.counts) else net.counts[0][0])
+        self.part.set_value(
+            data_split if data_split in dict(net.counts) else net.counts[0][0]
+        )
         self._show_count()
         self.legend.setText(f"{LEGEND} Weights {net.words}." if net.words else LEGEND)
         target = self.target.value()
@@ -287,13 +289,13 @@ class InterpretPage(QWidget):
         """Let one of the samples with the largest loss be chosen, largest first."""
         self.worst_menu.clear()
         for look in looks:
-            words = ", ".join(
+            title = ", ".join(
                 [f"Sample {look.number}"]
                 + ([f"labelled {look.label}"] if look.label else [])
                 + ([f"predicted {look.prediction}"] if look.prediction else [])
             )
             self.worst_menu.addAction(
-                words.replace("&", "&&"), partial(self._choose_sample, look.number)
+                title.replace("&", "&&"), partial(self._choose_sample, look.number)
             )
         self.worst_menu.popup(self.worst.mapToGlobal(self.worst.rect().bottomLeft()))
 
@@ -347,51 +349,53 @@ class InterpretPage(QWidget):
     @property
     def reading(self) -> AttentionReading | None:
         """The attention that is shown."""
-        place = self.list.value()
+        index = self.list.value()
         if (
             self.found is None
-            or place is None
-            or not 0 <= place < len(self.found.attentions)
+            or index is None
+            or not 0 <= index < len(self.found.attentions)
         ):
             return None
-        return self.found.attentions[place]
+        return self.found.attentions[index]
 
-    def set_found(self, found: AttentionFound | None) -> None:
+    def set_found(self, answer: AttentionFound | None) -> None:
         """Show the attentions of a pass; the one that was shown stays in front."""
         before = self.list.value()
-        self.found = found
+        self.found = answer
         self.list.clear_choices()
-        for place, one in enumerate(found.attentions if found is not None else ()):
+        for index, attention in enumerate(
+            answer.attentions if answer is not None else ()
+        ):
             self.list.add_choice(
-                place,
-                f"{one.name} ({counted(one.heads, 'head')}, {one.queries} × {one.keys})",
+                index,
+                f"{attention.name} ({counted(attention.heads, 'head')}, {attention.queries} × {attention.keys})",
             )
         count = len(self.list.choices())
         if count:
             self.list.set_value(
                 before if isinstance(before, int) and before < count else 0
             )
-        if found is not None and not count:
+        if answer is not None and not count:
             self.empty.set_text(
                 "No attention",
                 "The forward pass computes no scaled-dot-product attention. Attribution works for every network.",
             )
             self.empty.button.setText("Show attribution")
-        elif found is None:
+        elif answer is None:
             self.empty.set_text("Nothing inspected yet", HINT)
             self.empty.button.setText("Inspect")
         self._show_maps()
         self._show_view()
 
-    def show_reading(self, place: int, reading: AttentionReading) -> None:
+    def show_reading(self, index: int, reading: AttentionReading) -> None:
         """Put the maps of an attention in place of its figures."""
         if self.found is None:
             return
 
         attentions = list(self.found.attentions)
-        attentions[place] = reading
+        attentions[index] = reading
         self.found = replace(self.found, attentions=tuple(attentions))
-        if self.list.value() == place:
+        if self.list.value() == index:
             self._show_maps()
 
     def _show_maps(self) -> None:
@@ -445,27 +449,29 @@ class InterpretPage(QWidget):
         self._show_overlay()
 
     def _show_overlay(self) -> None:
-        reading, found = self.reading, self.found
-        if reading is None or found is None or reading.maps is None:
+        reading, answer = self.reading, self.found
+        if reading is None or answer is None or reading.maps is None:
             return
-        sample, head = found.sample, self.heads.tiles.current
-        told = f"Sample {sample.number}"
-        told += f", labelled {sample.label}" if sample.label else ""
-        told += f", predicted {sample.prediction}" if sample.prediction else ""
+        sample, head = answer.sample, self.heads.tiles.current
+        description = f"Sample {sample.number}"
+        description += f", labelled {sample.label}" if sample.label else ""
+        description += f", predicted {sample.prediction}" if sample.prediction else ""
         weights = (
             f"Weights {self.net.words}"
             if self.net is not None and self.net.words
             else ""
         )
-        self.sample_words.setText(told)
+        self.sample_words.setText(description)
         self.weights_words.setText(weights)
         group = min(int(self.group.value()), reading.groups - 1)
-        wash, mark, words = attention_wash(reading, group, head, self.map.query, sample)
+        wash, mark, query_text = attention_wash(
+            reading, group, head, self.map.query, sample
+        )
         self.overlay.show_look(sample.picture, wash, mark)
         looks = (
-            f"Head {head}: what {words} looks at. "
+            f"Head {head}: what {query_text} looks at. "
             if wash is not None
-            else f"Head {head}. {words}"
+            else f"Head {head}. {query_text}"
         )
         self.query_words.setText(f"{looks}Click a row of the map to choose the query.")
 
@@ -501,8 +507,8 @@ class InterpretPage(QWidget):
 
     # attribution
 
-    def show_attributions(self, found: tuple[Attribution, ...]) -> None:
+    def show_attributions(self, attributions: tuple[Attribution, ...]) -> None:
         """Show what was attributed."""
         self.banner.hide()
-        self.attributions.show_found(found)
+        self.attributions.show_found(attributions)
         self._show_view()

@@ -100,25 +100,25 @@ def source_of(net: Interpreted, context: Context) -> Evaluator | ModelCapture:
 
 
 def subject_of(
-    source: Evaluator | ModelCapture, part: str, numbers: Sequence[int]
+    source: Evaluator | ModelCapture, split_name: str, numbers: Sequence[int]
 ) -> Subject:
     """Return a net with some samples. Raises InterpretError for samples that do not exist, and as reading does."""
     if isinstance(source, ModelCapture):
         batch = batch_of_model(source)
-        one = subject.of_model(batch.model, batch.inputs, batch.kwargs)
-        one = subject.in_samples(
-            replace(one, remarks=tuple(filter(None, [batch.remark])))
+        net = subject.of_model(batch.model, batch.inputs, batch.kwargs)
+        net = subject.in_samples(
+            replace(net, remarks=tuple(filter(None, [batch.remark])))
         )
-        return one.of_samples(numbers)
+        return net.of_samples(numbers)
     try:
-        count = len(source.samples(part))
+        count = len(source.samples(split_name))
     except EvaluationError as error:
         raise InterpretError(str(error)) from error
-    if not numbers or not all(0 <= one < count for one in numbers):
+    if not numbers or not all(0 <= number < count for number in numbers):
         raise InterpretError(
-            f"there are {count:,} {part} samples, counted from 0; choose among them"
+            f"there are {count:,} {split_name} samples, counted from 0; choose among them"
         )
-    inputs, labels = source.read(part, numbers)
+    inputs, labels = source.read(split_name, numbers)
     inputs, labels = inputs.to(source.device), labels.to(source.device)
     stepper, task = source.stepper, source.task
     classes = tuple(VISIBLE.get(name, name) for name in source.data.info.classes)
@@ -144,7 +144,7 @@ def subject_of(
         source.job.training.loss.name,
         classes,
         tuple(
-            _label(labels, place, task.kind, classes) for place in range(len(numbers))
+            _label(labels, index, task.kind, classes) for index in range(len(numbers))
         ),
         tuple(label_ids),
     )
@@ -155,27 +155,29 @@ def _loss(evaluator: Evaluator, labels: Any) -> Callable[[Any], tuple[Tensor, Te
     single = copy.deepcopy(stepper.chief_loss)
 
     def losses(output: Any) -> tuple[Tensor, Tensor]:
-        whole = stepper.measured(output, labels)
+        total_loss = stepper.measured(output, labels)
         if not hasattr(single, "reduction"):
-            return whole, whole.reshape(1)
+            return total_loss, total_loss.reshape(1)
         setattr(single, "reduction", "none")  # noqa: B010  a Module's attributes have no types
-        given, known = task.chief(output, labels)
-        each = single(*task.one.loss_inputs(given.float(), known))
-        return whole, each.float().reshape(len(given), -1).mean(1)
+        chief_output, chief_labels = task.chief(output, labels)
+        sample_losses = single(
+            *task.one.loss_inputs(chief_output.float(), chief_labels)
+        )
+        return total_loss, sample_losses.float().reshape(len(chief_output), -1).mean(1)
 
     return losses
 
 
-def _label(labels: Any, place: int, kind: str, classes: tuple[str, ...]) -> str:
+def _label(labels: Any, index: int, kind: str, classes: tuple[str, ...]) -> str:
     if not isinstance(labels, Tensor):
         return ""
-    own = labels[place]
-    if kind == CLASSES and own.ndim == 0:
-        return classes[int(own)] if int(own) < len(classes) else str(int(own))
+    label = labels[index]
+    if kind == CLASSES and label.ndim == 0:
+        return classes[int(label)] if int(label) < len(classes) else str(int(label))
     return (
         ""
         if kind == TOKENS
-        else ", ".join(f"{value:.3g}" for value in own.flatten().tolist()[:4])
+        else ", ".join(f"{value:.3g}" for value in label.flatten().tolist()[:4])
     )
 
 
@@ -188,31 +190,36 @@ def numbers_of(source: Evaluator | ModelCapture, samples: Samples) -> tuple[int,
             "the samples with the largest loss need data: choose data with --on DATA, or name samples"
         )
     return tuple(
-        int(one) for one in source.evaluate(samples.part).worst()[: samples.worst]
+        int(number) for number in source.evaluate(samples.part).worst()[: samples.worst]
     )
 
 
-def look_of(one: Subject, number: int, output: Any = None) -> SampleLook:
+def look_of(net: Subject, number: int, output: Any = None) -> SampleLook:
     """Return the displayed sample of a subject with a batch of one."""
     picture: Any = None
     tokens: tuple[str, ...] = ()
-    for tensor in one.tensors:
-        own = tensor[0].detach().cpu() if tensor.ndim else tensor
-        if picture is None and own.is_floating_point() and is_picture(tuple(own.shape)):
-            picture = predict.picture(own)
+    for tensor in net.tensors:
+        sample = tensor[0].detach().cpu() if tensor.ndim else tensor
+        if (
+            picture is None
+            and sample.is_floating_point()
+            and is_picture(tuple(sample.shape))
+        ):
+            picture = predict.picture(sample)
         elif (
             not tokens
-            and not own.is_floating_point()
-            and own.ndim == 1
-            and own.dtype != torch.bool
+            and not sample.is_floating_point()
+            and sample.ndim == 1
+            and sample.dtype != torch.bool
         ):
-            named = one.kind == TOKENS
+            named = net.kind == TOKENS
             tokens = tuple(
-                one.name_of(int(value)) if named else str(int(value)) for value in own
+                net.name_of(int(value)) if named else str(int(value))
+                for value in sample
             )
-    prediction = subject.predictions(one, output)[0] if output is not None else ""
+    prediction = subject.predictions(net, output)[0] if output is not None else ""
     return SampleLook(
-        number, picture, tokens, one.labels[0] if one.labels else "", prediction
+        number, picture, tokens, net.labels[0] if net.labels else "", prediction
     )
 
 
@@ -229,17 +236,17 @@ def attention(
 ) -> AttentionFound:
     """Return the attentions of one forward pass. Raises as `subject_of`, and what the model raises."""
     number = numbers_of(source, request.samples)[0]
-    one = subject_of(source, request.samples.part, (number,))
+    net = subject_of(source, request.samples.part, (number,))
     outputs: list[Any] = []
-    with one.quiet():
-        found, remarks = attention_maps.attentions(
-            one.model,
-            lambda: outputs.append(one.run(*one.tensors)),
-            one.batch,
+    with net.quiet():
+        attentions, remarks = attention_maps.attentions(
+            net.model,
+            lambda: outputs.append(net.run(*net.tensors)),
+            net.batch,
             keep=request.layers,
         )
     return AttentionFound(
-        look_of(one, number, outputs[-1]), found, (*remarks, *one.remarks)
+        look_of(net, number, outputs[-1]), attentions, (*remarks, *net.remarks)
     )
 
 
@@ -259,28 +266,31 @@ def attributions(
     cancelled: Callable[[], bool] = lambda: False,
 ) -> tuple[Attribution, ...]:
     """Return an attribution of each sample. Raises as `attribution.attribute` and `subject_of`."""
-    found: list[Attribution] = []
+    results: list[Attribution] = []
     numbers = numbers_of(source, request.samples)
-    for place, number in enumerate(numbers):
+    for index, number in enumerate(numbers):
         if cancelled():
             break
-        tell(f"Sample {place + 1} of {len(numbers)}")
-        one = subject_of(source, request.samples.part, (number,))
-        with one.quiet(), torch.no_grad():
-            look = look_of(one, number, one.run(*one.tensors))
+        tell(f"Sample {index + 1} of {len(numbers)}")
+        net = subject_of(source, request.samples.part, (number,))
+        with net.quiet(), torch.no_grad():
+            look = look_of(net, number, net.run(*net.tensors))
         with _named_changes(source):
-            made = attribution.attribute(
-                one,
+            attributed = attribution.attribute(
+                net,
                 look,
                 request.method,
                 request.target,
                 request.layer,
                 request.argument,
             )
-        found.append(
-            replace(made, remark="; ".join(filter(None, (made.remark, *one.remarks))))
+        results.append(
+            replace(
+                attributed,
+                remark="; ".join(filter(None, (attributed.remark, *net.remarks))),
+            )
         )
-    return tuple(found)
+    return tuple(results)
 
 
 @contextlib.contextmanager
@@ -309,28 +319,34 @@ def measure_effect(request: MeasureEffect, context: Context) -> Effect:
 def effect(source: Evaluator | ModelCapture, request: MeasureEffect) -> Effect:
     """Run the samples without and with the interventions. Raises as `Interventions` and `subject_of`."""
     numbers = numbers_of(source, request.samples)[:LARGEST_BATCH]
-    one = subject_of(source, request.samples.part, numbers)
-    changes = Interventions(one.model, request.interventions, one.batch)
-    with one.quiet():
+    net = subject_of(source, request.samples.part, numbers)
+    changes = Interventions(net.model, request.interventions, net.batch)
+    with net.quiet():
         for number in dict.fromkeys(
-            each.source for each in request.interventions if each.source is not None
+            intervention.source
+            for intervention in request.interventions
+            if intervention.source is not None
         ):
-            other = subject_of(source, request.samples.part, (number,) * one.batch)
+            other = subject_of(source, request.samples.part, (number,) * net.batch)
             with (
                 changes.recording(
-                    [each for each in request.interventions if each.source == number]
+                    [
+                        recorded_intervention
+                        for recorded_intervention in request.interventions
+                        if recorded_intervention.source == number
+                    ]
                 ),
                 torch.no_grad(),
             ):
-                one.run(*other.tensors)
+                net.run(*other.tensors)
         with changes.unchanged():
-            plain = one.run(*one.tensors)
+            plain = net.run(*net.tensors)
         with changes.applied():
-            changed = one.run(*one.tensors)
+            changed = net.run(*net.tensors)
         with torch.no_grad():
-            measure, before, each_before = subject.losses(one, plain, plain)
-            _, after, each_after = subject.losses(one, changed, plain)
-            old, new = one.scores(plain).double(), one.scores(changed).double()
+            measure, before, each_before = subject.losses(net, plain, plain)
+            _, after, each_after = subject.losses(net, changed, plain)
+            old, new = net.scores(plain).double(), net.scores(changed).double()
             shift = float((new - old).norm() / old.norm().clamp_min(1e-300))
     return Effect(
         measure,
@@ -341,13 +357,13 @@ def effect(source: Evaluator | ModelCapture, request: MeasureEffect) -> Effect:
         tuple(each_after.tolist()),
         tuple(
             zip(
-                subject.predictions(one, plain),
-                subject.predictions(one, changed),
+                subject.predictions(net, plain),
+                subject.predictions(net, changed),
                 strict=True,
             )
         ),
         shift,
-        (*changes.remarks, *one.remarks),
+        (*changes.remarks, *net.remarks),
     )
 
 
@@ -361,16 +377,16 @@ def find_worst(request: FindWorst, context: Context) -> tuple[int, ...]:
         if pace.due():
             context.progress(f"Evaluating, {done:,} of {total:,} samples")
 
-    found = evaluator.evaluate(request.part, (), watch, context.cancelled)
-    return tuple(int(one) for one in found.worst()[: request.count])
+    evaluation = evaluator.evaluate(request.part, (), watch, context.cancelled)
+    return tuple(int(number) for number in evaluation.worst()[: request.count])
 
 
 @handles(ReadLooks)
 def read_looks(request: ReadLooks, context: Context) -> tuple[SampleLook, ...]:
     source = source_of(request.net, context)
-    found = []
+    looks = []
     for number in request.samples.numbers:
-        one = subject_of(source, request.samples.part, (number,))
-        with one.quiet(), torch.no_grad():
-            found.append(look_of(one, number, one.run(*one.tensors)))
-    return tuple(found)
+        net = subject_of(source, request.samples.part, (number,))
+        with net.quiet(), torch.no_grad():
+            looks.append(look_of(net, number, net.run(*net.tensors)))
+    return tuple(looks)

@@ -132,9 +132,9 @@ class Intervention(Struct, frozen=True):
     source: int | None = None
 
     def __str__(self) -> str:
-        part = "" if self.head is None else f":head={self.head}"
-        part = part if self.channel is None else f":channel={self.channel}"
-        return f"{self.path}{f'#{self.call}' if self.call else ''}{part}"
+        suffix = "" if self.head is None else f":head={self.head}"
+        suffix = suffix if self.channel is None else f":channel={self.channel}"
+        return f"{self.path}{f'#{self.call}' if self.call else ''}{suffix}"
 
 
 class Effect(Struct, frozen=True):
@@ -173,19 +173,19 @@ def parse_part(text: str, source: int | None = None) -> Intervention:
     >>> str(parse_part("conv1:channel=5", source=7))
     'conv1:channel=5'
     """
-    found = _PART.fullmatch(text)
-    if not found or not (found["path"] or found["kind"] == "head"):
+    match = _PART.fullmatch(text)
+    if not match or not (match["path"] or match["kind"] == "head"):
         raise InterpretError(
             f"{text!r} does not name a part of a net; write PATH, PATH:head=3, PATH:channel=5, PATH#2 for its second "
             f"call, or "
             ":head=3 for attention that the model itself computes"
         )
-    number = int(found["number"]) if found["number"] else None
+    number = int(match["number"]) if match["number"] else None
     return Intervention(
-        found["path"],
-        int(found["call"] or 0),
-        number if found["kind"] == "head" else None,
-        number if found["kind"] == "channel" else None,
+        match["path"],
+        int(match["call"] or 0),
+        number if match["kind"] == "head" else None,
+        number if match["kind"] == "channel" else None,
         None,
         source,
     )

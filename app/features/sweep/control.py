@@ -44,8 +44,8 @@ class Sweep(Struct):
     def failures(self) -> list[str]:
         """The names of the runs that failed, each with the reason."""
         return [
-            f"{self.runs[place].name}: {run.failed.message}"
-            for place, run in enumerate(self.started)
+            f"{self.runs[index].name}: {run.failed.message}"
+            for index, run in enumerate(self.started)
             if run.failed is not None
         ]
 
@@ -210,7 +210,10 @@ class SweepControl(QObject):
         if not sweep.started:
             return
         show = partial(self._panel_shows, sweep.tag)
-        words, failed = f"{_best(sweep)}{_failed(sweep.failures)}", bool(sweep.failures)
+        summary, failed = (
+            f"{_best(sweep)}{_failed(sweep.failures)}",
+            bool(sweep.failures),
+        )
         notifier, tag = (
             self._workspace.notifier,
             f"{sweep.tag[:1].upper()}{sweep.tag[1:]}",
@@ -220,7 +223,7 @@ class SweepControl(QObject):
             notifier.show(
                 "info",
                 title,
-                words,
+                summary,
                 "Continue sweep",
                 partial(self.begin, sweep),
                 {"Show its runs": show},
@@ -228,7 +231,7 @@ class SweepControl(QObject):
         else:
             title = f"{tag} is done: {counted(len(sweep.runs), 'run')}"
             notifier.show(
-                "warning" if failed else "info", title, words, "Show its runs", show
+                "warning" if failed else "info", title, summary, "Show its runs", show
             )
 
     def _panel_shows(self, tag: str) -> None:
@@ -237,23 +240,25 @@ class SweepControl(QObject):
 
 
 def _next_tag(folder: Path) -> str:
-    return next_tag(tag for kept in store.listed(folder) for tag in kept.record.tags)
+    return next_tag(
+        tag for stored_run in store.listed(folder) for tag in stored_run.record.tags
+    )
 
 
 def _best(sweep: Sweep) -> str:
     """Name the run with the smallest validation loss."""
     losses = [
-        (record.summary_of(run.history).best_loss, place)
-        for place, run in enumerate(sweep.started)
+        (record.summary_of(run.history).best_loss, index)
+        for index, run in enumerate(sweep.started)
     ]
-    known = [
-        (loss, place) for loss, place in losses if loss is not None and loss == loss
+    finite = [
+        (loss, index) for loss, index in losses if loss is not None and loss == loss
     ]
-    if not known:
+    if not finite:
         return ""
-    loss, place = min(known)
-    number = sweep.started[place].display_number
-    return f"Smallest validation loss: {figure(loss)}, run {number} ({sweep.runs[place].name}). "
+    loss, best_index = min(finite)
+    number = sweep.started[best_index].display_number
+    return f"Smallest validation loss: {figure(loss)}, run {number} ({sweep.runs[best_index].name}). "
 
 
 def _failed(failures: Sequence[str]) -> str:

@@ -124,24 +124,24 @@ class SweepDialog(Dialog):
         return row
 
     def _remove(self, row: SettingRow) -> None:
-        place = self.rows.index(row)
+        index = self.rows.index(row)
         self.rows.remove(row)
         self._column.removeWidget(row)
         row.hide()
         row.deleteLater()
         (
-            self.rows[min(place, len(self.rows) - 1)].values if self.rows else self.add
+            self.rows[min(index, len(self.rows) - 1)].values if self.rows else self.add
         ).setFocus()
         self._fit()
         self._changed()
 
     def _unused(self) -> str:
-        taken = [row.name.value() for row in self.rows]
-        known = [FIRST, "batch_size", *(param.name for param in self._params)]
+        used = [row.name.value() for row in self.rows]
+        candidates = [FIRST, "batch_size", *(param.name for param in self._params)]
         names = [param.name for param in self._params]
         return next(
-            (name for name in known if name in names and name not in taken),
-            taken[0] if taken else FIRST,
+            (name for name in candidates if name in names and name not in used),
+            used[0] if used else FIRST,
         )
 
     def _fit(self) -> None:
@@ -184,18 +184,18 @@ class SweepDialog(Dialog):
 
     def _settings(self) -> tuple[SweepSetting, ...] | None:
         """Return the settings, None if one of them cannot be read, which is shown at it."""
-        found, wrong = list[SweepSetting](), False
+        settings, wrong = list[SweepSetting](), False
         for row in self.rows:
             row.show_problem("")
             if row.empty:
                 continue
             try:
-                found.append(row.setting())
+                settings.append(row.setting())
             except SweepError as error:
                 row.show_problem(f"{error}.")
                 wrong = True
         self._fit()
-        return None if wrong else tuple(found)
+        return None if wrong else tuple(settings)
 
     def _ask(self) -> None:
         """Have the engine check the runs."""
@@ -246,13 +246,13 @@ class SweepDialog(Dialog):
 
     def _summary(self, plan: SweepPlan) -> str:
         lengths = {run.training.epochs for run in plan.runs}
-        each = f" of {counted(lengths.pop(), 'epoch')}" if len(lengths) == 1 else ""
-        each += " each" if each and len(plan.runs) > 1 else ""
+        detail = f" of {counted(lengths.pop(), 'epoch')}" if len(lengths) == 1 else ""
+        detail += " each" if detail and len(plan.runs) > 1 else ""
         different = len({run.values for run in plan.runs})
         several = (
             f", {different:,} of them different" if different < len(plan.runs) else ""
         )
-        return f"{counted(len(plan.runs), 'run')}{each}{several}"
+        return f"{counted(len(plan.runs), 'run')}{detail}{several}"
 
     def _show(self, count: str, listed: str, tone: str = "text") -> None:
         self.count.setText(count)

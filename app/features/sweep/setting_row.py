@@ -91,8 +91,8 @@ class SettingRow(QWidget):
         names = [*self._params, *([name] if name not in self._params else [])]
         if self.name.choices() != tuple(names):
             self.name.clear_choices()
-            for each in names:
-                self.name.add_choice(each)
+            for choice in names:
+                self.name.add_choice(choice)
         self.name.set_value(name)
         self._show_name()
 
@@ -123,7 +123,8 @@ class SettingRow(QWidget):
 
     def _fill_menu(self) -> None:
         self.menu.fill(
-            self._offered, [part.strip() for part in self.values.text().split(",")]
+            self._offered,
+            [value_text.strip() for value_text in self.values.text().split(",")],
         )
 
     @property

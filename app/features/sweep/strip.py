@@ -40,9 +40,9 @@ class SweepStrip(QWidget):
         hbox(*row, on=self, margins=(12, 2, 8, 4), spacing=10)
         self.hide()
 
-    def show_run(self, place: str, settings: str, count: int) -> None:
+    def show_run(self, position: str, settings: str, count: int) -> None:
         """Show which of `count` runs is in progress."""
-        text = f"Run {place}: {settings}"
+        text = f"Run {position}: {settings}"
         self.words.setText(text)
         self.words.setToolTip(text)
         self.bar.setRange(0, count * PARTS)

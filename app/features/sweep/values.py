@@ -120,7 +120,7 @@ def parse_values(name: str, text: str) -> SweepSetting:
                 f"{name} has an empty value; separate its values by single commas", name
             )
         twice = next(
-            (value for place, value in enumerate(values) if value in values[:place]),
+            (value for index, value in enumerate(values) if value in values[:index]),
             None,
         )
         if twice is not None and not isinstance(twice, bool):
@@ -152,13 +152,17 @@ def combinations(
     settings: Sequence[SweepSetting], count: int | None, seed: int
 ) -> list[Values]:
     """Return the settings of each run: of the whole grid, or of `count` draws with a seed. Raises SweepError."""
-    names = [one.name for one in settings]
+    names = [setting.name for setting in settings]
     if double := next((name for name in names if names.count(name) > 1), ""):
         raise SweepError(
             f"{double} is given twice; list its values once, separated by commas",
             double,
         )
-    total = math.prod(len(one.values) for one in settings) if count is None else count
+    total = (
+        math.prod(len(setting.values) for setting in settings)
+        if count is None
+        else count
+    )
     if total > MOST_RUNS:
         cure = (
             "list fewer values, or draw some of them at random"
@@ -171,16 +175,18 @@ def combinations(
     if count is not None:
         generator = random.Random(seed)
         return [
-            FrozenMap({one.name: one.draw(generator) for one in settings})
+            FrozenMap({setting.name: setting.draw(generator) for setting in settings})
             for _ in range(count)
         ]
-    if drawn := next((one.name for one in settings if one.bounds is not None), ""):
+    if drawn := next(
+        (setting.name for setting in settings if setting.bounds is not None), ""
+    ):
         raise SweepError(
             f"{drawn} gives bounds, which only random draws take; list its values",
             drawn,
         )
-    found = itertools.product(*(one.values for one in settings))
-    return [FrozenMap(zip(names, values, strict=True)) for values in found]
+    grid = itertools.product(*(setting.values for setting in settings))
+    return [FrozenMap(zip(names, values, strict=True)) for values in grid]
 
 
 def text_of(values: Mapping[str, Any]) -> str:
@@ -215,7 +221,7 @@ def next_tag(tags: Iterable[str]) -> str:
     'sweep-3'
     """
     numbers = [tag.removeprefix(TAG) for tag in tags if tag.startswith(TAG)]
-    return f"{TAG}{max((int(each) for each in numbers if each.isdecimal()), default=0) + 1}"
+    return f"{TAG}{max((int(number) for number in numbers if number.isdecimal()), default=0) + 1}"
 
 
 def _value(text: str) -> Any:

@@ -44,14 +44,14 @@ class TrialControl(QObject):
         elif notifier.title == CANNOT_START:
             notifier.refuse(CANNOT_START, blocked) if blocked else notifier.withdraw()
 
-    def _job(self, what: str) -> Job | None:
+    def _job(self, action: str) -> Job | None:
         """Return the job that a run would start with; None, with a message, if it cannot start."""
         workspace = self._workspace
         blocked = workspace.run_control.blocked
         if workspace.session.active:
             blocked = UNDER_WAY
         if blocked or workspace.live.analysis is None:
-            workspace.notifier.refuse(f"{what} has to wait", f"{blocked}.")
+            workspace.notifier.refuse(f"{action} has to wait", f"{blocked}.")
             return None
         return preflight.job(
             workspace.document.project,
@@ -114,9 +114,9 @@ class TrialControl(QObject):
         document = self._workspace.document
         training = document.project.training
         on = not training.one_batch
-        words = "Overfit one batch" if on else "Train on all batches"
+        change = "Overfit one batch" if on else "Train on all batches"
         document.apply(
-            words, replace(document.project, training=replace(training, one_batch=on))
+            change, replace(document.project, training=replace(training, one_batch=on))
         )
         note = (
             "The next run trains on one batch only: its loss should fall close to 0."
@@ -124,5 +124,5 @@ class TrialControl(QObject):
             else ""
         )
         self._workspace.notifier.say(
-            words, note or "The next run trains on all training samples."
+            change, note or "The next run trains on all training samples."
         )

@@ -25,15 +25,15 @@ class HealthCheck(Struct, frozen=True):
 
 
 def health_checks(
-    seen: LayerHistory, layer: str, step: int | None = None
+    history: LayerHistory, layer: str, step: int | None = None
 ) -> tuple[HealthCheck, ...]:
     """Return the checks of a layer that apply to it, at a step or measured last before it; None for the newest."""
-    gradient = histogram_at(seen, "gradients", layer, step)
-    checks = [*_dead(seen.tables["dead"], layer, step)]
+    gradient = histogram_at(history, "gradients", layer, step)
+    checks = [*_dead(history.tables["dead"], layer, step)]
     if gradient is not None and gradient.recorded:
         checks += _of_gradient(gradient)
-    checks += _reached(seen.tables["reach"], layer, step)
-    update = _at(seen.tables["update"], layer, step)
+    checks += _reached(history.tables["reach"], layer, step)
+    update = _at(history.tables["update"], layer, step)
     if not math.isnan(update):
         low, high = USUAL_UPDATES
         detail = f"Norm of the update over the norm of the weights; {figure(low)} to {figure(high)} is usual"
@@ -46,36 +46,36 @@ def health_checks(
 
 
 def histogram_at(
-    seen: LayerHistory, kind: str, layer: str, step: int | None = None
+    history: LayerHistory, kind: str, layer: str, step: int | None = None
 ) -> Histogram | None:
     """Return the histogram of a layer that was measured at a step or last before it; None for the newest."""
-    series = seen.histograms.get(kind)
+    series = history.histograms.get(kind)
     samples = series.samples_of(layer) if series is not None else []
-    until = [found for at, found in samples if step is None or at <= step]
+    until = [histogram for at, histogram in samples if step is None or at <= step]
     return until[-1] if until else None
 
 
 def _dead(table: LayerTable, layer: str, step: int | None) -> list[HealthCheck]:
     """Return a check for each activation of the layer, or in it, that returns 0 for negative values."""
-    found = []
+    checks = []
     for name in table.layers:
         if (name.rstrip("′") + ".").startswith(f"{layer}."):
             dead = _at(table, name, step)
             if not math.isnan(dead):
                 title = "Dead units" + (f", {name}" if name != layer else "")
                 detail = "Units, or channels, that are 0 for every sample of the batch; half of them is a lot"
-                found.append(HealthCheck(title, share(dead, 1.0), dead < 0.5, detail))
-    return found
+                checks.append(HealthCheck(title, share(dead, 1.0), dead < 0.5, detail))
+    return checks
 
 
 def _of_gradient(gradient: Histogram) -> list[HealthCheck]:
     counted = sum(gradient.counts)
-    known = counted + gradient.not_finite
+    value_count = counted + gradient.not_finite
     odd = gradient.not_finite
-    of = f"of {grouped_digits(known)} values" + (
+    of = f"of {grouped_digits(value_count)} values" + (
         f", every n-th of {gradient.size:,}" if gradient.sampled else ""
     )
-    zeros = gradient.zeros / known
+    zeros = gradient.zeros / value_count
     return [
         HealthCheck(
             "NaN or Inf",
@@ -95,10 +95,10 @@ def _of_gradient(gradient: Histogram) -> list[HealthCheck]:
 def _reached(table: LayerTable, layer: str, step: int | None) -> list[HealthCheck]:
     """Return whether the gradient reaches the layer's input; of several calls that of the last one measured."""
     rows = [_at(table, name, step) for name in table.layers if path_of(name) == layer]
-    known = [value for value in rows if not math.isnan(value)]
-    if not known:
+    measured = [value for value in rows if not math.isnan(value)]
+    if not measured:
         return []
-    worst = min(known, key=lambda value: -math.inf if math.isinf(value) else value)
+    worst = min(measured, key=lambda value: -math.inf if math.isinf(value) else value)
     ok = not math.isinf(worst) and VANISHED <= worst <= EXPLODED
     word = (
         "arrives"

@@ -37,9 +37,9 @@ class LayerTable:
         if layers == self.layers:
             self.columns.append(*values)
         else:
-            given = dict(zip(layers, values, strict=True))
+            layer_values = dict(zip(layers, values, strict=True))
             self._widen(merged(self.layers, layers))
-            self.columns.append(*(given.get(layer) for layer in self.layers))
+            self.columns.append(*(layer_values.get(layer) for layer in self.layers))
         self._steps.append(step)
 
     def _widen(self, layers: tuple[str, ...]) -> None:
@@ -57,19 +57,19 @@ class LayerTable:
         self._steps.cut(count)
 
 
-def merged(known: tuple[str, ...], layers: tuple[str, ...]) -> tuple[str, ...]:
+def merged(existing: tuple[str, ...], layers: tuple[str, ...]) -> tuple[str, ...]:
     """Merge new layers into the known ones, each before its successor.
 
     >>> merged(("cell", "head"), ("cell", "cell#2", "head", "last"))
     ('cell', 'cell#2', 'head', 'last')
     """
-    found, place = list(known), len(known)
+    merged_layers, index = list(existing), len(existing)
     for layer in reversed(layers):
-        if layer in found:
-            place = found.index(layer)
+        if layer in merged_layers:
+            index = merged_layers.index(layer)
         else:
-            found.insert(place, layer)
-    return tuple(found)
+            merged_layers.insert(index, layer)
+    return tuple(merged_layers)
 
 
 class HistogramSeries:
@@ -84,7 +84,7 @@ class HistogramSeries:
     def add(self, event: Histograms) -> None:
         if self._offered % self._stride == 0:
             self.samples.append(
-                (event.step, {each.layer: each for each in event.layers})
+                (event.step, {histogram.layer: histogram for histogram in event.layers})
             )
             if len(self.samples) > self._most:
                 self.samples = self.samples[::2]

@@ -292,7 +292,9 @@ class AutogradFeature(Feature):
         if self.autograd_control.subject == NET:
             self.workspace.network_selection.hover(node)
 
-    def _show_backward(self, places: tuple[CallPlace, ...], front: bool) -> None:
+    def _show_backward(
+        self, call_locations: tuple[CallPlace, ...], front: bool
+    ) -> None:
         """Select the backward nodes of calls of the opened model, and with `front` show them."""
         if (
             not hasattr(self, "autograd_control")
@@ -304,13 +306,13 @@ class AutogradFeature(Feature):
             self.workspace.pages.show("autograd")
             self.snippets.show("model")
         if self.autograd_control.subject == MODEL:
-            select_calls(self.room, places)
+            select_calls(self.room, call_locations)
 
-    def _tells(self, words: str) -> bool:
+    def _tells(self, message: str) -> bool:
         """Return whether the page reports, or is about to, that the engine has ended, with the batch or graph there."""
         about_to = self.autograd_control.waits or self.tape_control.player.keeps
         return self.room.isVisible() and (
-            about_to or words in self.room.banner.reason()
+            about_to or message in self.room.banner.reason()
         )
 
     # -- commands -----------------------------------------------------------------------------------------------------
@@ -343,11 +345,11 @@ class AutogradFeature(Feature):
         self.workspace.pages.show("autograd")
         self.autograd_control.capture_step()
 
-    def _show_step(self, tape: Tape, held: HeldStep) -> None:
+    def _show_step(self, tape: Tape, step_handle: HeldStep) -> None:
         """Show a step of a run that the engine holds."""
         self.workspace.pages.show("autograd")
         self.snippets.show(NET)
-        self.autograd_control.show_step(tape, held)
+        self.autograd_control.show_step(tape, step_handle)
 
     def _go_on(self) -> None:
         if hasattr(self, "autograd_control"):

@@ -220,18 +220,18 @@ class AutogradPage(QWidget):
     def _group(self, keep: bool) -> None:
         """Group the tape; with `keep` groups that were open stay open."""
         assert self._tape is not None
-        known = {group.key for group in self._groups}
+        old_keys = {group.key for group in self._groups}
         self._groups = (
             group_by_block(self._tape)
             if self._grouping == "block"
             else group_by_layer(self._tape)
         )
         self._by_key = {group.key: group for group in self._groups}
-        wanted = opened(self._groups)
+        opened_keys = opened(self._groups)
         self._unfolded = (
-            (self._unfolded & self._by_key.keys()) | (wanted - known)
+            (self._unfolded & self._by_key.keys()) | (opened_keys - old_keys)
             if keep
-            else wanted
+            else opened_keys
         )
 
     def show_busy(
@@ -251,9 +251,9 @@ class AutogradPage(QWidget):
         """Return whether a capture is shown to be under way."""
         return self._escape.isEnabled()
 
-    def _set_busy(self, busy: bool, words: str = "") -> None:
+    def _set_busy(self, busy: bool, status: str = "") -> None:
         self._escape.setEnabled(busy)
-        self.head.set_busy(busy, words)
+        self.head.set_busy(busy, status)
 
     def show_idle(self) -> None:
         """Show that nothing is captured any more: all is as before."""
@@ -316,9 +316,9 @@ class AutogradPage(QWidget):
         elif not stale and self.banner.kind() == "info":
             self.banner.hide()
 
-    def set_weights(self, words: str) -> None:
+    def set_weights(self, description: str) -> None:
         """Show which weights the net has in the next graph."""
-        self.head.weights = words
+        self.head.weights = description
 
     def drawing(self) -> Drawing | None:
         """Return the current `Drawing`, or None."""
@@ -371,10 +371,10 @@ class AutogradPage(QWidget):
             )
 
         tries = [arranged(drawing, self._page_size(), None)]
-        for one in SCALES:
+        for factor in SCALES:
             if scale(tries[-1]) >= 1.0:
                 break
-            tries.append(arranged(drawing, (width / one, height / one), None))
+            tries.append(arranged(drawing, (width / factor, height / factor), None))
         return max(tries, key=scale)
 
     def _page_size(self) -> tuple[int, int]:
@@ -426,8 +426,12 @@ class AutogradPage(QWidget):
         self._quiet = False
 
     def _corner(self, key: str) -> QPoint | None:
-        part = self.scene.part(key)
-        return None if part is None else self.view.mapFromScene(part.extent.topLeft())
+        box_or_group = self.scene.part(key)
+        return (
+            None
+            if box_or_group is None
+            else self.view.mapFromScene(box_or_group.extent.topLeft())
+        )
 
     def _fold_all(self) -> None:
         everything = frozenset(self._by_key)
@@ -457,18 +461,22 @@ class AutogradPage(QWidget):
         if self._grouping != "none":
             if before != "none":
                 self._kept[before] = self._unfolded, frozenset(self._by_key)
-            unfolded, known = self._kept.get(self._grouping, (frozenset(), frozenset()))
+            unfolded, group_keys = self._kept.get(
+                self._grouping, (frozenset(), frozenset())
+            )
             self._group(keep=False)
-            self._unfolded = (unfolded & self._by_key.keys()) | (self._unfolded - known)
+            self._unfolded = (unfolded & self._by_key.keys()) | (
+                self._unfolded - group_keys
+            )
         self._redraw()
         self.view.frame_all()
 
     # -- finding -------------------------------------------------------------------------------------------------------
 
-    def find_nodes(self, words: str = "") -> None:
+    def find_nodes(self, query: str = "") -> None:
         """Open the row for finding nodes."""
         if self._tape is not None:
-            self.finder.open_bar(words)
+            self.finder.open_bar(query)
 
     def reveal(self, node: int) -> None:
         """Unfold the groups around a backward node, select it, and scroll to it."""
@@ -482,12 +490,12 @@ class AutogradPage(QWidget):
 
     def _show_found(self, node: int) -> None:
         """Reveal a node that was found; groups that were opened for the one before it close again."""
-        known = self._unfolded - self._searched
+        unfolded = self._unfolded - self._searched
         if closing := self._searched - self._around(node):
             self._unfolded -= closing
             self._redraw_quietly()
         self.reveal(node)
-        self._searched = self._unfolded - known
+        self._searched = self._unfolded - unfolded
 
     def _end_search(self) -> None:
         self._searched = frozenset()
@@ -496,11 +504,11 @@ class AutogradPage(QWidget):
     def _around(self, node: int) -> frozenset[str]:
         """Return the keys of the groups that contain a node."""
         group = next((group for group in self._groups if node in group.own), None)
-        found = set()
+        group_keys = set()
         while group is not None:
-            found.add(group.key)
+            group_keys.add(group.key)
             group = self._by_key.get(group.parent) if group.parent is not None else None
-        return frozenset(found)
+        return frozenset(group_keys)
 
     def _banner_chosen(self, text: str) -> None:
         node, show = self._at_fault
@@ -530,14 +538,14 @@ class AutogradPage(QWidget):
         """Outline the layers of these canvas nodes, and scroll to them if none is visible. The layer of the
         selected graph node is left out, as the selection already outlines it."""
         key = self.scene.current_key()
-        part = self.scene.part(key) if key else None
+        box_or_group = self.scene.part(key) if key else None
         self.scene.set_linked(
-            frozenset(ids) - {part.link if part is not None else None}
+            frozenset(ids) - {box_or_group.link if box_or_group is not None else None}
         )
-        if part is not None and part.link not in ids:
+        if box_or_group is not None and box_or_group.link not in ids:
             self.choose_quietly("")
         parts = self.scene.linked_parts()
-        if parts and part is None:
+        if parts and box_or_group is None:
             self.view.ensure_seen(self.scene.area_of(parts))
 
     def choose_quietly(self, key: str) -> None:
@@ -550,9 +558,11 @@ class AutogradPage(QWidget):
         item = self.item_of(key)
         self.detail.emit(item)
         if not self._quiet:
-            part = self.scene.part(key) if key else None
+            box_or_group = self.scene.part(key) if key else None
             self.scene.set_linked(frozenset())
-            self.nodeSelected.emit(part.link if part is not None else None)
+            self.nodeSelected.emit(
+                box_or_group.link if box_or_group is not None else None
+            )
 
     def item_of(self, key: str) -> TapeNode | LayerGroup | None:
         """Return the `TapeNode` or `LayerGroup` of a box or group of the scene; None for ""."""

@@ -189,7 +189,7 @@ class Canvas(QWidget):
         view.menu_wanted.connect(self.open_menu)
         view.menu_key.connect(self.hand.open_menu)
         view.dragging.connect(self._dragging)
-        self.growth.said.connect(lambda words: self.say(words))
+        self.growth.said.connect(lambda message: self.say(message))
         self.growth.began.connect(self._began)
         self.growth.grown.connect(self._refresh)
         view.focus_ring.connect(self.ring.setVisible)
@@ -245,13 +245,13 @@ class Canvas(QWidget):
             self._show_heat()
 
     def set_costs(
-        self, shares: Mapping[str, float], words: Mapping[str, str], caption: str = ""
+        self, shares: Mapping[str, float], texts: Mapping[str, str], caption: str = ""
     ) -> None:
-        """Colour nodes by their share of a whole, on a log scale up to 1; `words` are shown on them.
+        """Colour nodes by their share of a whole, on a log scale up to 1; `texts` are shown on them.
 
         An empty mapping removes the strips. The caption names the whole.
         """
-        self.scene.set_costs(shares, words, LEAST_SHARE, 1.0)
+        self.scene.set_costs(shares, texts, LEAST_SHARE, 1.0)
         self._cost_caption = caption if shares else ""
         self._show_heat()
 
@@ -328,14 +328,14 @@ class Canvas(QWidget):
         if not self.view.visible_area().adjusted(40, 56, -40, -40).contains(area):
             self.view.show_point(area.center())
         for overlay in overlays_below(self):
-            seen = self.view.viewportTransform().mapRect(area)
+            rect = self.view.viewportTransform().mapRect(area)
             across, up = (
-                seen.right() + EDGE - overlay.left(),
-                seen.bottom() + EDGE - overlay.top(),
+                rect.right() + EDGE - overlay.left(),
+                rect.bottom() + EDGE - overlay.top(),
             )
             step = (-across, 0.0) if across < up else (0.0, -up)
             room = QRectF(self.view.viewport().rect())
-            if overlay.intersects(seen) and room.contains(seen.translated(*step)):
+            if overlay.intersects(rect) and room.contains(rect.translated(*step)):
                 self.view.pan(*step)
 
     def reveal_title(self, frame: QRectF) -> None:
@@ -356,16 +356,16 @@ class Canvas(QWidget):
     # --- Following the document, the selection, the theme
 
     def _changed(self, before: Sheet, after: Sheet) -> None:
-        if any(getattr(before, part) is not getattr(after, part) for part in DRAWN):
+        if any(getattr(before, field) is not getattr(after, field) for field in DRAWN):
             if self.view.busy:
                 self.view.cancel_gesture()
             self.connect_box.close_box()  # its wires are of the graph before
             self.glide.finish()
             self.growth.show(after)
-            kept = self.selection.ids & frozenset(after.graph.nodes)
-            if kept != self.selection.ids:
-                self.selection.set(kept, self)
-                self.scene.set_selected(kept)
+            selected = self.selection.ids & frozenset(after.graph.nodes)
+            if selected != self.selection.ids:
+                self.selection.set(selected, self)
+                self.scene.set_selected(selected)
             self._refresh()
 
     def _replaced(self, project: Sheet) -> None:
@@ -458,8 +458,8 @@ class Canvas(QWidget):
 
     def on_canvas(self, area: QRectF) -> QRectF:
         """Map an area of the scene to this widget's pixels."""
-        seen = self.view.viewportTransform().mapRect(area)
-        return seen.translated(QPointF(self.view.mapTo(self, QPoint(0, 0))))
+        rect = self.view.viewportTransform().mapRect(area)
+        return rect.translated(QPointF(self.view.mapTo(self, QPoint(0, 0))))
 
     def _moved(self) -> None:
         self.callouts.update_position()

@@ -171,8 +171,8 @@ class CanvasScene(QGraphicsScene):
     def _clear(self) -> None:
         """Remove a large sheet of which little stays; node by node would be slow."""
         self._clearing.take((*self.nodes.values(), *self.wires.values()))
-        for part in (self._far, self.wiring, self.places, self.nodes):
-            part.clear()
+        for container in (self._far, self.wiring, self.places, self.nodes):
+            container.clear()
         self.graph, self.selected_wires, self.hovered_wire = Graph(), frozenset(), None
         self.update()
 
@@ -246,7 +246,7 @@ class CanvasScene(QGraphicsScene):
 
     def drag(
         self,
-        places: Mapping[str, QPointF],
+        positions: Mapping[str, QPointF],
         notes: Mapping[str, Comment] | None = None,
         bends: Mapping[Edge, tuple[Point, ...]] | None = None,
         plain: bool = False,
@@ -255,10 +255,10 @@ class CanvasScene(QGraphicsScene):
 
         With `plain` their wires do not go round anything, for what passes quickly.
         """
-        self.places.drag(places)
+        self.places.drag(positions)
         self.notes.drag(notes or {})
         self.bends.drag(bends or {})
-        self.wiring.follow_drag(places, plain)
+        self.wiring.follow_drag(positions, plain)
         self.wiring.lead(bends or ())
         self.redrawn.emit()
 
@@ -273,9 +273,9 @@ class CanvasScene(QGraphicsScene):
 
     def learn(self, analysis: Analysis) -> set[str]:
         """Take shapes, counts and problems; returns the nodes of which something else is known, for `show_known`."""
-        before, known = self.analysis, self.problems
+        before, old_problems = self.analysis, self.problems
         self.analysis, self.problems = analysis, problems_by_node(analysis)
-        learnt = differing(known, self.problems) | learnt_of(before, analysis)
+        learnt = differing(old_problems, self.problems) | learnt_of(before, analysis)
         new = analysis.results
         return learnt | {
             n
@@ -367,9 +367,9 @@ class CanvasScene(QGraphicsScene):
             node = next(iter(self._waiting))
             del self._waiting[node]
             if (item := self.nodes.get(node)) is not None:
-                own = norms.get(node) or None
-                shown += own is not None
-                if item.set_gradients(own, low, high):
+                node_norms = norms.get(node) or None
+                shown += node_norms is not None
+                if item.set_gradients(node_norms, low, high):
                     touched.add(node)
         self._reshaped(touched)
         self.redrawn.emit()
@@ -379,7 +379,7 @@ class CanvasScene(QGraphicsScene):
     def set_costs(
         self,
         shares: Mapping[str, float],
-        words: Mapping[str, str],
+        texts: Mapping[str, str],
         low: float,
         high: float,
     ) -> None:
@@ -387,7 +387,7 @@ class CanvasScene(QGraphicsScene):
         touched = {
             node
             for node, item in self.nodes.items()
-            if item.set_cost(shares.get(node), low, high, words.get(node, ""))
+            if item.set_cost(shares.get(node), low, high, texts.get(node, ""))
         }
         self._reshaped(touched)
         self.redrawn.emit()
@@ -468,8 +468,8 @@ class CanvasScene(QGraphicsScene):
         """Return the target at a point: ports before nodes before wires. Zoomed out, ports have a larger reach."""
         reach = max(PORT_REACH, min(PORT_REACH / zoom, 18.0))
         near = QRectF(point.x() - reach, point.y() - reach, 2 * reach, 2 * reach)
-        found = [self.nodes[node] for node in self.index.inside(near)]
-        under = sorted(found, key=lambda item: item.level, reverse=True)
+        nearby = [self.nodes[node] for node in self.index.inside(near)]
+        under = sorted(nearby, key=lambda item: item.level, reverse=True)
         for item in under:
             port = item.port_at(point, reach)
             if port is not None:

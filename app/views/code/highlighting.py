@@ -44,12 +44,12 @@ def spans(text: str) -> tuple[tuple[HighlightSpan, ...], ...]:
     column = 0
     for kind, piece in _tokens(text):
         role = _role(kind)
-        for i, part in enumerate(piece.split("\n")):
+        for i, fragment in enumerate(piece.split("\n")):
             if i:
                 lines.append([])
                 column = 0
-            length = len(part.encode("utf-16-le")) // 2
-            if role and part.strip():
+            length = len(fragment.encode("utf-16-le")) // 2
+            if role and fragment.strip():
                 lines[-1].append(HighlightSpan(column, length, role))
             column += length
     return tuple(map(tuple, lines))

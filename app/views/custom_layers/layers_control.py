@@ -92,10 +92,14 @@ class LayersControl(QObject):
         )  # after all views have dropped the previous project
 
     def _ask_about_project(self) -> None:
-        new = [one for one in self.files if one.file is not None and not one.trusted]
-        missing = [one for one in self.files if one.file is None]
+        new = [
+            layer_file
+            for layer_file in self.files
+            if layer_file.file is not None and not layer_file.trusted
+        ]
+        missing = [layer_file for layer_file in self.files if layer_file.file is None]
         if new:
-            names = ", ".join(one.name for one in new)
+            names = ", ".join(layer_file.name for layer_file in new)
             reason = "None of its code has been run. Its layers are available once you have viewed and trusted it."
             self._ask(
                 new[0],
@@ -120,38 +124,52 @@ class LayersControl(QObject):
         if files == self.files:
             return
         self.files = files
-        self._catalog.set_custom(spec for one in files for spec in one.specs)
+        self._catalog.set_custom(
+            spec for layer_file in files for spec in layer_file.specs
+        )
         self.changed.emit(files)
 
     def _watch(self) -> None:
         """Watch the files and their folders: many editors replace a file by a new one."""
-        wanted = {str(one.path) for one in self.files if one.path.is_file()}
-        wanted |= {
-            str(one.path.parent) for one in self.files if one.path.parent.is_dir()
+        paths = {
+            str(layer_file.path)
+            for layer_file in self.files
+            if layer_file.path.is_file()
         }
-        known = {*self._watcher.files(), *self._watcher.directories()}
-        if gone := known - wanted:
+        paths |= {
+            str(layer_file.path.parent)
+            for layer_file in self.files
+            if layer_file.path.parent.is_dir()
+        }
+        watched = {*self._watcher.files(), *self._watcher.directories()}
+        if gone := watched - paths:
             self._watcher.removePaths(sorted(gone))
-        if new := wanted - known:
+        if new := paths - watched:
             self._watcher.addPaths(sorted(new))
 
     def read_again(self) -> None:
         """Reread all files after a change; ask about trusted files whose text has changed."""
-        before = {one.path: one for one in self.files}
+        before = {previous.path: previous for previous in self.files}
         self._take(read_files(self._document.project.layer_files))
         self._watch()
-        for one in self.files:
-            old = before.get(one.path)
-            if old is None or old.file == one.file:
+        for layer_file in self.files:
+            old = before.get(layer_file.path)
+            if old is None or old.file == layer_file.file:
                 continue
-            if one.file is not None and not one.trusted:
+            if layer_file.file is not None and not layer_file.trusted:
                 reason = "The edited file has not been run. Its layers are available once you trust it."
-                self._ask(one, f"{one.name} was edited", reason, "View changes…")
-            elif one.problem:
-                self.refused.emit(f"{one.name} cannot be used now", one.problem)
+                self._ask(
+                    layer_file, f"{layer_file.name} was edited", reason, "View changes…"
+                )
+            elif layer_file.problem:
+                self.refused.emit(
+                    f"{layer_file.name} cannot be used now", layer_file.problem
+                )
 
-    def _ask(self, one: CustomFile, title: str, reason: str, action: str) -> None:
-        self.asked_about = one.module
+    def _ask(
+        self, layer_file: CustomFile, title: str, reason: str, action: str
+    ) -> None:
+        self.asked_about = layer_file.module
         self.waiting.emit(title, reason, action)
 
     def note_tried(self, used: Iterable[LayerFile]) -> None:
@@ -178,21 +196,26 @@ class LayersControl(QObject):
 
     def file_of(self, module: str) -> CustomFile | None:
         """Return the file that is imported as `module`."""
-        return next((one for one in self.files if one.module == module), None)
+        return next(
+            (layer_file for layer_file in self.files if layer_file.module == module),
+            None,
+        )
 
     def review(self, module: str = "") -> None:
         """Show a file and ask whether it may run; by default the one that was asked about."""
 
-        one = self.file_of(module or self.asked_about)
-        if one is None:
+        layer_file = self.file_of(module or self.asked_about)
+        if layer_file is None:
             self.refused.emit(
                 "The project does not include this file",
                 "Add the file that defines the class to My layers.",
             )
-        elif one.file is None:
-            self.refused.emit(f"{one.name} cannot be read", one.problem)
+        elif layer_file.file is None:
+            self.refused.emit(f"{layer_file.name} cannot be read", layer_file.problem)
         else:
-            dialog = TrustDialog(one, self.trust.before(one.path), self._window)
+            dialog = TrustDialog(
+                layer_file, self.trust.before(layer_file.path), self._window
+            )
             dialog.trusted.connect(self.let_run)
             dialog.revoked.connect(self.stop_trusting)
             dialog.finished.connect(dialog.deleteLater)
@@ -206,12 +229,12 @@ class LayersControl(QObject):
     ) -> None:
         """Show a file other than of layers, such as one with a Dataset class; `trusted` is called once it may run."""
 
-        one = replace(read_file(path), problem="")
-        if one.file is None:
+        layer_file = replace(read_file(path), problem="")
+        if layer_file.file is None:
             self.refused.emit(f"{path.name} cannot be read", read_file(path).problem)
             return
         dialog = (dialog_of or TrustDialog)(
-            one, self.trust.before(one.path), self._window
+            layer_file, self.trust.before(layer_file.path), self._window
         )
         dialog.trusted.connect(self.let_run)
         dialog.trusted.connect(lambda _one: trusted())
@@ -247,17 +270,17 @@ class LayersControl(QObject):
         layer_files.allow(files.key)
         self._store(partial(self.trust.trust, files))
 
-    def let_run(self, one: CustomFile) -> None:
+    def let_run(self, layer_file: CustomFile) -> None:
         """Trust the text that was shown; if the file has changed meanwhile, the new text is asked about then."""
-        assert one.file is not None
-        layer_files.allow(one.file.sha256)
-        self._store(partial(self.trust.trust, one.file))
+        assert layer_file.file is not None
+        layer_files.allow(layer_file.file.sha256)
+        self._store(partial(self.trust.trust, layer_file.file))
         self.read_again()
 
-    def stop_trusting(self, one: CustomFile) -> None:
-        assert one.file is not None
-        layer_files.disallow(one.file.sha256)
-        self._store(partial(self.trust.revoke, one.file.sha256))
+    def stop_trusting(self, layer_file: CustomFile) -> None:
+        assert layer_file.file is not None
+        layer_files.disallow(layer_file.file.sha256)
+        self._store(partial(self.trust.revoke, layer_file.file.sha256))
         self._take(read_files(self._document.project.layer_files))
 
     def _store(self, write: Callable[[], object]) -> None:
@@ -283,51 +306,58 @@ class LayersControl(QObject):
         added: list[CustomFile] = []
         for path in paths:
             path = path.absolute()
-            one = read_file(path)
-            known = [*map(Path, project.layer_files), *(other.path for other in added)]
+            layer_file = read_file(path)
+            project_paths = [
+                *map(Path, project.layer_files),
+                *(other.path for other in added),
+            ]
             clash = next(
                 (
                     other
-                    for other in known
-                    if module_name(other).casefold() == one.module.casefold()
+                    for other in project_paths
+                    if module_name(other).casefold() == layer_file.module.casefold()
                 ),
                 None,
             )
-            if path in known:
+            if path in project_paths:
                 self.said.emit(
                     f"{path.name} is already in the project",
                     "Its layers are listed under My layers.",
                 )
             elif clash is not None:
-                reason = f"Both would be imported as {one.module}, as {clash} is. Give one of them another name."
+                reason = f"Both would be imported as {layer_file.module}, as {clash} is. Give one of them another name."
                 self.refused.emit(f"{path.name} was not added", reason)
-            elif one.problem:
-                self.refused.emit(f"{path.name} was not added", one.problem)
+            elif layer_file.problem:
+                self.refused.emit(f"{path.name} was not added", layer_file.problem)
             else:
-                added.append(one)
+                added.append(layer_file)
         if not added:
             return
-        names = ", ".join(one.name for one in added)
-        files = (*project.layer_files, *(str(one.path) for one in added))
+        names = ", ".join(addition.name for addition in added)
+        files = (*project.layer_files, *(str(addition.path) for addition in added))
         self._document.apply(f"Add {names}", replace(project, layer_files=files))
-        asking = next((one for one in added if not one.trusted), None)
+        asking = next((addition for addition in added if not addition.trusted), None)
         if asking is not None:
             self.review(asking.module)
 
     def remove(self, module: str) -> None:
         """Remove a file from the project as one undo step. Nodes of its classes stay and report what they lack."""
-        one = self.file_of(module)
-        if one is None:
+        layer_file = self.file_of(module)
+        if layer_file is None:
             return
         project = self._document.project
         graphs = [project.graph, *(block.graph for block in project.blocks.values())]
-        count = sum(len(used_in(graph, one)) for graph in graphs)
-        files = tuple(name for name in project.layer_files if Path(name) != one.path)
-        self._document.apply(f"Remove {one.name}", replace(project, layer_files=files))
+        count = sum(len(used_in(graph, layer_file)) for graph in graphs)
+        files = tuple(
+            name for name in project.layer_files if Path(name) != layer_file.path
+        )
+        self._document.apply(
+            f"Remove {layer_file.name}", replace(project, layer_files=files)
+        )
         nodes = f"{count} {plural(count, 'node')} of its classes"
         detail = (
             f"{nodes} cannot be used until the file is added again."
             if count
-            else str(one.path)
+            else str(layer_file.path)
         )
-        self.said.emit(f"Removed {one.name} from the project", detail)
+        self.said.emit(f"Removed {layer_file.name} from the project", detail)

@@ -16,9 +16,9 @@ def sheet_drawing(workspace: Workspace) -> Drawing:
     """Return a drawing of the sheet in front, with unfolded blocks open."""
 
     analysis = workspace.live.analysis
-    known = analysis.sheet if analysis is not None else None
+    sheet = analysis.sheet if analysis is not None else None
     return to_drawing(
-        workspace.sheet.project, workspace.catalog, known, title=_name(workspace)
+        workspace.sheet.project, workspace.catalog, sheet, title=_name(workspace)
     )
 
 

@@ -77,7 +77,9 @@ class PictureExport(QObject):
         project: Project | None,
     ) -> None:
         start = self._settings.export_folder / f"{stem}.svg"
-        filters = ";;".join([FILTERS, *(words for words, _ in others.values())])
+        filters = ";;".join(
+            [FILTERS, *(description for description, _ in others.values())]
+        )
         name, chosen = QFileDialog.getSaveFileName(
             self._window, title, str(start), filters
         )
@@ -99,10 +101,10 @@ class PictureExport(QObject):
     ) -> None:
         """Write a drawing in the format of the file's suffix, in the size chosen last."""
         self._settings.export_folder = path.parent
-        asked = _write, drawing, path, self._choice, project
+        arguments = _write, drawing, path, self._choice, project
         self._background.ask(
             f"export {path}",
-            *asked,
+            *arguments,
             on_answer=self._exported,
             on_error=self._not_exported,
         )

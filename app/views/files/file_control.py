@@ -99,16 +99,16 @@ class FileControl(QObject):
         self._release()  # also for the same file, so that another owner is reported again
 
     def _path_changed(self, path: Path | None) -> None:
-        wanted = (
+        lock_path = (
             file_lock.lock_beside(path)
             if path is not None and not _is_example(path)
             else None
         )
-        if wanted != self._locked:
+        if lock_path != self._locked:
             self._release()
             self._drop(OPEN)
-            self._locked = wanted
-            if path is not None and wanted is not None:
+            self._locked = lock_path
+            if path is not None and lock_path is not None:
                 self._mark(path)
         self._drop(CHANGED)
         self._watch()
@@ -171,15 +171,15 @@ class FileControl(QObject):
     def _watch(self) -> None:
         """Watch the file and its folder: most programs replace a file by a new one."""
         path = self._document.path
-        wanted = (
-            {str(one) for one in (path, path.parent) if one.exists()}
+        paths = (
+            {str(target) for target in (path, path.parent) if target.exists()}
             if path is not None
             else set()
         )
-        known = {*self._watcher.files(), *self._watcher.directories()}
-        if gone := known - wanted:
+        watched = {*self._watcher.files(), *self._watcher.directories()}
+        if gone := watched - paths:
             self._watcher.removePaths(sorted(gone))
-        if new := wanted - known:
+        if new := paths - watched:
             self._watcher.addPaths(sorted(new))
 
     def _activated(self, state: Qt.ApplicationState) -> None:
@@ -189,8 +189,8 @@ class FileControl(QObject):
 
     def check(self) -> None:
         """Compare the file with its last known content, in the background."""
-        path, known = self._document.path, self._document.on_disk
-        if path is None or known is None:
+        path, digest = self._document.path, self._document.on_disk
+        if path is None or digest is None:
             return
         self._watch()
         if self._looking is not None:
@@ -198,7 +198,7 @@ class FileControl(QObject):
         opened = self._document.project
 
         self._looking = BackgroundTask(
-            lambda *_: (path, known, opened, read_on_disk(path, opened, known))
+            lambda *_: (path, digest, opened, read_on_disk(path, opened, digest))
         )
         self._looking.ended.connect(self._looked, Qt.ConnectionType.QueuedConnection)
         self._looking.begin()
@@ -209,10 +209,10 @@ class FileControl(QObject):
         self._looking = None
         if isinstance(answer, WorkerFailure):
             raise answer.error
-        path, known, opened, now = answer
-        if path != self._document.path or known != self._document.on_disk:
+        path, digest, opened, now = answer
+        if path != self._document.path or digest != self._document.on_disk:
             return  # of a file that was left, or saved meanwhile
-        if now.digest == known:
+        if now.digest == digest:
             self._drop(CHANGED)
             if self._lock is None and self._locked is not None:
                 self._mark(path, quietly=True)  # the other window may have closed
@@ -252,11 +252,11 @@ class FileControl(QObject):
                 "Keep mine": keep,
             }
         else:
-            found = summary(differences(self._document.project, now.project))
+            changes = summary(differences(self._document.project, now.project))
             title = f"{path.name} was changed on the disk"
             reason = (
-                f"In the file: {found}."
-                if found
+                f"In the file: {changes}."
+                if changes
                 else "The same project with other formatting."
             )
             actions = {
@@ -289,42 +289,42 @@ class FileControl(QObject):
         dialog = ChangedFileDialog(path, self._document.project, self._workspace.window)
         dialog.exec()
         dialog.deleteLater()
-        seen, files = dialog.on_disk, self._workspace.files
+        disk_version, files = dialog.on_disk, self._workspace.files
         if dialog.choice is VersionChoice.SAVE_AS:
             return files.save_as()
-        if seen is None:
+        if disk_version is None:
             return False
         if dialog.choice is VersionChoice.OVERWRITE:
             self._document.note_on_disk(
-                seen.digest
+                disk_version.digest
             )  # what was shown, and no later version
             return files.save_to(path)
-        if dialog.choice is VersionChoice.RELOAD and seen.project is not None:
-            self._reload(seen)
-        elif seen.digest != self._document.on_disk:
-            self._keep(seen)
+        if dialog.choice is VersionChoice.RELOAD and disk_version.project is not None:
+            self._reload(disk_version)
+        elif disk_version.digest != self._document.on_disk:
+            self._keep(disk_version)
         return False
 
     # -- saving -------------------------------------------------------------------------------------------------------
 
-    def may_replace(self, path: Path, asked: bool) -> bool:
-        """Ask before overwriting another file that is open elsewhere, or that the user was not `asked` about."""
+    def may_replace(self, path: Path, warned: bool) -> bool:
+        """Ask before overwriting another file that is open elsewhere, or that the user was not `warned` about."""
         mine = self._lock is not None and file_lock.lock_beside(path) == self._locked
         owner = None if mine else file_lock.holder(path)
         if owner is not None:
             title = f"Replace {path.name}, which is open in another window?"
-            words = (
+            question = (
                 f"Open: {owner.description or 'by another program'}. "
                 "That window will report that the file has changed."
             )
-        elif not asked and path.exists():
-            title, words = (
+        elif not warned and path.exists():
+            title, question = (
                 f"Replace {path.name}?",
                 f"It already exists in {path.parent}.",
             )
         else:
             return True
-        dialog = QuestionDialog(title, words, self._workspace.window)
+        dialog = QuestionDialog(title, question, self._workspace.window)
         dialog.offer("Replace", DialogAnswer.DISCARD, left=True)
         dialog.offer("Cancel", DialogAnswer.CANCEL, "primary", default=True)
         dialog.exec()

@@ -140,8 +140,10 @@ class FileMenu(QObject):
         if not name:
             return False
         path = Path(name)
-        whole = path if path.suffix else path.with_suffix(".tape")
-        return self._may_replace(whole, whole == path) and self.save_to(whole)
+        full_path = path if path.suffix else path.with_suffix(".tape")
+        return self._may_replace(full_path, full_path == path) and self.save_to(
+            full_path
+        )
 
     def save_to(self, path: Path) -> bool:
         try:
@@ -152,8 +154,8 @@ class FileMenu(QObject):
             self.not_saved.emit(f"{path.name} was not saved", str(error))
             return False
         except OSError as error:
-            words = f"{error.strerror or error}: {path}. Choose another place."
-            self.not_saved.emit(f"{path.name} was not saved", words)
+            reason = f"{error.strerror or error}: {path}. Choose another place."
+            self.not_saved.emit(f"{path.name} was not saved", reason)
             return False
         self._settings.add_recent(path)
         self.saved.emit(path)
@@ -189,7 +191,7 @@ def project_in(data: QMimeData) -> Path | None:
         if len(urls) == 1 and urls[0].isLocalFile()
         else None
     )
-    known = path is not None and (
+    supported = path is not None and (
         path.suffix == ".tape" or picture_file.is_picture(path)
     )
-    return path if known else None
+    return path if supported else None

@@ -83,15 +83,15 @@ class RecoveryControl(QObject):
         else:
             raise answer.error
 
-    def restore(self, found: ClaimedJournal) -> None:
+    def restore(self, claimed: ClaimedJournal) -> None:
         """Open a journal's project here, or in another window if this one has unsaved work or a run."""
-        workspace, entry = self._workspace, found.entry
+        workspace, entry = self._workspace, claimed.entry
         assert entry is not None
         if workspace.document.dirty or workspace.session.active:
-            self._restore_elsewhere(found)
+            self._restore_elsewhere(claimed)
             return
         workspace.document.restore(entry.project, entry.file, entry.on_disk)
-        self.autosave.adopt(found)
+        self.autosave.adopt(claimed)
         workspace.runs_keeper.take_over(entry.runs)
         if entry.file is not None:
             workspace.settings.add_recent(entry.file)
@@ -133,13 +133,13 @@ class RecoveryControl(QObject):
         findings, offers = answer
         self._found = list(findings.found)
         for path, reason in findings.damaged[:1]:
-            words = f"{reason} It is not offered again; its file remains at {path}."
+            detail = f"{reason} It is not offered again; its file remains at {path}."
             self._workspace.notifier.refuse(
-                "Unsaved work was found that cannot be restored", words
+                "Unsaved work was found that cannot be restored", detail
             )
         if offers:
             self.dialog = RecoveryDialog(
-                tuple(RecoveryOffer(*one) for one in offers), self._workspace.window
+                tuple(RecoveryOffer(*offer) for offer in offers), self._workspace.window
             )
             self.dialog.restored.connect(self._restored)
             self.dialog.discarded.connect(self._discarded)
@@ -151,34 +151,34 @@ class RecoveryControl(QObject):
                 "All windows were closed normally or their work was saved.",
             )
 
-    def _restored(self, found: ClaimedJournal) -> None:
-        self._found.remove(found)
-        self.restore(found)
+    def _restored(self, claimed: ClaimedJournal) -> None:
+        self._found.remove(claimed)
+        self.restore(claimed)
 
-    def _discarded(self, found: ClaimedJournal) -> None:
-        self._found.remove(found)
+    def _discarded(self, claimed: ClaimedJournal) -> None:
+        self._found.remove(claimed)
         try:
-            found.discard()
+            claimed.discard()
         except OSError as error:
-            found.leave()
+            claimed.leave()
             self._workspace.notifier.refuse(
                 "The unsaved work could not be discarded",
-                f"{error.strerror or error}: {found.path}",
+                f"{error.strerror or error}: {claimed.path}",
             )
 
     def _leave(self, _answer: int = 0) -> None:
-        found, self._found = self._found, []
-        for one in found:
-            one.leave()
+        journals, self._found = self._found, []
+        for claimed in journals:
+            claimed.leave()
         dialog, self.dialog = self.dialog, None
         if dialog is not None:
             dialog.deleteLater()
 
-    def _restore_elsewhere(self, found: ClaimedJournal) -> None:
-        found.leave()
+    def _restore_elsewhere(self, claimed: ClaimedJournal) -> None:
+        claimed.leave()
         try:
             subprocess.Popen(
-                [sys.executable, "-m", "app.main", str(found.path)],
+                [sys.executable, "-m", "app.main", str(claimed.path)],
                 env={**os.environ, "PYTHONPATH": python_path()},
                 start_new_session=os.name == "posix",
             )
@@ -195,11 +195,11 @@ def _offers(
     """Find the journals of crashed windows, with the ops and a description of each project; runs on a worker."""
     findings = journal.find(folder)
     offers: list[tuple[ClaimedJournal, Catalog | None, str]] = []
-    for found in findings.found:
-        entry = _with_positions(found).entry
+    for claimed in findings.found:
+        entry = _with_positions(claimed).entry
         offers.append(
             (
-                found,
+                claimed,
                 custom_layers.ops_of(entry.project) if entry else None,
                 _remark(entry) if entry else "",
             )
@@ -207,11 +207,13 @@ def _offers(
     return findings, tuple(offers)
 
 
-def _with_positions(found: ClaimedJournal) -> ClaimedJournal:
+def _with_positions(claimed: ClaimedJournal) -> ClaimedJournal:
     """Compute positions in large sheets on a worker, so that the window is not blocked."""
-    if found.entry is not None:
-        found.entry = replace(found.entry, project=with_places(found.entry.project))
-    return found
+    if claimed.entry is not None:
+        claimed.entry = replace(
+            claimed.entry, project=with_places(claimed.entry.project)
+        )
+    return claimed
 
 
 def _remark(entry: JournalEntry) -> str:

@@ -49,9 +49,9 @@ def _with_places(sheet: S, ops: Catalog, room: Size) -> S:
     sizes = {
         node: shape_of(face_of(graph, node, ops, None, {})).size for node in graph.nodes
     }
-    made = Arrangement(used_part(graph), sizes)
+    arrangement = Arrangement(used_part(graph), sizes)
     positions, comments = with_uncalled(
-        graph, made.places(made.best_width(room)), sizes
+        graph, arrangement.places(arrangement.best_width(room)), sizes
     )
     return changed(sheet, positions=positions, comments=comments)
 
@@ -86,22 +86,22 @@ class ImportControl(QObject):
         dialog.open()
         return dialog
 
-    def redraw(self, wanted: ImportModel) -> RedrawDialog:
+    def redraw(self, request: ImportModel) -> RedrawDialog:
         """Show the dialog that redraws an opened model, or a part of one."""
         lay_out = partial(laid_out, room=self._workspace.drawing.room)
-        dialog = RedrawDialog(wanted, lay_out, self.show, self._workspace.window)
+        dialog = RedrawDialog(request, lay_out, self.show, self._workspace.window)
         dialog.finished.connect(dialog.deleteLater)
         dialog.open()
         return dialog
 
-    def open(self, project: Project, wanted: ImportModel) -> bool:
+    def open(self, project: Project, request: ImportModel) -> bool:
         """Lay out an imported project and show it."""
 
         return self.show(
-            ImportedModel(laid_out(project, self._workspace.drawing.room)), wanted
+            ImportedModel(laid_out(project, self._workspace.drawing.room)), request
         )
 
-    def show(self, drawn: ImportedModel, wanted: ImportModel) -> bool:
+    def show(self, drawn: ImportedModel, request: ImportModel) -> bool:
         """Open an imported project after asking about unsaved work; False if the user cancels."""
         workspace = self._workspace
         if not workspace.files.may_leave():
@@ -109,45 +109,50 @@ class ImportControl(QObject):
         workspace.document.new(drawn.project)
         workspace.document.undo_stack.resetClean()  # it has no file yet, so leaving it asks
         workspace.pages.show("network")
-        self._telling = wanted
+        self._telling = request
         if drawn.rest is not None:
-            self._compare(drawn, wanted)
+            self._compare(drawn, request)
         if (
             workspace.live.up_to_date and workspace.live.analysis is not None
         ):  # no further signal will come
             self._analysed(workspace.live.analysis)
         return True
 
-    def _compare(self, drawn: ImportedModel, wanted: ImportModel) -> None:
+    def _compare(self, drawn: ImportedModel, request: ImportModel) -> None:
         self.comparing = self.comparing or ComparingControl(self._workspace, self.show)
-        self.comparing.begin(drawn, wanted)
+        self.comparing.begin(drawn, request)
 
     def _replaced(self, _project: Project) -> None:
         self._telling = None
 
     def _analysed(self, analysis: Analysis) -> None:
         """Report the result once its parameters are counted."""
-        wanted, self._telling = self._telling, None
-        if wanted is None:
+        request, self._telling = self._telling, None
+        if request is None:
             return
         project = self._workspace.document.project
         nodes = len(project.graph.nodes) + sum(
             len(block.graph.nodes) for block in project.blocks.values()
         )
-        told = [
+        counts = [
             counted(nodes, "node"),
             counted(len(project.blocks), "block"),
             counted(analysis.total_parameters, "parameter"),
         ]
         origin, start = project.origin, project.training.start
-        kept = (
+        weights_note = (
             "A run starts from the model's weights."
             if start is not None and not start.keys
             else ""
         )
-        words = " ".join(
+        summary = " ".join(
             filter(
-                None, (f"{', '.join(told)}.", origin.checked if origin else "", kept)
+                None,
+                (
+                    f"{', '.join(counts)}.",
+                    origin.checked if origin else "",
+                    weights_note,
+                ),
             )
         )
         QTimer.singleShot(
@@ -157,6 +162,6 @@ class ImportControl(QObject):
             SHOWN,
             self,
             lambda: self._workspace.notifier.say(
-                f"Imported {wanted.source.name}", words
+                f"Imported {request.source.name}", summary
             ),
         )

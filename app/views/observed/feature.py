@@ -107,10 +107,10 @@ class ObservedFeature(Feature):
             ) or key in DRAWN:
                 action.triggered.connect(partial(self._needs_drawing, key))
 
-    def open(self, asked: AskedModel) -> None:
+    def open(self, model: AskedModel) -> None:
         """Open a model that was named when the program was started, or before."""
         self.workspace.pages.make("observed")
-        self.ask().open_model(asked)
+        self.ask().open_model(model)
 
     def ask(self) -> OpenModelDialog:
         """Show the dialog that asks which model to open."""
@@ -122,7 +122,7 @@ class ObservedFeature(Feature):
         dialog.open()
         return dialog
 
-    def show(self, found: Observation, model: Observe) -> None:
+    def show(self, observation: Observation, model: Observe) -> None:
         """Show what a model called."""
         self._withdraw_stale()
         files = files_of(model.source, model.folder)
@@ -133,17 +133,21 @@ class ObservedFeature(Feature):
         self.call_inspector.figures = {}
         self.workspace.pages.set_offered("observed", True)
         self.workspace.pages.show("observed")
-        self.observed.set_observation(found, str(model.source))
-        title = f"{model.source} raised in {found.failed_at}" if found.failed_at else ""
+        self.observed.set_observation(observation, str(model.source))
+        title = (
+            f"{model.source} raised in {observation.failed_at}"
+            if observation.failed_at
+            else ""
+        )
         self.workspace.live.show_raised(
-            Problem("error", None, title, found.failure) if title else None
+            Problem("error", None, title, observation.failure) if title else None
         )
         if model.source.looked_at:  # nothing of it was run
             self.observed.capture.setEnabled(False)
             self.observed.redraw.setEnabled(False)
         self._opened = None
-        if found.interface is not None:
-            self._opened = opened_model(model, found, self._digest)
+        if observation.interface is not None:
+            self._opened = opened_model(model, observation, self._digest)
             self._take()
         self._offer_training()
 
@@ -211,11 +215,15 @@ class ObservedFeature(Feature):
         }
         looks.get(key, lambda: self._refused(OPENED))()
 
-    def _refused(self, words: str) -> None:
+    def _refused(self, message: str) -> None:
         """Say why an edit of the drawing was refused, where there is no drawing, and offer one."""
         if self.workspace.document.project.opened is not None:
             self.workspace.notifier.show(
-                "error", "There is no drawing", words, "Redraw the model", self._redraw
+                "error",
+                "There is no drawing",
+                message,
+                "Redraw the model",
+                self._redraw,
             )
 
     def _project_changed(self, before: Project, after: Project) -> None:
@@ -285,7 +293,7 @@ class ObservedFeature(Feature):
         self._unchanged("draw, capture or train")
         self.workspace.live.refresh()
 
-    def _unchanged(self, what: str) -> bool:
+    def _unchanged(self, verb: str) -> bool:
         """Return whether the model's file is as it was when it was opened; if it is not, say so."""
         assert self._model is not None
         source, folder = self._model.source, self._model.folder
@@ -297,13 +305,13 @@ class ObservedFeature(Feature):
             self.workspace.notifier.show(
                 "error",
                 changed,
-                f"Open it again to {what} it.",
+                f"Open it again to {verb} it.",
                 "Open it again",
                 self._open_again,
             )
         else:
             self.workspace.notifier.refuse(
-                gone, f"Restore {file_of(source, folder) or source.where} to {what} it."
+                gone, f"Restore {file_of(source, folder) or source.where} to {verb} it."
             )
         return False
 
@@ -346,30 +354,36 @@ class ObservedFeature(Feature):
 
     def _capture(self, train: bool | None = None) -> None:
         """Capture the model, in the mode in which it was observed if none is given."""
-        if self._model is not None and (found := self.observed.observation) is not None:
+        if (
+            self._model is not None
+            and (observation := self.observed.observation) is not None
+        ):
             if not self._unchanged("capture"):
                 return
-            mode = found.train if train is None else train
+            mode = observation.train if train is None else train
             self.workspace.commands.trigger("capture-model", self._model, mode)
 
     def _show_figures(self, captured: CapturedModel) -> None:
         if captured.batch.model == self._model:
-            self.call_inspector.figures = {one.path: one for one in captured.figures}
+            self.call_inspector.figures = {
+                module_figures.path: module_figures
+                for module_figures in captured.figures
+            }
             self.observed.set_figures(captured.figures)
 
-    def _show_call(self, place: CallPlace) -> None:
+    def _show_call(self, location: CallPlace) -> None:
         self.workspace.pages.make("observed")
-        self.observed.show_call(place)
+        self.observed.show_call(location)
 
-    def _chosen(self, places: tuple[CallPlace, ...]) -> None:
-        self.workspace.commands.trigger("show-backward", places, False)
+    def _chosen(self, locations: tuple[CallPlace, ...]) -> None:
+        self.workspace.commands.trigger("show-backward", locations, False)
         opened = self.workspace.document.project.opened
-        if opened is not None and opened == self._opened and places:
-            self.workspace.commands.trigger("choose-layer", places[0].path)
+        if opened is not None and opened == self._opened and locations:
+            self.workspace.commands.trigger("choose-layer", locations[0].path)
 
-    def _show_backward(self, part: Part) -> None:
+    def _show_backward(self, piece: Part) -> None:
         self.workspace.commands.trigger(
-            "show-backward", self.observed.places_of(part), True
+            "show-backward", self.observed.places_of(piece), True
         )
 
     def _make(self) -> ObservedPage:
@@ -394,12 +408,12 @@ class ObservedFeature(Feature):
         pictures.said.connect(self.workspace.notifier.say)
         pictures.refused.connect(self.workspace.notifier.refuse)
         if (drawing := self.observed.drawing()) is not None and (
-            found := self.observed.observation
+            observation := self.observed.observation
         ) is not None:
             project = self.workspace.document.project
             carried = project if project.opened is not None else None
             pictures.choose_file(
-                drawing, "Export this picture", found.name, project=carried
+                drawing, "Export this picture", observation.name, project=carried
             )
 
 
@@ -423,13 +437,16 @@ class _ModelFileWatch(QObject):
     def follow(self, paths: tuple[Path, ...]) -> None:
         """Watch these files in place of those before, with their folders: many editors replace a file by a new one."""
         self._paths = paths
-        wanted = {
-            str(one) for path in paths for one in (path, path.parent) if one.exists()
+        targets = {
+            str(target)
+            for path in paths
+            for target in (path, path.parent)
+            if target.exists()
         }
-        known = {*self._watcher.files(), *self._watcher.directories()}
-        if gone := known - wanted:
+        watched = {*self._watcher.files(), *self._watcher.directories()}
+        if gone := watched - targets:
             self._watcher.removePaths(sorted(gone))
-        if new := wanted - known:
+        if new := targets - watched:
             self._watcher.addPaths(sorted(new))
 
     def _settled(self) -> None:

@@ -144,7 +144,7 @@ class OpenModelDialog(ProgressDialog):
         lines = tuple(
             line for line in self.inputs.toPlainText().splitlines() if line.strip()
         )
-        asked = AskedModel(
+        model = AskedModel(
             self.source.text().strip(),
             self.arguments.text().strip(),
             lines,
@@ -154,19 +154,19 @@ class OpenModelDialog(ProgressDialog):
             example=self.example.text().strip(),
         )
         checks: tuple[tuple[str, Callable[[], object]], ...] = (
-            ("source", lambda: parse_source(asked.source)),
-            ("arguments", lambda: parse_arguments(asked.arguments)),
-            ("inputs", lambda: [*map(parse_input, asked.inputs)]),
-            ("example", lambda: example_of(asked)),
+            ("source", lambda: parse_source(model.source)),
+            ("arguments", lambda: parse_arguments(model.arguments)),
+            ("inputs", lambda: [*map(parse_input, model.inputs)]),
+            ("example", lambda: example_of(model)),
         )
         if not all([self.entries[entry].fits(check) for entry, check in checks]):
             return
-        if asked.example and lines:
+        if model.example and lines:
             self.entries["example"].complain(
                 "The inputs are described above as well: choose one of both."
             )
             return
-        request = request_of(asked)
+        request = request_of(model)
         self._asked = request
         self._review_or_begin(request)
 
@@ -185,20 +185,22 @@ class OpenModelDialog(ProgressDialog):
             self.source.setFocus()
         elif reason := _unreadable(path) if request.source.own_code else "":
             self.entries["source"].complain(reason)
-        elif waiting := next((one for one in files if not allowed(one.key)), None):
+        elif waiting := next(
+            (code_files for code_files in files if not allowed(code_files.key)), None
+        ):
             self._review(waiting, request)
         else:
             self._begin(request)
 
-    def open_model(self, asked: AskedModel) -> None:
+    def open_model(self, model: AskedModel) -> None:
         """Fill the form, and open the model; if `trust`, its code runs without being shown."""
-        self.source.setText(asked.source)
-        self.arguments.setText("" if asked.arguments == "{}" else asked.arguments)
-        self.inputs.setPlainText("\n".join(asked.inputs))
-        self.train_mode.setChecked(asked.train)
-        self.meta.setChecked(asked.meta)
-        self.example.setText(asked.example)
-        self._trusted, self._folder = asked.trust, asked.folder
+        self.source.setText(model.source)
+        self.arguments.setText("" if model.arguments == "{}" else model.arguments)
+        self.inputs.setPlainText("\n".join(model.inputs))
+        self.train_mode.setChecked(model.train)
+        self.meta.setChecked(model.meta)
+        self.example.setText(model.example)
+        self._trusted, self._folder = model.trust, model.folder
         self.start()
 
     def _review(self, files: OwnFiles, request: Observe) -> None:
@@ -219,8 +221,8 @@ class OpenModelDialog(ProgressDialog):
     def _enable(self, on: bool) -> None:
         self.enable_form(on, *self.entries.values(), self.train_mode, self.open_button)
 
-    def show_progress(self, words: str) -> None:
-        self._say(words, "text2")
+    def show_progress(self, message: str) -> None:
+        self._say(message, "text2")
 
     def finished_with(
         self, answer: Observation | WorkerFailure, cancelled: bool
@@ -238,14 +240,14 @@ class OpenModelDialog(ProgressDialog):
                 self.arguments.setFocus()
                 announce(self, answer.message)
                 return
-            words = (
+            reason = (
                 f"{answer.message.strip() or type(answer.error).__name__}".removesuffix(
                     "."
                 )
             )
             self.state.setToolTip(answer.traceback)
-            self._say(f"{words}.", "error")
-            announce(self, words)
+            self._say(f"{reason}.", "error")
+            announce(self, reason)
         else:
             assert self._asked is not None
             self._show(answer, self._asked)
@@ -258,16 +260,16 @@ class OpenModelDialog(ProgressDialog):
             if needed.names
             else "The inputs of forward are unknown"
         )
-        words = f"{which}. Correct the sizes in these lines, then open the model."
+        message = f"{which}. Correct the sizes in these lines, then open the model."
         self.inputs.setPlainText("\n".join(needed.guessed))
         self.inputs.selectAll()
         self._say("")
-        self.entries["inputs"].complain(words)
+        self.entries["inputs"].complain(message)
         self.inputs.setFocus()
-        announce(self, words)
+        announce(self, message)
 
-    def _say(self, words: str, tone: str = "text3") -> None:
-        self.state.setText(words)
+    def _say(self, message: str, tone: str = "text3") -> None:
+        self.state.setText(message)
         set_property(self.state, "tone", tone)
 
 

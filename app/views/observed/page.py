@@ -161,15 +161,15 @@ class ObservedPage(QWidget):
         self.view.setContextMenuPolicy(Qt.ContextMenuPolicy.CustomContextMenu)
         self.view.customContextMenuRequested.connect(self._show_menu)
 
-    def set_observation(self, found: Observation, source: str) -> None:
+    def set_observation(self, observation: Observation, source: str) -> None:
         """Show another model; of one that raised, the call that did is selected."""
-        self.observation, self._tree, self.figures = found, Tree(found), {}
+        self.observation, self._tree, self.figures = observation, Tree(observation), {}
         self._arranger = Arranger(self._tree)
-        self.capture.setEnabled(found.failed is None)
-        self.redraw.setEnabled(found.failed is None)
+        self.capture.setEnabled(observation.failed is None)
+        self.redraw.setEnabled(observation.failed is None)
         self._opened, self._row = None, None
-        self._words, self._source = heading(found), source
-        self.summary.setToolTip(summary(found))
+        self._words, self._source = heading(observation), source
+        self.summary.setToolTip(summary(observation))
         self._pages.setCurrentIndex(GRAPH)
         self.banner.hide()
         self.scene.choose("")  # keys name other parts from now on
@@ -177,29 +177,35 @@ class ObservedPage(QWidget):
         self._redraw(then=self._show_first)
 
     def _show_first(self) -> None:
-        found = self.observation
-        assert found is not None
+        observation = self.observation
+        assert observation is not None
         self._frame()
         self.view.setFocus()
-        if found.failed is not None:
+        if observation.failed is not None:
             self.reveal(
-                found.failed
+                observation.failed
             )  # before the banner, which is placed where it covers the least
             self.banner.brief = True
             self.banner.set(
-                "error", f"{self._source} raised in {found.failed_at}", found.error
+                "error",
+                f"{self._source} raised in {observation.failed_at}",
+                observation.error,
             )
             self.banner.show()
-        elif found.remarks:
+        elif observation.remarks:
             self.banner.brief = False
             self.banner.set(
-                "info", f"Notes on {Path(self._source).name}", " ".join(found.remarks)
+                "info",
+                f"Notes on {Path(self._source).name}",
+                " ".join(observation.remarks),
             )
             self.banner.show()
 
     def set_figures(self, figures: Iterable[ModuleFigures]) -> None:
         """Show what a capture measured in the modules; nothing moves, and the selection stays."""
-        self.figures = {one.path: one for one in figures}
+        self.figures = {
+            module_figures.path: module_figures for module_figures in figures
+        }
         if self._opened is not None and self._work is None:
             self._show_figures()
 
@@ -212,36 +218,37 @@ class ObservedPage(QWidget):
         self._selected(self.scene.current_key())
         self._quiet = False
 
-    def show_call(self, place: CallPlace) -> None:
+    def show_call(self, location: CallPlace) -> None:
         """Select what was called at a place, as if another view had done it."""
         if self.observation is None:
             return
-        calls = [call for call in self.observation.calls if call.path == place.path]
+        calls = [call for call in self.observation.calls if call.path == location.path]
         at_line = [
             call
             for call in calls
-            if place.line and (call.file, call.line) == (place.file, place.line)
+            if location.line
+            and (call.file, call.line) == (location.file, location.line)
         ]
         modules = [call for call in calls if call.kind == "module"]
-        wanted = [call for call in modules if call.call == place.call]
-        found = next(
+        same_call = [call for call in modules if call.call == location.call]
+        target = next(
             iter(
                 [call for call in at_line if call.kind == "operation"]
-                or wanted
+                or same_call
                 or modules
                 or calls
             ),
             None,
         )
-        if found is not None:
+        if target is not None:
             self._quiet = True
-            self.reveal(found.id)
+            self.reveal(target.id)
             self._quiet = False
 
-    def places_of(self, part: Part) -> tuple[CallPlace, ...]:
+    def places_of(self, piece: Part) -> tuple[CallPlace, ...]:
         """Return where a part, and all modules in it, were called."""
         assert self.observation is not None
-        calls, todo = list[Call](), list(part.every)
+        calls, todo = list[Call](), list(piece.every)
         while todo:
             call = self.observation.calls[todo.pop()]
             if call.kind in ("module", "operation"):
@@ -249,9 +256,9 @@ class ObservedPage(QWidget):
             if call.kind == "module":
                 inside = self.observation.children.get(call.id, ())
                 todo += [
-                    one
-                    for one in inside
-                    if self.observation.calls[one].kind == "module"
+                    child
+                    for child in inside
+                    if self.observation.calls[child].kind == "module"
                 ]
         return tuple(
             CallPlace(
@@ -302,24 +309,24 @@ class ObservedPage(QWidget):
         rect = self.scene.rect_of(key)
         if rect is None or anchor.corner is None:
             return
-        wanted, size, pointer = (
+        corner, size, pointer = (
             anchor.corner,
             QPointF(rect.width, rect.height) * self.view.zoom,
             anchor.pointer,
         )
         if pointer is not None:
-            wanted = QPointF(
+            corner = QPointF(
                 min(
-                    max(wanted.x(), pointer.x() - size.x() + INSIDE),
+                    max(corner.x(), pointer.x() - size.x() + INSIDE),
                     pointer.x() - INSIDE,
                 ),
                 min(
-                    max(wanted.y(), pointer.y() - size.y() + INSIDE),
+                    max(corner.y(), pointer.y() - size.y() + INSIDE),
                     pointer.y() - INSIDE,
                 ),
             )
         now = self.view.mapFromScene(rect.x, rect.y)
-        self.view.pan(wanted.x() - now.x(), wanted.y() - now.y())
+        self.view.pan(corner.x() - now.x(), corner.y() - now.y())
         if not self.view.visible_area().intersects(QRectF(*rect)):
             self.view.ensure_seen(QRectF(*rect))
 
@@ -340,21 +347,21 @@ class ObservedPage(QWidget):
     def _key_to_keep(self) -> str:
         """Return the box under the pointer, or nearest to it; without a pointer the selected part if it is in sight,
         else the box nearest to the middle; if there is none, the group around."""
-        viewport, seen, current = (
+        viewport, visible, current = (
             self.view.viewport(),
             self.view.visible_area(),
             self.scene.current_key(),
         )
         rect = self.scene.rect_of(current) if current else None
         over = viewport.underMouse()
-        if not over and rect is not None and seen.intersects(QRectF(*rect)):
+        if not over and rect is not None and visible.intersects(QRectF(*rect)):
             return current
         spot = (
             viewport.mapFromGlobal(QCursor.pos()) if over else viewport.rect().center()
         )
         at, reach = self.view.mapToScene(spot), NEAR / self.view.zoom
         near = QRectF(at.x() - reach, at.y() - reach, 2 * reach, 2 * reach).intersected(
-            seen
+            visible
         )
         return self.scene.nearest_box(at, near) or self.scene.innermost_at(at)
 
@@ -392,21 +399,21 @@ class ObservedPage(QWidget):
     def _keys_of(self, call: int) -> list[str]:
         """Return the keys of the parts that contain a call, innermost first."""
         assert self._tree is not None and self.observation is not None
-        found, at = [], call
+        piece_keys, at = [], call
         while True:
-            found += [
-                key for key, part in self._tree.by_key.items() if at in part.calls
+            piece_keys += [
+                key for key, piece in self._tree.by_key.items() if at in piece.calls
             ]
             parent = self.observation.calls[at].parent
             if parent is None:
-                return found
+                return piece_keys
             at = parent
 
     def _fold_all(self) -> None:
         if self._tree is None or self._opened is None:
             return
         if len(self._opened) > 1:
-            root = frozenset(part.key for part in self._tree.parts if part.parts)
+            root = frozenset(piece.key for piece in self._tree.parts if piece.parts)
             self._redraw(root, then=self._frame)
         else:
             self._redraw(self._tree.leveled(self._opened, 1), then=self._frame)
@@ -464,17 +471,17 @@ class ObservedPage(QWidget):
     def menu(self, at: QPointF) -> QMenu:
         """Return the menu of the part at a point of the scene."""
         menu = QMenu(self)
-        part = (
+        piece = (
             self._tree.by_key.get(self.scene.innermost_at(at))
             if self._tree is not None
             else None
         )
-        if part is not None:
-            key = part.key
-            if part.parts:
+        if piece is not None:
+            key = piece.key
+            if piece.parts:
                 opened = self._opened is not None and key in self._opened
                 menu.addAction("Fold" if opened else "Unfold", lambda: self.toggle(key))
-            if path := self.path_of(part):
+            if path := self.path_of(piece):
                 menu.addAction(
                     icons.icon("network"),
                     f"Redraw {path}…",
@@ -489,12 +496,12 @@ class ObservedPage(QWidget):
         ).setEnabled(self.capture.isEnabled())
         return menu
 
-    def path_of(self, part: Part) -> str:
+    def path_of(self, piece: Part) -> str:
         """Return the path of the module that a part is, or that an operation is called in; "" for the model itself, and
         where it cannot be redrawn."""
         if self.observation is None or not self.redraw.isEnabled():
             return ""
-        call = self.observation.calls[part.first]
+        call = self.observation.calls[piece.first]
         return call.path if call.kind in ("module", "operation", "read") else ""
 
     def stop_layout(self) -> None:
@@ -572,9 +579,9 @@ class ObservedPage(QWidget):
         )
 
     def _selected(self, key: str) -> None:
-        part: Part | None = (
+        piece: Part | None = (
             self._tree.by_key.get(key) if self._tree is not None else None
         )
-        self.detail.emit(self.observation, part)
-        if part is not None and not self._quiet:
-            self.chosen.emit(self.places_of(part))
+        self.detail.emit(self.observation, piece)
+        if piece is not None and not self._quiet:
+            self.chosen.emit(self.places_of(piece))

@@ -131,9 +131,10 @@ class ShellFeature(Feature):
         """Show what was measured of a network; of an empty canvas nothing was."""
         status, measured = self.workspace.status, bool(analysis.graph.nodes)
         status.set_checked(analysis.milliseconds if measured else None)
-        known = measured or analysis.source.opened
+        shows_parameters = measured or analysis.source.opened
         status.set_parameters(
-            analysis.total_parameters if known else None, analysis.frozen_parameters
+            analysis.total_parameters if shows_parameters else None,
+            analysis.frozen_parameters,
         )
 
     # -- torch and the engine -----------------------------------------------------------------------------------------
@@ -149,13 +150,13 @@ class ShellFeature(Feature):
         )
 
     def _analysis_failed(self, failure: WorkerFailure) -> None:
-        words = f"The network could not be checked: {failure.message}"
-        self.workspace.notifier.show_unexpected(words, failure.traceback)
+        message = f"The network could not be checked: {failure.message}"
+        self.workspace.notifier.show_unexpected(message, failure.traceback)
 
-    def _engine_ended(self, words: str) -> None:
-        self._ending = words
+    def _engine_ended(self, message: str) -> None:
+        self._ending = message
         if not self._torch_is_broken and not self._page_tells():
-            reason = f"{words} The project is unchanged; a new engine starts when it is needed."
+            reason = f"{message} The project is unchanged; a new engine starts when it is needed."
             self.workspace.notifier.refuse(ENGINE_ENDED, reason)
 
     def _page_tells(self) -> bool:

@@ -55,31 +55,34 @@ WORSE, LEGEND = (
 
 
 def free_place(
-    host: QWidget, sizes: Sequence[QSize], margin: int, taken: Sequence[QRect] = ()
+    host: QWidget, sizes: Sequence[QSize], margin: int, occupied: Sequence[QRect] = ()
 ) -> QRect:
     """Return the area of an overlay on `host` that covers the least: no control, few nodes and words. Of several sizes
     the first that covers no more than the others.
 
     From the bottom right upwards, then at the left and in the middle; where there are several sizes, close to the upper
-    or lower edge of the page. What is `taken` is avoided like a control.
+    or lower edge of the page. What is `occupied` is avoided like a control.
     """
-    controls = np.concatenate([_areas(host, _controls(host)), _rects(taken)])
+    controls = np.concatenate([_areas(host, _controls(host)), _rects(occupied)])
     nodes, page = _nodes(host), _page(host)
     legends = np.concatenate(
         [
-            _areas(host, [one for one in host.findChildren(Legend) if one.isVisible()]),
+            _areas(
+                host,
+                [legend for legend in host.findChildren(Legend) if legend.isVisible()],
+            ),
             _texts(host),
         ]
     )
-    found: list[tuple[float, QRect]] = []
+    candidates: list[tuple[float, QRect]] = []
     for size in sizes:
         left, right = margin, max(host.width() - margin - size.width(), margin)
         bottom = max(host.height() - margin - size.height(), margin)
         tops = np.arange(bottom, margin - 1, -STRIDE, dtype=np.float64)
-        places = np.array(
+        corners = np.array(
             [(x, y) for x in (right, left, (left + right) // 2) for y in tops]
         )
-        areas = np.hstack([places, places + [size.width(), size.height()]])
+        areas = np.hstack([corners, corners + [size.width(), size.height()]])
         covered = (
             WORSE * _covered(areas, controls)
             + _covered(areas, nodes)
@@ -91,37 +94,37 @@ def free_place(
             ) / max(page.height(), 1)
             covered += np.where(inwards > EDGE, AMID, 0.0) + inwards.clip(0, 0.5) * FINE
         best = covered.argmin()
-        found.append(
+        candidates.append(
             (
                 float(round(covered[best] / AMID) * AMID),
-                QRect(QPoint(*(int(one) for one in places[best])), size),
+                QRect(QPoint(*(int(coordinate) for coordinate in corners[best])), size),
             )
         )
-    return min(found, key=lambda one: one[0])[1]
+    return min(candidates, key=lambda candidate: candidate[0])[1]
 
 
 def _controls(host: QWidget) -> list[QWidget]:
     """Return the visible controls in `host`, without its own overlays, and other overlays over it."""
-    own = [
-        one
+    overlays = [
+        widget
         for kind in OVERLAYS
-        for one in host.findChildren(
+        for widget in host.findChildren(
             kind, options=Qt.FindChildOption.FindDirectChildrenOnly
         )
     ]
-    found: list[QWidget] = [
-        one
+    controls: list[QWidget] = [
+        widget
         for kind in OVERLAYS
-        for one in host.window().findChildren(kind)
-        if one not in own
+        for widget in host.window().findChildren(kind)
+        if widget not in overlays
     ]
     for kind in CONTROLS:
-        found += [
-            one
-            for one in host.findChildren(kind)
-            if not any(each.isAncestorOf(one) for each in own)
+        controls += [
+            widget
+            for widget in host.findChildren(kind)
+            if not any(overlay.isAncestorOf(widget) for overlay in overlays)
         ]
-    return [one for one in found if one.isVisible()]
+    return [widget for widget in controls if widget.isVisible()]
 
 
 def _areas(host: QWidget, widgets: Sequence[QWidget]) -> Rects:
@@ -129,50 +132,51 @@ def _areas(host: QWidget, widgets: Sequence[QWidget]) -> Rects:
     corner = host.mapTo(host.window(), QPoint(0, 0))
     return _rects(
         [
-            QRect(one.mapTo(host.window(), QPoint(0, 0)) - corner, one.size())
-            for one in widgets
+            QRect(widget.mapTo(host.window(), QPoint(0, 0)) - corner, widget.size())
+            for widget in widgets
         ]
     )
 
 
 def _rects(areas: Sequence[QRect]) -> Rects:
-    return np.array([_corners(one) for one in areas], np.float64).reshape(-1, 4)
+    return np.array([_corners(area) for area in areas], np.float64).reshape(-1, 4)
 
 
 def _texts(host: QWidget) -> Rects:
     """Return the areas of the texts in sight on a page, without those of overlays and of empty pages."""
     apart = [
-        one
+        widget
         for kind in (*OVERLAYS, EmptyState, Legend)
-        for one in host.findChildren(kind)
+        for widget in host.findChildren(kind)
     ]
-    found = [
-        one
-        for one in host.findChildren(QLabel)
-        if one.isVisible()
-        and one.text()
-        and not any(each.isAncestorOf(one) for each in apart)
+    labels = [
+        widget
+        for widget in host.findChildren(QLabel)
+        if widget.isVisible()
+        and widget.text()
+        and not any(ancestor.isAncestorOf(widget) for ancestor in apart)
     ]
     written = [
-        min(one.fontMetrics().horizontalAdvance(one.text()), one.width())
-        for one in found
+        min(widget.fontMetrics().horizontalAdvance(widget.text()), widget.width())
+        for widget in labels
     ]
     return _rects(
         [
-            QRect(one.mapTo(host, QPoint(0, 0)), QSize(width, one.height()))
-            for one, width in zip(found, written, strict=True)
+            QRect(widget.mapTo(host, QPoint(0, 0)), QSize(width, widget.height()))
+            for widget, width in zip(labels, written, strict=True)
         ]
     )
 
 
 def _nodes(host: QWidget) -> Rects:
     """Return the areas of the nodes in sight, as the map of their graph knows them, and of what empty pages say."""
-    seen = [np.empty((0, 4))]
-    for one in host.findChildren(Minimap):
-        corner = one.view.mapTo(host, QPoint(0, 0))
-        if one.view.isVisible():
-            seen.append(
-                one.nodes_in_view() + [corner.x(), corner.y(), corner.x(), corner.y()]
+    areas = [np.empty((0, 4))]
+    for minimap in host.findChildren(Minimap):
+        corner = minimap.view.mapTo(host, QPoint(0, 0))
+        if minimap.view.isVisible():
+            areas.append(
+                minimap.nodes_in_view()
+                + [corner.x(), corner.y(), corner.x(), corner.y()]
             )
     for empty in host.findChildren(EmptyState):
         if empty.isVisible():
@@ -180,13 +184,17 @@ def _nodes(host: QWidget) -> Rects:
                 empty.mapTo(host, empty.childrenRect().topLeft()),
                 empty.childrenRect().size(),
             )
-            seen.append(np.array([_corners(area)], np.float64))
-    return np.concatenate(seen)
+            areas.append(np.array([_corners(area)], np.float64))
+    return np.concatenate(areas)
 
 
 def _page(host: QWidget) -> QRect:
     """Return the area of the graph in sight, else of all of `host`."""
-    views = [one.view for one in host.findChildren(Minimap) if one.view.isVisible()]
+    views = [
+        minimap.view
+        for minimap in host.findChildren(Minimap)
+        if minimap.view.isVisible()
+    ]
     return (
         QRect(views[0].mapTo(host, QPoint(0, 0)), views[0].size())
         if views

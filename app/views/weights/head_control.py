@@ -138,14 +138,16 @@ class HeadControl(QObject):
         inside = analysis.source.within(tuple((node, 0) for node in head.way))
         module = inside.modules.get(head.node)
         try:
-            held = tuple(header(start))
+            start_keys = tuple(header(start))
         except StartError:
             return project, 0
-        kept = tuple(
-            key for key in held if module is None or not key.startswith(f"{module}.")
+        remaining_keys = tuple(
+            key
+            for key in start_keys
+            if module is None or not key.startswith(f"{module}.")
         )
-        if len(kept) == len(held):
+        if len(remaining_keys) == len(start_keys):
             return project, 0
-        return with_start(project, replace(start, keys=kept) if kept else None), len(
-            held
-        ) - len(kept)
+        return with_start(
+            project, replace(start, keys=remaining_keys) if remaining_keys else None
+        ), len(start_keys) - len(remaining_keys)

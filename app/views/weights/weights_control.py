@@ -178,10 +178,10 @@ class WeightsControl(QObject):
                 on_error=self._not_saved,
             )
 
-        def saved(words: str) -> None:
+        def saved(description: str) -> None:
             folder.cleanup()
             workspace.notifier.say(
-                f"Saved {path.name}", f"{path.parent} · weights {words}"
+                f"Saved {path.name}", f"{path.parent} · weights {description}"
             )
 
         choice = workspace.newest_weights.choice(source, Path(folder.name))
@@ -234,13 +234,13 @@ class WeightsControl(QObject):
         )
 
 
-def start_texts(start: StartWeights, taken: int, whole: int) -> tuple[str, str]:
+def start_texts(start: StartWeights, loaded: int, total: int) -> tuple[str, str]:
     """Describe the start weights, short and in full."""
-    name, rest = start.name or Path(start.path).name, whole - taken
+    name, rest = start.name or Path(start.path).name, total - loaded
     more = f"; the other {rest:,} are initialised from the seed" if rest > 0 else ""
     return (
-        f"Starts from {taken:,} of {whole:,} tensors of {name}",
-        f"A run starts from {taken:,} tensors of {name}{more}. They are in {start.path}.",
+        f"Starts from {loaded:,} of {total:,} tensors of {name}",
+        f"A run starts from {loaded:,} tensors of {name}{more}. They are in {start.path}.",
     )
 
 

@@ -78,8 +78,8 @@ class ArgumentCode:
             return self._collection(value, inner)
         if isinstance(value, functools.partial):
             self.imports.add("functools")
-            given = [inner(value.func), *map(inner, value.args)]
-            return f"functools.partial({', '.join([*given, *_keywords(value.keywords, inner)])})"
+            arguments = [inner(value.func), *map(inner, value.args)]
+            return f"functools.partial({', '.join([*arguments, *_keywords(value.keywords, inner)])})"
         return self._instance(value, inner)
 
     def _collection(self, value: Any, inner: Callable[[Any], str]) -> str:
@@ -110,16 +110,20 @@ class ArgumentCode:
     def _instance(self, value: Any, inner: Callable[[Any], str]) -> str:
         kind = type(value)
         if isinstance(value, nn.Module):
-            made = self._made_with(value)
-            if made is None:
+            construction = self._made_with(value)
+            if construction is None:
                 raise BindingError(f"how a {kind.__name__} was made is unknown")
-            given = [*(inner(getattr(one, "value", one)) for one in made.args)]
+            arguments = [
+                *(
+                    inner(getattr(argument, "value", argument))
+                    for argument in construction.args
+                )
+            ]
             named = {
-                name: getattr(one, "value", one) for name, one in made.kwargs.items()
+                name: getattr(keyword_argument, "value", keyword_argument)
+                for name, keyword_argument in construction.kwargs.items()
             }
-            return (
-                f"{self._named(kind)}({', '.join([*given, *_keywords(named, inner)])})"
-            )
+            return f"{self._named(kind)}({', '.join([*arguments, *_keywords(named, inner)])})"
         if (
             isinstance(value, torch.Tensor)
             and type(value) is torch.Tensor
@@ -132,9 +136,9 @@ class ArgumentCode:
             return f"{self._named(kind)}({', '.join(_keywords(vars(value), inner))})"
         if dataclasses.is_dataclass(value):
             named = {
-                one.name: getattr(value, one.name)
-                for one in dataclasses.fields(value)
-                if one.init
+                field.name: getattr(value, field.name)
+                for field in dataclasses.fields(value)
+                if field.init
             }
             return f"{self._named(kind)}({', '.join(_keywords(named, inner))})"
         raise BindingError(f"a {kind.__name__} cannot be written as Python")
@@ -150,17 +154,17 @@ class ArgumentCode:
             return str(name)
         if str(room).startswith("torch.nn.modules."):
             rooms = ["torch.nn", *rooms]
-        for place in rooms:
-            found: Any = sys.modules.get(place)
-            for part in name.split("."):
-                found = getattr(found, part, None)
-            if found is value and place == self._home:
+        for module_name in rooms:
+            attribute: Any = sys.modules.get(module_name)
+            for segment in name.split("."):
+                attribute = getattr(attribute, segment, None)
+            if attribute is value and module_name == self._home:
                 return str(name)
-            if found is value and place != "__main__":
-                if why := self._barred(place):
+            if attribute is value and module_name != "__main__":
+                if why := self._barred(module_name):
                     raise BindingError(f"{name} {why}")
-                self.imports.add(place)
-                return f"{place}.{name}"
+                self.imports.add(module_name)
+                return f"{module_name}.{name}"
         raise BindingError(
             f"{name or type(value).__name__} cannot be imported by its name"
         )

@@ -50,15 +50,15 @@ class Bound(Struct):
 
     def check(self, spec: OpSpec) -> None:
         """Raise BindingError if a required argument is missing."""
-        given = {
+        argument_names = {
             *self.ports,
             *self.params,
             *(name.partition("[")[0].partition(".")[0] for name in self.wired),
         }
         names = [port.name for port in spec.inputs if port.required] + [
-            one.name for one in spec.params if one.required
+            param.name for param in spec.params if param.required
         ]
-        missing = next((name for name in names if name not in given), None)
+        missing = next((name for name in names if name not in argument_names), None)
         if missing is not None:
             raise BindingError(
                 f"{spec.key} is called without {missing}, which its node needs"
@@ -232,11 +232,11 @@ class Binder:
             target = getattr(
                 torch, name[:-1], target
             )  # drawings are functional: use the out-of-place form
-        known = _FUNCTIONS.get(target) if _hashable(target) else None
-        found = known or self._functions.get(target) if _hashable(target) else None
-        if found is None:
+        unified = _FUNCTIONS.get(target) if _hashable(target) else None
+        key = unified or self._functions.get(target) if _hashable(target) else None
+        if key is None:
             raise BindingError(f"{_name(target)} is not among the ops")
-        return found
+        return key
 
     def _method(
         self, name: str, args: list[Any], kwargs: dict[str, Any]
@@ -254,10 +254,10 @@ class Binder:
             sizes += [kwargs["fill_value"]] if "fill_value" in kwargs else []
             if kwargs.get("dtype") is not None:
                 kwargs = {"dtype": kwargs["dtype"], "like": args[0]}
-                whole = plain == "new_full" or (
+                sizes_as_tuple = plain == "new_full" or (
                     len(sizes) == 1 and isinstance(sizes[0], tuple | list)
                 )
-                return _NEW[plain], sizes if whole else [tuple(sizes)], kwargs
+                return _NEW[plain], sizes if sizes_as_tuple else [tuple(sizes)], kwargs
             return f"Tensor.{plain}", [args[0], *sizes], {}
         if plain == "size":
             return (
@@ -301,7 +301,11 @@ class Binder:
     ) -> tuple[list[Any], dict[str, Any]]:
         """Turn split positions into part sizes, read off the example."""
         dim = kwargs.get("dim", args[2] if len(args) > 2 else 0)
-        return [args[0], tuple(part.shape[dim] for part in self.values[node]), dim], {}
+        return [
+            args[0],
+            tuple(chunk.shape[dim] for chunk in self.values[node]),
+            dim,
+        ], {}
 
     # --- Arguments by name
 
@@ -325,7 +329,7 @@ class Binder:
             and len(args) == (1 if "size" in kwargs else 2)
         ):
             names = ("high", "size")
-        given: dict[str, Any] = {}
+        arguments: dict[str, Any] = {}
         for number, value in enumerate(args):
             if number >= len(names):
                 raise BindingError(
@@ -341,32 +345,32 @@ class Binder:
                 and all(map(self._is_number, rest))
             ):
                 if param.count == 0:  # x.view(2, 3) as well as x.view((2, 3))
-                    given[name] = tuple(rest)
+                    arguments[name] = tuple(rest)
                     break
-            given[name] = value
+            arguments[name] = value
         if spec.key in ("torch.cat", "torch.stack") and "axis" not in kwargs:
-            given.setdefault("dim", kwargs.get("dim", 0))
+            arguments.setdefault("dim", kwargs.get("dim", 0))
         if (
             spec.key in _REDUCING
-            and not ({"dim", "axis"} & {*kwargs, *given})
+            and not ({"dim", "axis"} & {*kwargs, *arguments})
             and isinstance(args[0], fx.Node)
         ):
-            given["dim"] = tuple(range(self.values[args[0]].dim()))  # all of them
+            arguments["dim"] = tuple(range(self.values[args[0]].dim()))  # all of them
         if (
             spec.key == "torch.repeat_interleave"
         ):  # output_size only spares torch computing that size
             kwargs = {
                 name: value for name, value in kwargs.items() if name != "output_size"
             }
-        if spec.key == "torch.norm" and given.get("p", kwargs.get("p", "fro")) in (
+        if spec.key == "torch.norm" and arguments.get("p", kwargs.get("p", "fro")) in (
             "fro",
             None,
         ):
-            given["p"] = 2.0
+            arguments["p"] = 2.0
             kwargs = {name: value for name, value in kwargs.items() if name != "p"}
         for name, value in kwargs.items():
-            given[_RENAMED.get((spec.key, name), name)] = value
-        return given
+            arguments[_RENAMED.get((spec.key, name), name)] = value
+        return arguments
 
     def _is_number(self, value: Any) -> bool:
         if isinstance(value, fx.Node):
@@ -458,9 +462,9 @@ class Binder:
         ):
             bound.params[name] = literal
 
-    def _item(self, bound: Bound, place: str, value: Any) -> Any:
+    def _item(self, bound: Bound, position: str, value: Any) -> Any:
         if isinstance(value, fx.Node):
-            bound.wired[place] = value
+            bound.wired[position] = value
             return WIRED
         return value
 
@@ -474,20 +478,22 @@ class Binder:
             for i, item in enumerate(value)
         )
 
-    def _index_item(self, bound: Bound, place: str, value: Any) -> Any:
+    def _index_item(self, bound: Bound, position: str, value: Any) -> Any:
         if isinstance(value, slice):
             parts = (
-                self._item(bound, f"{place}.{part}", getattr(value, part))
-                for part in ("start", "stop", "step")
+                self._item(
+                    bound, f"{position}.{bound_name}", getattr(value, bound_name)
+                )
+                for bound_name in ("start", "stop", "step")
             )
             return Slice(*parts)
         if isinstance(value, list | tuple):
-            if not all(type(one) is int for one in value):
+            if not all(type(entry) is int for entry in value):
                 raise BindingError(
                     "a tensor is indexed with a list of values other than integers"
                 )
             return tuple(value)
-        return self._item(bound, place, value)
+        return self._item(bound, position, value)
 
 
 _REDUCING = frozenset(
@@ -561,15 +567,15 @@ def literal_of(value: Any) -> Any:
 
 def functions(catalog: Catalog) -> dict[Any, str]:
     """Index the catalog's ops by function."""
-    found: dict[Any, str] = {}
+    keys_by_function: dict[Any, str] = {}
     for key, spec in catalog.items():
         if (
             spec.kind in ("function", "operator")
             and spec.target
             and not spec.target.startswith("own.")
         ):
-            found.setdefault(find(spec.target), key)
-    return found
+            keys_by_function.setdefault(find(spec.target), key)
+    return keys_by_function
 
 
 @cache
@@ -593,8 +599,8 @@ def _positions(
         first if number == 0 and name not in (*inputs, *params) else name
         for number, name in enumerate(names)
     ]
-    known = [name for name in names if name in (*inputs, *params)]
-    if not names or not known:
+    catalog_names = [name for name in names if name in (*inputs, *params)]
+    if not names or not catalog_names:
         return (*inputs, *params)
     return tuple(names)
 

@@ -53,15 +53,15 @@ def fill_of(tensor: torch.Tensor) -> dict[str, Any] | None:
             if math.isfinite(value)
             else None
         )
-    made: dict[str, torch.Tensor] = {
+    candidates: dict[str, torch.Tensor] = {
         "arange": torch.arange(tensor.numel()).view(tensor.shape)
     }
     if tensor.dim() == 2:
-        made["eye"] = torch.eye(*tensor.shape)
+        candidates["eye"] = torch.eye(*tensor.shape)
     if tensor.dim() >= 2:
         ones = torch.ones(tensor.shape)
-        made |= {"tril": ones.tril(), "triu": ones.triu()}
-    for fill, values in made.items():
+        candidates |= {"tril": ones.tril(), "triu": ones.triu()}
+    for fill, values in candidates.items():
         if not (fill == "arange" and tensor.dtype == torch.bool) and torch.equal(
             values.to(tensor.dtype), tensor
         ):
@@ -73,13 +73,13 @@ def _shortest(value: Any, dtype: torch.dtype) -> Any:
     """Shorten a float to the digits its dtype needs: 0.1 for 0.10000000149 in float32."""
     if not isinstance(value, float):
         return value
-    kept = torch.tensor(value, dtype=dtype)
-    found = (float(f"{value:.{digits}g}") for digits in range(1, 17))
+    rounded = torch.tensor(value, dtype=dtype)
+    candidates = (float(f"{value:.{digits}g}") for digits in range(1, 17))
     return next(
         (
             short
-            for short in found
-            if torch.equal(torch.tensor(short, dtype=dtype), kept)
+            for short in candidates
+            if torch.equal(torch.tensor(short, dtype=dtype), rounded)
         ),
         value,
     )

@@ -73,11 +73,11 @@ def recording() -> Iterator[None]:
 
 def constructor_args_of(module: nn.Module) -> ConstructorArgs | None:
     """Return the constructor arguments of a module, None if they were not recorded."""
-    found: ConstructorArgs | None = module.__dict__.get(CONSTRUCTOR_ARGS)
+    recorded: ConstructorArgs | None = module.__dict__.get(CONSTRUCTOR_ARGS)
     return (
         ConstructorArgs()
-        if found is None and type(module).__init__ is nn.Module.__init__
-        else found
+        if recorded is None and type(module).__init__ is nn.Module.__init__
+        else recorded
     )
 
 
@@ -95,9 +95,11 @@ def _noting(constructor: Callable[..., None]) -> Callable[..., None]:
         if (
             CONSTRUCTOR_ARGS not in self.__dict__
         ):  # of a class and its bases the class is called first
-            kept = {name: recordable(value) for name, value in kwargs.items()}
+            keyword_arguments = {
+                name: recordable(value) for name, value in kwargs.items()
+            }
             self.__dict__[CONSTRUCTOR_ARGS] = ConstructorArgs(
-                tuple(map(recordable, args)), kept
+                tuple(map(recordable, args)), keyword_arguments
             )
         constructor(self, *args, **kwargs)
 

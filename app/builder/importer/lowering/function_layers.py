@@ -81,31 +81,31 @@ def layer_of(node: fx.Node, values: Mapping[fx.Node, Any]) -> FunctionCall:
             and not (type(value) is type(default) and value == default)
         ):
             written.append(f"{name}={_argument(call, name, value, values)}")
-    found = values[node]
+    example = values[node]
     receiver, *rest = written if node.op == "call_method" else ("", *written)
-    made = (
+    call_text = (
         f"{receiver}.{call.name}({', '.join(rest)})"
         if receiver
         else f"{called}({', '.join(rest)})"
     )
-    body = f"return {made}"
-    if isinstance(found, tuple | list):
-        items = getattr(type(found), "__match_args__", ()) or range(len(found))
-        if not 1 < len(found) == len(items):
-            raise BindingError(f"{called} returns {len(found)} values")
+    body = f"return {call_text}"
+    if isinstance(example, tuple | list):
+        items = getattr(type(example), "__match_args__", ()) or range(len(example))
+        if not 1 < len(example) == len(items):
+            raise BindingError(f"{called} returns {len(example)} values")
         parts = [
             f"found.{item}" if isinstance(item, str) else f"found[{item}]"
             for item in items
         ]
-        body = f"found = {made}\n        return {', '.join(parts)}"
-    given = [
+        body = f"found = {call_text}\n        return {', '.join(parts)}"
+    signature = [
         "self",
         *call.ports,
         *(f"{name}: {_kind(value)}" for name, value in call.params.items()),
     ]
-    label = "".join(part[:1].upper() + part[1:] for part in call.name.split("_"))
+    label = "".join(word[:1].upper() + word[1:] for word in call.name.split("_"))
     call.text = _HEAD.format(
-        called=called, label=label, given=", ".join(given), body=body
+        called=called, label=label, given=", ".join(signature), body=body
     )
     return call
 
@@ -118,12 +118,12 @@ def _named(node: fx.Node) -> tuple[str, Any]:
         if not plain.startswith("_") and hasattr(torch.Tensor, plain):
             return f"torch.Tensor.{plain}", getattr(torch, plain, None)
         raise BindingError(f"Tensor.{name} is not among the ops")
-    known = _public().get(node.target) if callable(node.target) else None
-    if known is None:
+    qualified_name = _public().get(node.target) if callable(node.target) else None
+    if qualified_name is None:
         raise BindingError(
             f"{getattr(node.target, '__name__', node.target)} is not a public function of torch"
         )
-    room, _, name = known.rpartition(".")
+    room, _, name = qualified_name.rpartition(".")
     plain = (
         name[:-1] if name.endswith("_") and hasattr(_module(room), name[:-1]) else name
     )
@@ -133,7 +133,7 @@ def _named(node: fx.Node) -> tuple[str, Any]:
 @cache
 def _public() -> dict[Any, str]:
     """Return the dotted names of torch's public functions."""
-    found: dict[Any, str] = {}
+    names_by_function: dict[Any, str] = {}
     for room in _ROOMS:
         for name, value in vars(_module(room)).items():
             if (
@@ -142,15 +142,15 @@ def _public() -> dict[Any, str]:
                 and not isinstance(value, type)
             ):
                 with contextlib.suppress(TypeError):  # what has no hash
-                    found[value] = f"{room}.{name}"
-    return found
+                    names_by_function[value] = f"{room}.{name}"
+    return names_by_function
 
 
 def _module(room: str) -> Any:
-    found: Any = torch
-    for part in room.split(".")[1:]:
-        found = getattr(found, part)
-    return found
+    module: Any = torch
+    for segment in room.split(".")[1:]:
+        module = getattr(module, segment)
+    return module
 
 
 def _names(
@@ -163,17 +163,20 @@ def _names(
         dict[str, Any](),
     )
     for signature in _signatures(function):
-        own = [
-            one.name
-            for one in signature.parameters.values()
-            if one.kind is one.POSITIONAL_OR_KEYWORD
+        positional = [
+            parameter.name
+            for parameter in signature.parameters.values()
+            if parameter.kind is parameter.POSITIONAL_OR_KEYWORD
         ]
         if (
-            len(own) >= len(node.args)
+            len(positional) >= len(node.args)
             and node.kwargs.keys() <= signature.parameters.keys()
         ):
-            names = own[: len(node.args)]
-            defaults = {name: one.default for name, one in signature.parameters.items()}
+            names = positional[: len(node.args)]
+            defaults = {
+                name: parameter.default
+                for name, parameter in signature.parameters.items()
+            }
             break
     names = ["input" if name == "self" else name for name in names]
     return [f"{name}_" if keyword.iskeyword(name) else name for name in names], defaults
@@ -197,11 +200,13 @@ def _argument(
             raise BindingError(
                 f"{call.name} takes {values[value]!r:.40} as {name}, which a wire cannot carry"
             )
-        known = next((port for port, node in call.ports.items() if node is value), None)
-        if known is None:
-            known = _fresh(name, call)
-            call.ports[known] = value
-        return known
+        port_name = next(
+            (port for port, node in call.ports.items() if node is value), None
+        )
+        if port_name is None:
+            port_name = _fresh(name, call)
+            call.ports[port_name] = value
+        return port_name
     if isinstance(value, list | tuple) and any(
         isinstance(item, fx.Node) for item in value
     ):
@@ -217,9 +222,9 @@ def _argument(
         return "None" if value is None else _refused(call, name, value)
     if isinstance(literal, tuple) and not all(type(item) is int for item in literal):
         return repr(literal)
-    known = _fresh(name, call)
-    call.params[known] = literal
-    return known
+    port_name = _fresh(name, call)
+    call.params[port_name] = literal
+    return port_name
 
 
 def _refused(call: FunctionCall, name: str, value: Any) -> str:
@@ -229,8 +234,8 @@ def _refused(call: FunctionCall, name: str, value: Any) -> str:
 
 
 def _fresh(name: str, call: FunctionCall) -> str:
-    taken, number, fresh = {*call.ports, *call.params}, 2, name
-    while fresh in taken:
+    used_names, number, fresh = {*call.ports, *call.params}, 2, name
+    while fresh in used_names:
         fresh, number = f"{name}{number}", number + 1
     return fresh
 

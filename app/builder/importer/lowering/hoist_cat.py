@@ -54,22 +54,22 @@ def _further(draft: Draft) -> None:
         if target in lists:
             lists[target].append((source, output))
             others |= {target} if port != "tensors" else set()
-    known: dict[tuple[Any, ...], str] = {}
+    first_ids: dict[tuple[Any, ...], str] = {}
     for node in draft.nodes.values():  # in running order
         if node.id not in lists or node.id in others:
             continue
-        taken, dim = lists[node.id], node.params.get("dim", 0)
+        tensors, dim = lists[node.id], node.params.get("dim", 0)
         length = next(
             (
                 end
-                for end in range(len(taken) - 1, 1, -1)
-                if (dim, *taken[:end]) in known
+                for end in range(len(tensors) - 1, 1, -1)
+                if (dim, *tensors[:end]) in first_ids
             ),
             0,
         )
-        known.setdefault((dim, *taken), node.id)
+        first_ids.setdefault((dim, *tensors), node.id)
         if length:
-            now = [(known[dim, *taken[:length]], 0), *taken[length:]]
+            now = [(first_ids[dim, *tensors[:length]], 0), *tensors[length:]]
             draft.wires = [wire for wire in draft.wires if wire[2] != node.id]
             draft.wires += [
                 (*source, node.id, "tensors", number)
@@ -92,8 +92,8 @@ def _first_join(draft: Draft) -> DraftNode | None:
     inputs = [draft.nodes[node] for node in draft.inputs]
     if not inputs or not all(node.params.get("shape") for node in inputs):
         return None
-    taken = {wire[2] for wire in draft.wires if wire[0] in draft.inputs}
-    join = draft.nodes[taken.pop()] if len(taken) == 1 else None
+    targets = {wire[2] for wire in draft.wires if wire[0] in draft.inputs}
+    join = draft.nodes[targets.pop()] if len(targets) == 1 else None
     if join is None or join.op != JOIN:
         return None
     wires = sorted(
@@ -101,32 +101,37 @@ def _first_join(draft: Draft) -> DraftNode | None:
     )
     dim = join.params.get("dim", 0)
     rank = len(inputs[0].params["shape"]) + 1
-    whole = (
+    joins_all_inputs = (
         [wire[0] for wire in wires] == draft.inputs
         and type(dim) is int
         and dim not in (0, -rank)
     )
-    return join if whole else None
+    return join if joins_all_inputs else None
 
 
 def _moved(outer: Draft, node: DraftNode, inner: Draft, join: DraftNode) -> None:
-    inputs = [inner.nodes[one] for one in inner.inputs]
-    given = [_into(outer, node, one.name) for one in inputs]
+    inputs = [inner.nodes[input_id] for input_id in inner.inputs]
+    sources = [_into(outer, node, input_node.name) for input_node in inputs]
     outer.wires = [wire for wire in outer.wires if wire[2] != node.id]
     entry = _joined_already(inner, inputs, join)
     if len(inputs) == 1 and _kept_by(inner, entry):
-        outer.wires.append((*given[0], node.id, entry.name, 0))
+        outer.wires.append((*sources[0], node.id, entry.name, 0))
         return
-    made = outer.add(JOIN, outer.fresh("cat"), dict(join.params))
+    join_node = outer.add(JOIN, outer.fresh("cat"), dict(join.params))
     outer.wires += [
-        (*source, made.id, "tensors", number) for number, source in enumerate(given)
+        (*source, join_node.id, "tensors", number)
+        for number, source in enumerate(sources)
     ]
-    outer.wires.append((made.id, 0, node.id, entry.name, 0))
-    del outer.nodes[made.id]
+    outer.wires.append((join_node.id, 0, node.id, entry.name, 0))
+    del outer.nodes[join_node.id]
     outer.nodes = dict(
         item
-        for known in outer.nodes.items()
-        for item in (((made.id, made), known) if known[0] == node.id else (known,))
+        for entry_item in outer.nodes.items()
+        for item in (
+            ((join_node.id, join_node), entry_item)
+            if entry_item[0] == node.id
+            else (entry_item,)
+        )
     )
 
 
@@ -144,8 +149,8 @@ def _joined_already(
     """Replace the inputs of a draft by one for their concatenation, with nodes renumbered."""
     shape = list(inputs[0].params["shape"])
     dim = join.params.get("dim", 0)
-    place = dim - 1 if dim > 0 else dim
-    shape[place] = sum(one.params["shape"][place] for one in inputs)
+    axis = dim - 1 if dim > 0 else dim
+    shape[axis] = sum(input_node.params["shape"][axis] for input_node in inputs)
     entry = DraftNode("", "input", "x", {**inputs[0].params, "shape": tuple(shape)})
     left = [
         node
@@ -163,7 +168,7 @@ def _joined_already(
         for a, output, b, port, index in draft.wires
         if b != join.id
     ]
-    draft.outputs = [new[one] for one in draft.outputs]
+    draft.outputs = [new[output_id] for output_id in draft.outputs]
     entry.id = "n1"
     for node in left:
         node.id, node.shares = new[node.id], new.get(node.shares, "")

@@ -25,17 +25,17 @@ class DraftError(CodedError, ValueError):
         self.place: SourceLine | None = None
 
 
-def same_calls(one: Draft | None, other: Draft | None) -> bool:
+def same_calls(first: Draft | None, other: Draft | None) -> bool:
     """Return whether two drafts of a module make the same calls with the same parameters; input sizes may differ."""
-    if one is None or other is None:
-        return one is other
-    if (one.wires, one.outputs, len(one.nodes)) != (
+    if first is None or other is None:
+        return first is other
+    if (first.wires, first.outputs, len(first.nodes)) != (
         other.wires,
         other.outputs,
         len(other.nodes),
     ):
         return False
-    pairs = zip(one.nodes.values(), other.nodes.values(), strict=True)
+    pairs = zip(first.nodes.values(), other.nodes.values(), strict=True)
     return all(
         (a.id, a.op, a.shares) == (b.id, b.op, b.shares)
         and same_calls(a.inner, b.inner)
@@ -88,9 +88,9 @@ class Draft(Struct):
     ) -> DraftNode:
         """Append a node."""
         self.made += 1
-        made = DraftNode(f"n{self.made}", op, name, params, inner)
-        self.nodes[made.id] = made
-        return made
+        node = DraftNode(f"n{self.made}", op, name, params, inner)
+        self.nodes[node.id] = node
+        return node
 
     def fresh(self, stem: str) -> str:
         """Return `stem`, or the first of `stem2`, `stem3`, ... that is unused."""
@@ -102,11 +102,11 @@ class Draft(Struct):
 
 def drafts_in(root: Draft) -> Iterator[Draft]:
     """Yield a draft and, once each, those of the submodules in it; a draft may be changed before the next is taken."""
-    todo, seen = [root], set[int]()
+    todo, visited = [root], set[int]()
     while todo:
         draft = todo.pop()
-        if id(draft) not in seen:
-            seen.add(id(draft))
+        if id(draft) not in visited:
+            visited.add(id(draft))
             yield draft
             todo.extend(
                 node.inner for node in draft.nodes.values() if node.inner is not None

@@ -108,14 +108,14 @@ class _Sheet:
                 where = self.frame.path or self.draft.kind
                 layer = node.op == "call_module" and node not in self.frame.inner
                 path = str(node.target) if layer else self.frame.path
-                told = DraftError(f"{where}: {error}", path, str(error))
-                told.place = self.drafter.tracer.places.get(node)
-                raise told from error
+                draft_error = DraftError(f"{where}: {error}", path, str(error))
+                draft_error.place = self.drafter.tracer.places.get(node)
+                raise draft_error from error
         self._return()
         self._tidy()
         self.draft.numbers = {
-            place[0]
-            for node, place in self.places.items()
+            source[0]
+            for node, source in self.places.items()
             if type(self.values[node]) in (int, float)
             and node.op in ("call_function", "call_method")
         }
@@ -125,12 +125,12 @@ class _Sheet:
         """Remove dead calls, such as a shape of which every size is read separately."""
         draft = self.draft
         while True:
-            taken = {wire[0] for wire in draft.wires}
+            used_ids = {wire[0] for wire in draft.wires}
             kinds = ("function", "method", "operator")
             idle = {
                 node.id
                 for node in draft.nodes.values()
-                if node.id not in taken
+                if node.id not in used_ids
                 and node.inner is None
                 and self.drafter.catalog[node.op].kind in kinds
             }
@@ -153,33 +153,33 @@ class _Sheet:
                 f"{self.frame.path or self.draft.kind} returns no tensor",
                 self.frame.path,
             )
-        whole = tree_unflatten(
+        leaf_numbers = tree_unflatten(
             list(range(self.frame.structure.num_leaves)), self.frame.structure
         )
         keys = (
-            dict(_keys(whole))
-            if isinstance(whole, dict) and not self.frame.path
+            dict(_keys(leaf_numbers))
+            if isinstance(leaf_numbers, dict) and not self.frame.path
             else {}
         )
-        for place, (number, leaf) in enumerate(leaves):
-            plain = "output" if len(leaves) == 1 else f"output{place + 1}"
+        for index, (number, leaf) in enumerate(leaves):
+            plain = "output" if len(leaves) == 1 else f"output{index + 1}"
             key = keys.get(number)
-            made = self._add(
+            output_node = self._add(
                 "output", self._fresh(key or plain), {"key": key} if key else {}
             )
-            self._wire(leaf, made, "input")
-            self.draft.outputs.append(made.id)
+            self._wire(leaf, output_node, "input")
+            self.draft.outputs.append(output_node.id)
 
     def _needed(self) -> list[fx.Node]:
         """List the nodes that the outputs need, in order, and calls of modules with parameters, for their state_dict
         keys."""
-        wanted: set[fx.Node] = {
+        required: set[fx.Node] = {
             leaf for leaf in self.frame.outputs if isinstance(leaf, fx.Node)
         }
         order = []
         for node in reversed(list(self.frame.graph.nodes)):
-            if node in wanted or node.op == "placeholder":
-                wanted.update(node.all_input_nodes)
+            if node in required or node.op == "placeholder":
+                required.update(node.all_input_nodes)
                 order.append(node)
         return order[::-1]
 
@@ -200,13 +200,13 @@ class _Sheet:
     def _input(self, node: fx.Node) -> None:
         name = self.frame.names[self.frame.inputs.index(node)]
         value = self.values[node]
-        made = self._add("input", self._fresh(name), {})
+        input_node = self._add("input", self._fresh(name), {})
         if isinstance(value, torch.Tensor) and value.dim():
-            made.params["shape"] = tuple(value.shape[1:])
+            input_node.params["shape"] = tuple(value.shape[1:])
             if value.dtype != torch.float32:
-                made.params["dtype"] = literal_of(value.dtype)
-        self.draft.inputs.append(made.id)
-        self.places[node] = (made.id, 0)
+                input_node.params["dtype"] = literal_of(value.dtype)
+        self.draft.inputs.append(input_node.id)
+        self.places[node] = (input_node.id, 0)
 
     def _owned(self, node: fx.Node) -> None:
         path, drafter = str(node.target), self.drafter
@@ -251,27 +251,29 @@ class _Sheet:
         else:
             spec, params = described(module, self.drafter.catalog)
         names = tuple(port_name(spec, name) for name in argument_names(module))
-        given = self.drafter.binder.by_name(
+        arguments = self.drafter.binder.by_name(
             spec, list(node.args), dict(node.kwargs), names
         )
         bound = Bound(spec.key)
-        for name, value in given.items():
+        for name, value in arguments.items():
             self.drafter.binder.put(bound, spec, name, value)
         _leave_to_arriving(spec, params, bound, self.values)
-        made = self._module(path, spec.key, {**params, **bound.params})
-        made.frozen = wholly_frozen(module)
+        draft_node = self._module(path, spec.key, {**params, **bound.params})
+        draft_node.frozen = wholly_frozen(module)
         at_call = {
             param.name: bound.params.get(param.name)
             for param in spec.params
             if param.call
         }
-        if made.shares and self.called_with[made.shares] != at_call:
+        if draft_node.shares and self.called_with[draft_node.shares] != at_call:
             raise VaryingCallsError(path, type(module).__name__)
-        self.called_with[made.id] = at_call
+        self.called_with[draft_node.id] = at_call
         if node in self.drafter.tracer.views.in_place and not self._alone(node):
-            self.draft.nodes[made.shares or made.id].params.pop("inplace", None)
-        self._connect(made, bound)
-        self.places[node] = (made.id, 0)
+            self.draft.nodes[draft_node.shares or draft_node.id].params.pop(
+                "inplace", None
+            )
+        self._connect(draft_node, bound)
+        self.places[node] = (draft_node.id, 0)
 
     def _block(self, node: fx.Node) -> None:
         inner_frame = self.frame.inner[node]
@@ -279,28 +281,32 @@ class _Sheet:
             if item not in self.needed:
                 inner_frame.outputs[number] = None
         inner = self.drafter.draft(inner_frame)
-        made = self._module(inner_frame.path, "", {}, inner)
-        if made.shares and not same_calls(self.draft.nodes[made.shares].inner, inner):
+        draft_node = self._module(inner_frame.path, "", {}, inner)
+        if draft_node.shares and not same_calls(
+            self.draft.nodes[draft_node.shares].inner, inner
+        ):
             raise VaryingCallsError(inner_frame.path, inner.kind)
         for leaf, input_id in zip(node.args, inner.inputs, strict=True):
-            self._wire(leaf, made, inner.nodes[input_id].name)
-        self.places[node] = (made.id, 0)
+            self._wire(leaf, draft_node, inner.nodes[input_id].name)
+        self.places[node] = (draft_node.id, 0)
 
     def _module(
         self, path: str, op: str, params: dict[str, Any], inner: Draft | None = None
     ) -> DraftNode:
         first = self.modules.get(path)
         if first is not None:
-            made = self._add(op, self._fresh(self.draft.nodes[first].name), {}, inner)
-            made.shares = first
-            return made
+            draft_node = self._add(
+                op, self._fresh(self.draft.nodes[first].name), {}, inner
+            )
+            draft_node.shares = first
+            return draft_node
         name = self._relative(path)
-        made = self._add(
+        draft_node = self._add(
             op, name, params, inner
         )  # an argument of forward may be called so too
-        self.names.add(made.name)
-        self.modules[path] = made.id
-        return made
+        self.names.add(draft_node.name)
+        self.modules[path] = draft_node.id
+        return draft_node
 
     def _function(self, node: fx.Node) -> None:
         if self._plain(node):
@@ -318,12 +324,12 @@ class _Sheet:
             self.names.update(
                 name for name, _ in module_tree.named_children(self.frame.module)
             )
-        made = self._add(bound.key, self._fresh(spec.stem), bound.params)
-        made.written = spec.kind == "module"
-        self._connect(made, bound)
+        draft_node = self._add(bound.key, self._fresh(spec.stem), bound.params)
+        draft_node.written = spec.kind == "module"
+        self._connect(draft_node, bound)
         if count is not None:
-            self.draft.wires.append((count.id, 0, made.id, ops.COUNTED, 0))
-        self.places[node] = (made.id, 0)
+            self.draft.wires.append((count.id, 0, draft_node.id, ops.COUNTED, 0))
+        self.places[node] = (draft_node.id, 0)
 
     def _alone(self, node: fx.Node) -> bool:
         """Return whether no other call of this sheet reads the tensor that a call modifies in place."""
@@ -353,7 +359,7 @@ class _Sheet:
         ):
             return None  # present, but never incremented
         name = self._relative(path)
-        known = next(
+        existing = next(
             (
                 node
                 for node in self.draft.nodes.values()
@@ -361,7 +367,7 @@ class _Sheet:
             ),
             None,
         )
-        return known or self._add(
+        return existing or self._add(
             "buffer", name, {"shape": (), "dtype": DType("int64")}
         )
 
@@ -385,9 +391,9 @@ class _Sheet:
             key = {"shape": "Tensor.shape", "ndim": "Tensor.dim"}.get(str(name))
             if key is None:
                 raise BindingError(f"Tensor.{name} is not among the ops")
-            made = self._add(key, self._fresh(self.drafter.catalog[key].stem), {})
-            self._wire(source, made, "input")
-            self.places[node] = (made.id, 0)
+            draft_node = self._add(key, self._fresh(self.drafter.catalog[key].stem), {})
+            self._wire(source, draft_node, "input")
+            self.places[node] = (draft_node.id, 0)
             return True
         if node.target is operator.getitem and isinstance(node.args[0], fx.Node):
             source, index = node.args
@@ -408,28 +414,31 @@ class _Sheet:
 
     def _item(self, node: fx.Node, source: fx.Node, index: int) -> bool:
         """Resolve an item of a call with several outputs, or of a shape."""
-        whole = self.values[source]
-        place = self.places.get(source)
-        if place is None or not isinstance(whole, tuple | list):
+        sequence = self.values[source]
+        location = self.places.get(source)
+        if location is None or not isinstance(sequence, tuple | list):
             return False
-        owner = self.draft.nodes[place[0]]
+        owner = self.draft.nodes[location[0]]
         if owner.op == "Tensor.shape":
-            index = index % len(whole)
+            index = index % len(sequence)
             tensor = next(w for w in self.draft.wires if w[2] == owner.id)
-            made = self._add("Tensor.size", self._fresh("size"), {"dim": index})
-            self.draft.wires.append((tensor[0], tensor[1], made.id, "input", 0))
-            self.places[node] = (made.id, 0)
+            draft_node = self._add("Tensor.size", self._fresh("size"), {"dim": index})
+            self.draft.wires.append((tensor[0], tensor[1], draft_node.id, "input", 0))
+            self.places[node] = (draft_node.id, 0)
             return True
         if source in self.frame.inner:  # only the tensors it returns have an output
             leaves = self.frame.inner[source].outputs
             self.places[node] = (
                 owner.id,
-                sum(isinstance(leaf, fx.Node) for leaf in leaves[: index % len(whole)]),
+                sum(
+                    isinstance(leaf, fx.Node)
+                    for leaf in leaves[: index % len(sequence)]
+                ),
             )
             return True
         several = len(self._outputs(owner)) > 1
-        if several and place[1] == 0:
-            self.places[node] = (owner.id, index % len(whole))
+        if several and location[1] == 0:
+            self.places[node] = (owner.id, index % len(sequence))
             return True
         return False
 
@@ -441,21 +450,23 @@ class _Sheet:
 
     # --- Wires
 
-    def _connect(self, made: DraftNode, bound: Bound) -> None:
+    def _connect(self, draft_node: DraftNode, bound: Bound) -> None:
         for port, nodes in bound.ports.items():
             for index, node in enumerate(nodes):
-                self._wire(node, made, port, index)
+                self._wire(node, draft_node, port, index)
         for port, node in bound.wired.items():
-            self._wire(node, made, port)
+            self._wire(node, draft_node, port)
 
-    def _wire(self, node: Any, made: DraftNode, port: str, index: int = 0) -> None:
+    def _wire(
+        self, node: Any, draft_node: DraftNode, port: str, index: int = 0
+    ) -> None:
         if node not in self.places:
-            known = self.constants.get(node, node)
+            constant = self.constants.get(node, node)
             raise BindingError(
-                f"{made.name} takes {known!r:.40} as {port}, which a wire cannot carry"
+                f"{draft_node.name} takes {constant!r:.40} as {port}, which a wire cannot carry"
             )
         source, output = self.places[node]
-        self.draft.wires.append((source, output, made.id, port, index))
+        self.draft.wires.append((source, output, draft_node.id, port, index))
 
     def _add(
         self, op: str, name: str, params: dict[str, Any], inner: Draft | None = None
@@ -517,14 +528,14 @@ def tensor_params(tensor: torch.Tensor) -> dict[str, Any]:
     return params
 
 
-def _keys(whole: Any, path: str = "") -> Iterator[tuple[int, str]]:
+def _keys(nested: Any, path: str = "") -> Iterator[tuple[int, str]]:
     """Yield number and dotted key of every leaf of a nested dict.
 
     >>> dict(_keys({"out": 0, "aux": [1, 2]}))
     {0: 'out', 1: 'aux.0', 2: 'aux.1'}
     """
-    if isinstance(whole, int):
-        yield whole, path
+    if isinstance(nested, int):
+        yield nested, path
         return
-    for key, value in whole.items() if isinstance(whole, dict) else enumerate(whole):
+    for key, value in nested.items() if isinstance(nested, dict) else enumerate(nested):
         yield from _keys(value, f"{path}.{key}" if path else str(key))

@@ -82,8 +82,8 @@ class Merger:
     # --- Which are the same
 
     def _key(self, draft: Draft) -> Key:
-        known = self._keys.get(id(draft))
-        if known is None:
+        key = self._keys.get(id(draft))
+        if key is None:
             rows = tuple(
                 (
                     n.name,
@@ -99,7 +99,7 @@ class Merger:
             )
             # Equal neighbours are to become one repeated node, so chains differing in that are not merged.
             equal = tuple(self._alike(a, b) for a, b in pairwise(draft.nodes.values()))
-            known = (
+            key = (
                 draft.kind,
                 rows,
                 tuple(draft.wires),
@@ -107,19 +107,19 @@ class Merger:
                 tuple(draft.outputs),
                 equal,
             )
-            self._keys[id(draft)] = known
-        return known
+            self._keys[id(draft)] = key
+        return key
 
-    def _alike(self, one: DraftNode, other: DraftNode) -> bool:
-        whole = self._key_with_numbers(one)
-        return whole is not None and whole == self._key_with_numbers(other)
+    def _alike(self, node: DraftNode, other: DraftNode) -> bool:
+        key = self._key_with_numbers(node)
+        return key is not None and key == self._key_with_numbers(other)
 
     def _key_with_numbers(self, node: DraftNode) -> Key | None:
         """Return a key of an entered submodule including its numbers; None if it is no block."""
         if node.inner is None or node.shares:
             return None
-        known = self._wholes.get(id(node.inner))
-        if known is None:
+        key = self._wholes.get(id(node.inner))
+        if key is None:
             rows = tuple(
                 (
                     n.op,
@@ -130,8 +130,8 @@ class Merger:
                 for n in node.inner.nodes.values()
                 if n.op != "input"
             )
-            known = self._wholes[id(node.inner)] = (self._key(node.inner), rows)
-        return known
+            key = self._wholes[id(node.inner)] = (self._key(node.inner), rows)
+        return key
 
     def _what(self, node: DraftNode) -> Any:
         return self._key(node.inner) if node.inner is not None else node.op
@@ -237,7 +237,7 @@ class Merger:
         self, group: _Group, node: DraftNode, forms: list[Form]
     ) -> FrozenMap[str, Any]:
         names = dict.fromkeys(name for form in forms for name in form.params)
-        found: dict[str, Any] = {}
+        params: dict[str, Any] = {}
         for name in names:
             param = self._param(node, name)
             vector = tuple(form.params.get(name, param.default) for form in forms)
@@ -246,14 +246,14 @@ class Merger:
                 for value in vector
             ):
                 if vector[0] != param.default or param.required or node.op == "input":
-                    found[name] = vector[0]
+                    params[name] = vector[0]
             elif node.op == "input":
                 continue  # what arrives at a block decides its shape
             elif (items := self._by_item(group, node, param, vector)) is not None:
-                found[name] = items
+                params[name] = items
             else:
-                found[name] = self._exposed(group, node, param, vector)
-        return FrozenMap(found)
+                params[name] = self._exposed(group, node, param, vector)
+        return FrozenMap(params)
 
     def _by_item(
         self, group: _Group, node: DraftNode, param: Param, vector: tuple[Any, ...]
@@ -275,17 +275,17 @@ class Merger:
         )
         if len(apart) > 1 and not wired and node.op not in ("parameter", "buffer"):
             return None
-        one = Param(
+        item_param = Param(
             "size" if param.name in ("shape", "size") else param.name,
             "int",
             minimum=param.minimum,
         )
-        found = {
-            column: self._exposed(group, node, one, column)
+        expressions_by_column = {
+            column: self._exposed(group, node, item_param, column)
             for column in reversed(columns)
             if column in apart
         }
-        return tuple(found.get(column, column[0]) for column in columns)
+        return tuple(expressions_by_column.get(column, column[0]) for column in columns)
 
     def _param(self, node: DraftNode, name: str) -> Param:
         if node.inner is None:
@@ -307,33 +307,34 @@ class Merger:
         self, group: _Group, node: DraftNode, param: Param, vector: tuple[Any, ...]
     ) -> Expr:
         """Return an expression for these values: an existing parameter, a multiple of one, or a new parameter."""
-        for name, known in group.vectors.items():
-            if known == vector and all(
-                type(a) is type(b) for a, b in zip(known, vector, strict=True)
+        for name, other_vector in group.vectors.items():
+            if other_vector == vector and all(
+                type(a) is type(b) for a, b in zip(other_vector, vector, strict=True)
             ):
                 return Expr(name)
         if param.kind == "int" and all(
             type(value) is int and value > 0 for value in vector
         ):
-            for name, known in group.vectors.items():
-                if all(type(value) is int and value > 0 for value in known):
+            for name, other_vector in group.vectors.items():
+                if all(type(value) is int and value > 0 for value in other_vector):
                     times = {
-                        value / base for value, base in zip(vector, known, strict=True)
+                        value / base
+                        for value, base in zip(vector, other_vector, strict=True)
                     }
                     (factor, *others) = times
                     if not others and factor in (2, 3, 4, 6, 8):
                         return Expr(f"{name} * {int(factor)}")
                     if not others and 1 / factor in (2, 3, 4, 6, 8):
                         return Expr(f"{name} // {int(1 / factor)}")
-        taken = set(group.vectors)
+        used_names = set(group.vectors)
         plain = identifier(param.name)
         name = (
             plain
-            if plain not in taken or not node.name[:1].isalpha()
+            if plain not in used_names or not node.name[:1].isalpha()
             else identifier(f"{node.name}_{plain}")
         )
         number = 2
-        while name in taken:
+        while name in used_names:
             name, number = f"{plain}{number}", number + 1
         default = Counter(vector).most_common(1)[0][0]
         group.vectors[name] = vector
@@ -353,12 +354,12 @@ class Merger:
 def _postorder(root: Draft) -> Iterator[Draft]:
     """Yield every draft once, innermost first."""
     todo: list[tuple[Draft, bool]] = [(root, False)]
-    seen: set[int] = set()
+    visited: set[int] = set()
     while todo:
         draft, done = todo.pop()
         if done:
-            if id(draft) not in seen:
-                seen.add(id(draft))
+            if id(draft) not in visited:
+                visited.add(id(draft))
                 yield draft
             continue
         todo.append((draft, True))
@@ -385,11 +386,14 @@ def _name(draft: Draft) -> str:
     """Name a block after its class, or its path for an `nn.Sequential`."""
     if draft.kind in ("Sequential", "Module"):
         parts = [
-            part
-            for part in re.split(r"[._]", draft.path)
-            if part and not part.isdigit()
+            segment
+            for segment in re.split(r"[._]", draft.path)
+            if segment and not segment.isdigit()
         ]
-        word = "".join(part[:1].upper() + part[1:] for part in parts[-1:]) or "Chain"
+        word = (
+            "".join(segment[:1].upper() + segment[1:] for segment in parts[-1:])
+            or "Chain"
+        )
     else:
         word = draft.kind.lstrip("_")
     return identifier(word[:1].upper() + word[1:], "Block")
@@ -427,7 +431,7 @@ def _with_runs(graph: Graph, catalog: Catalog) -> Graph:
     if chain is None or any(node.tied for node in graph.nodes.values()):
         return graph
     gone: set[str] = set()
-    kept: dict[str, Node] = {}
+    merged: dict[str, Node] = {}
     number = 0
     while number < len(chain):
         node, end = chain[number], number + 1
@@ -442,7 +446,9 @@ def _with_runs(graph: Graph, catalog: Catalog) -> Graph:
                 break
             gone.add(chain[end].id)
             end += 1
-        kept[node.id] = replace(node, repeat=end - number) if end - number > 1 else node
+        merged[node.id] = (
+            replace(node, repeat=end - number) if end - number > 1 else node
+        )
         number = end
     if not gone:
         return graph
@@ -454,7 +460,9 @@ def _with_runs(graph: Graph, catalog: Catalog) -> Graph:
     left = (edge for edge in graph.edges if edge.target not in gone)
     edges = (replace(edge, source=last.get(edge.source, edge.source)) for edge in left)
     nodes = {
-        key: kept.get(key, node) for key, node in graph.nodes.items() if key not in gone
+        key: merged.get(key, node)
+        for key, node in graph.nodes.items()
+        if key not in gone
     }
     return Graph(FrozenMap(nodes), tuple(edges))
 
@@ -464,5 +472,9 @@ def _single_run(graph: Graph, catalog: Catalog) -> Node | None:
     inner = [
         node for node in graph.nodes.values() if node.op not in ("input", "output")
     ]
-    one = inner[0] if len(inner) == 1 else None
-    return one if one is not None and one.repeat > 1 and one.name == "0" else None
+    single = inner[0] if len(inner) == 1 else None
+    return (
+        single
+        if single is not None and single.repeat > 1 and single.name == "0"
+        else None
+    )

@@ -143,13 +143,13 @@ def _check(module: nn.Module, spec: OpSpec, params: Mapping[str, Any]) -> None:
         return
     try:
         with torch.device("meta"):
-            made = TorchCall.resolve(spec, FrozenMap(params)).target
+            rebuilt = TorchCall.resolve(spec, FrozenMap(params)).target
     except Exception as error:  # torch's message is the reason
         raise BindingError(
             f"{type(module).__name__} cannot be constructed from its attributes: {error}"
         ) from error
-    same = _tensor_shapes(made) == _tensor_shapes(module) and _normalized_repr(
-        made
+    same = _tensor_shapes(rebuilt) == _tensor_shapes(module) and _normalized_repr(
+        rebuilt
     ) == _normalized_repr(module)
     if not same:
         raise BindingError(f"{type(module).__name__} was changed after construction")

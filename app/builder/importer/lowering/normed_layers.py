@@ -55,15 +55,15 @@ def statements(module: nn.Module) -> tuple[str, ...]:
     other hooks or parametrizations."""
     hooks = [_hooked(hook) for hook in module._forward_pre_hooks.values()]
     lists: Any = module.parametrizations if is_parametrized(module) else {}
-    found = [
+    lines = [
         *hooks,
         *(
-            _parametrized(name, one)
+            _parametrized(name, parametrization)
             for name, several in lists.items()
-            for one in several
+            for parametrization in several
         ),
     ]
-    return tuple(map(str, found)) if all(found) else ()
+    return tuple(map(str, lines)) if all(lines) else ()
 
 
 def _hooked(hook: Any) -> str:
@@ -77,11 +77,13 @@ def _hooked(hook: Any) -> str:
     )
 
 
-def _parametrized(name: str, one: nn.Module) -> str:
-    if isinstance(one, parametrizations._SpectralNorm):
-        turns = getattr(one, "n_power_iterations", 1)  # of a vector there are none
-        more = f"n_power_iterations={turns}, eps={one.eps!r}, dim={one.dim}"
+def _parametrized(name: str, parametrization: nn.Module) -> str:
+    if isinstance(parametrization, parametrizations._SpectralNorm):
+        turns = getattr(
+            parametrization, "n_power_iterations", 1
+        )  # of a vector there are none
+        more = f"n_power_iterations={turns}, eps={parametrization.eps!r}, dim={parametrization.dim}"
         return f'nn.utils.parametrizations.spectral_norm(self, "{name}", {more})'
-    if isinstance(one, parametrizations._WeightNorm):
-        return f'nn.utils.parametrizations.weight_norm(self, "{name}", dim={one.dim})'
+    if isinstance(parametrization, parametrizations._WeightNorm):
+        return f'nn.utils.parametrizations.weight_norm(self, "{name}", dim={parametrization.dim})'
     return ""

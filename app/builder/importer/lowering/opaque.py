@@ -104,19 +104,19 @@ class OwnClasses:
         if isinstance(module, torch.jit.ScriptModule):
             return self._scripted(module, result)
         kind = normed_layers.plain_class(module)
-        given, norms = _arguments(module, kind), normed_layers.statements(module)
+        arguments, norms = _arguments(module, kind), normed_layers.statements(module)
         if not self._is_own(kind):
-            layer, spec, params = self._generated(kind, given, result, norms)
+            layer, spec, params = self._generated(kind, arguments, result, norms)
         elif self._folder is not None and package_classes.opened_in_layer(kind, result):
-            layer, spec, params = self._generated(kind, given, result)
+            layer, spec, params = self._generated(kind, arguments, result)
         else:
             try:
-                layer, spec, params = self._own(kind, given)
+                layer, spec, params = self._own(kind, arguments)
             except BindingError as reason:
                 if self._folder is None:
                     raise
                 try:
-                    layer, spec, params = self._generated(kind, given, result)
+                    layer, spec, params = self._generated(kind, arguments, result)
                 except BindingError:
                     raise reason from None
         _check(module, spec, params, layer.name)
@@ -145,7 +145,7 @@ class OwnClasses:
         )
 
     def _own(
-        self, kind: type, given: dict[str, Any]
+        self, kind: type, arguments: dict[str, Any]
     ) -> tuple[LayerClass, OpSpec, dict[str, Any]]:
         """Return a class of the file unchanged, its op and the arguments. Raises BindingError."""
         layer = self._own_layer(kind)
@@ -154,7 +154,7 @@ class OwnClasses:
         if self._failed:
             raise BindingError(self._failed)
         spec = self.file.spec_of(layer)
-        params, unfit = _params(given, spec)
+        params, unfit = _params(arguments, spec)
         if unfit:
             name, why = next(iter(unfit.items()))
             raise BindingError(f"{kind.__name__} was constructed with {name}{why}")
@@ -162,7 +162,14 @@ class OwnClasses:
 
     def _own_layer(self, kind: type) -> LayerClass:
         name, file = kind.__name__, self.file.name
-        layer = next((one for one in self.file.classes if one.name == name), None)
+        layer = next(
+            (
+                layer_class
+                for layer_class in self.file.classes
+                if layer_class.name == name
+            ),
+            None,
+        )
         if layer is None and name.startswith("_"):
             raise BindingError(
                 f"{name} begins with an underscore, so it is private to {file}"
@@ -178,7 +185,7 @@ class OwnClasses:
     def _generated(
         self,
         kind: type[nn.Module],
-        given: dict[str, Any],
+        arguments: dict[str, Any],
         result: Any,
         norms: tuple[str, ...] = (),
     ) -> tuple[LayerClass, OpSpec, dict[str, Any]]:
@@ -192,18 +199,27 @@ class OwnClasses:
             )
         fixed = {
             name: value.value
-            for name, value in given.items()
+            for name, value in arguments.items()
             if isinstance(value, NoLiteral)
         }
         while True:
             files = (self.file, *self._packaged.values())
-            known = {
-                one.module: one.file.sha256 for one in files if one.file is not None
+            hashes_by_module = {
+                custom_file.module: custom_file.file.sha256
+                for custom_file in files
+                if custom_file.file is not None
             }
             beside = self.file.path.resolve().parent
-            own = self.file.file if self._is_own(kind) else None
+            source_file = self.file.file if self._is_own(kind) else None
             file = package_classes.layer_of(
-                kind, self._folder, beside, fixed, known, result, norms, own
+                kind,
+                self._folder,
+                beside,
+                fixed,
+                hashes_by_module,
+                result,
+                norms,
+                source_file,
             )
             if file.problem:
                 raise BindingError(file.problem)
@@ -212,12 +228,12 @@ class OwnClasses:
                 raise BindingError(f"{kind.__name__} cannot be a layer: {layer.reason}")
             spec = file.spec_of(layer)
             params, unfit = _params(
-                {name: value for name, value in given.items() if name not in fixed},
+                {name: value for name, value in arguments.items() if name not in fixed},
                 spec,
             )
             if not unfit:
                 break
-            fixed |= {name: given[name] for name in unfit}
+            fixed |= {name: arguments[name] for name in unfit}
         if file.module not in self._packaged:
             if failed := self._load(file):
                 raise BindingError(failed)
@@ -243,8 +259,12 @@ class OwnClasses:
         """Return the file of a generated layer with this text. Raises BindingError."""
         assert self._folder is not None
         files = (self.file, *self._packaged.values())
-        known = {one.module: one.file.sha256 for one in files if one.file is not None}
-        file = package_classes.written(text, name, self._folder, known)
+        hashes_by_module = {
+            custom_file.module: custom_file.file.sha256
+            for custom_file in files
+            if custom_file.file is not None
+        }
+        file = package_classes.written(text, name, self._folder, hashes_by_module)
         if file.problem or file.classes[0].reason:
             raise BindingError(file.problem or file.classes[0].reason)
         if file.module not in self._packaged:
@@ -268,7 +288,7 @@ class OwnClasses:
 def _without_neighbours(folder: Path) -> Iterator[None]:
     """Hide the modules next to the file, which a layer file cannot import either."""
     path, modules, hidden = sys.path[:], dict(sys.modules), folder.resolve()
-    sys.path[:] = [place for place in path if Path(place).resolve() != hidden]
+    sys.path[:] = [entry for entry in path if Path(entry).resolve() != hidden]
     for name, module in modules.items():
         file = getattr(module, "__file__", None)
         if file and _folder_of(file) == hidden:
@@ -289,25 +309,25 @@ def _folder_of(file: str) -> Path:
 def _arguments(module: nn.Module, kind: type[nn.Module]) -> dict[str, Any]:
     """Return the arguments that a module of a class was constructed with, by name. Raises BindingError if they are
     unknown."""
-    made, signature = constructor_args_of(module), inspect.signature(kind.__init__)
-    if made is None and kind.__module__.startswith("torch.nn.modules"):
+    recorded, signature = constructor_args_of(module), inspect.signature(kind.__init__)
+    if recorded is None and kind.__module__.startswith("torch.nn.modules"):
         layer = catalog().get(f"nn.{kind.__name__}")
         if layer is not None:
             return arguments_of(module, layer.key, layer)
-    if made is None:
+    if recorded is None:
         return _attributes(module, signature)
-    bound = signature.bind(module, *made.args, **made.kwargs)
-    _, *given = bound.arguments.items()
+    bound = signature.bind(module, *recorded.args, **recorded.kwargs)
+    _, *arguments = bound.arguments.items()
     return {
         argument: value
-        for argument, value in given
+        for argument, value in arguments
         if not _is_default(value, signature.parameters[argument])
     }
 
 
 def _attributes(module: nn.Module, signature: inspect.Signature) -> dict[str, Any]:
     """Return the arguments that a module keeps as attributes of these names, for one that was made unrecorded."""
-    found: dict[str, Any] = {}
+    arguments: dict[str, Any] = {}
     for name, argument in list(signature.parameters.items())[1:]:
         value = vars(module).get(name, argument.default)
         if argument.kind in (argument.VAR_POSITIONAL, argument.VAR_KEYWORD):
@@ -317,8 +337,8 @@ def _attributes(module: nn.Module, signature: inspect.Signature) -> dict[str, An
                 f"the constructor arguments of {type(module).__name__} are unknown"
             )
         if value is not argument.default:
-            found[name] = recordable(value)
-    return found
+            arguments[name] = recordable(value)
+    return arguments
 
 
 def _is_default(value: Any, argument: inspect.Parameter) -> bool:
@@ -330,12 +350,12 @@ def _is_default(value: Any, argument: inspect.Parameter) -> bool:
 
 
 def _params(
-    given: dict[str, Any], spec: OpSpec
+    arguments: dict[str, Any], spec: OpSpec
 ) -> tuple[dict[str, Any], dict[str, str]]:
     """Return the parameters of a node, and the arguments that no node holds, with the reason."""
     params: dict[str, Any] = {}
     unfit: dict[str, str] = {}
-    for argument, value in given.items():
+    for argument, value in arguments.items():
         param = spec.param(argument)
         if isinstance(value, NoLiteral):
             unfit[argument] = f"={value.words}, which a project cannot store"
@@ -368,43 +388,44 @@ def _check(
     try:
         with torch.random.fork_rng(devices=[]):
             torch.default_generator.manual_seed(SEED)
-            made = TorchCall.resolve(spec, FrozenMap(params)).target
+            rebuilt = TorchCall.resolve(spec, FrozenMap(params)).target
             if wholly_frozen(module):  # a node can be frozen too
-                made.requires_grad_(False)
+                rebuilt.requires_grad_(False)
     except Exception as error:  # the constructor's message is the reason
         raise BindingError(
             f"{name} cannot be constructed again: {type(error).__name__}: {error}"
         ) from error
     theirs, mine = (
-        dict(_facts(one, "", 0, _tensors_of(one))) for one in (module, made)
+        dict(_facts(compared, "", 0, _tensors_of(compared)))
+        for compared in (module, rebuilt)
     )
     if normed_layers.plain_name(mine["its class"]) == made_as:
         mine["its class"] = theirs["its class"]
-    for place in dict.fromkeys((*theirs, *mine)):
+    for location in dict.fromkeys((*theirs, *mine)):
         if (
-            place not in theirs
-            or place not in mine
-            or not _equal(theirs[place], mine[place])
+            location not in theirs
+            or location not in mine
+            or not _equal(theirs[location], mine[location])
         ):
-            loose = place.endswith(_LOOSE)
-            words = (
+            loose = location.endswith(_LOOSE)
+            reason = (
                 "is in no state_dict and differs in a new instance"
                 if loose
                 else "was changed after construction"
             )
-            raise BindingError(f"{name}: {place.removesuffix(_LOOSE)} {words}")
+            raise BindingError(f"{name}: {location.removesuffix(_LOOSE)} {reason}")
 
 
 _LOOSE = " (not registered)"
 
 
 def _facts(
-    module: nn.Module, place: str, depth: int, own: frozenset[int]
+    module: nn.Module, location: str, depth: int, tensor_ids: frozenset[int]
 ) -> Iterator[tuple[str, Any]]:
     """Yield comparable facts about a module, other than the values of its parameters and buffers."""
-    yield place or "its class", module_tree.class_name(module)
-    dot = f"{place}." if place else ""
-    known: dict[int, str] = {}
+    yield location or "its class", module_tree.class_name(module)
+    dot = f"{location}." if location else ""
+    first_names: dict[int, str] = {}
     for name, tensor in (*module._parameters.items(), *module._buffers.items()):
         hooked = bool(getattr(tensor, "_backward_hooks", None))
         shape = (
@@ -420,8 +441,8 @@ def _facts(
             *module_tree.named_parameters(module, remove_duplicate=False),
             *module_tree.named_buffers(module),
         ):
-            if known.setdefault(id(tensor), name) != name:
-                yield f"{name} (shared)", known[id(tensor)]
+            if first_names.setdefault(id(tensor), name) != name:
+                yield f"{name} (shared)", first_names[id(tensor)]
     yield f"{dot}hooks", tuple(len(module.__dict__.get(hooks, ())) for hooks in _HOOKS)
     kind: Any = type(module)
     hidden = normed_layers.computed_at_each_call(module) | _OWN
@@ -430,26 +451,26 @@ def _facts(
     )  # whose values are all in its archive
     for name, value in module.__dict__.items():
         if not scripted and name not in hidden and name in _names_in(kind):
-            yield from _attribute_facts(value, f"{dot}{name}", depth, own)
+            yield from _attribute_facts(value, f"{dot}{name}", depth, tensor_ids)
     for name, inner in module._modules.items():
         if inner is not None and depth < 64:
-            yield from _facts(inner, dot + name, depth + 1, own)
+            yield from _facts(inner, dot + name, depth + 1, tensor_ids)
 
 
 @cache
 def _names_in(kind: type) -> frozenset[str]:
     """Return the names and texts in a class's code: what others note on a module, such as that it was initialised, is
     none of it."""
-    found: set[str] = set()
-    own = [
+    names: set[str] = set()
+    attributes = [
         value
-        for one in kind.__mro__
-        if one is not nn.Module
-        for value in vars(one).values()
+        for base in kind.__mro__
+        if base is not nn.Module
+        for value in vars(base).values()
     ]
     functions = (
         getattr(value, "fget", None) or getattr(value, "__func__", value)
-        for value in own
+        for value in attributes
     )
     todo: list[Any] = [
         getattr(inspect.unwrap(value), "__code__", None)
@@ -459,34 +480,38 @@ def _names_in(kind: type) -> frozenset[str]:
     while todo:
         code = todo.pop()
         if isinstance(code, CodeType):
-            found.update(code.co_names)
-            found.update(one for one in code.co_consts if isinstance(one, str))
+            names.update(code.co_names)
+            names.update(
+                constant for constant in code.co_consts if isinstance(constant, str)
+            )
             todo += code.co_consts
-    return frozenset(found)
+    return frozenset(names)
 
 
 def _attribute_facts(
-    value: Any, place: str, depth: int, own: frozenset[int]
+    value: Any, location: str, depth: int, tensor_ids: frozenset[int]
 ) -> Iterator[tuple[str, Any]]:
     """Yield comparable facts about an attribute that torch does not register."""
     if isinstance(value, _PLAIN):
-        yield place, value
+        yield location, value
     elif isinstance(value, torch.Tensor):
-        if value.is_leaf and id(value) not in own:
-            yield place + _LOOSE, value
+        if value.is_leaf and id(value) not in tensor_ids:
+            yield location + _LOOSE, value
     elif isinstance(value, nn.Module) and depth < 64:
         for name, tensor in (
             *module_tree.named_parameters(value),
             *module_tree.named_buffers(value),
         ):
-            if id(tensor) not in own:
-                yield f"{place}.{name}{_LOOSE}", tensor
+            if id(tensor) not in tensor_ids:
+                yield f"{location}.{name}{_LOOSE}", tensor
     elif isinstance(value, list | tuple | dict) and depth < 64:
         items = value.items() if isinstance(value, dict) else enumerate(value)
         for key, item in items:
             if isinstance(key, str) and key.startswith("_"):
                 continue  # bookkeeping of a configuration, such as which arguments were left at their defaults
-            yield from _attribute_facts(item, f"{place}[{key!r}]", depth + 1, own)
+            yield from _attribute_facts(
+                item, f"{location}[{key!r}]", depth + 1, tensor_ids
+            )
 
 
 def _tensors_of(module: nn.Module) -> frozenset[int]:
@@ -496,13 +521,13 @@ def _tensors_of(module: nn.Module) -> frozenset[int]:
     )
 
 
-def _equal(one: Any, other: Any) -> bool:
-    if isinstance(one, torch.Tensor) and isinstance(other, torch.Tensor):
+def _equal(first: Any, other: Any) -> bool:
+    if isinstance(first, torch.Tensor) and isinstance(other, torch.Tensor):
         return (
-            one.shape == other.shape
-            and one.dtype == other.dtype
-            and torch.equal(one, other)
+            first.shape == other.shape
+            and first.dtype == other.dtype
+            and torch.equal(first, other)
         )
-    if isinstance(one, float) and one != one:
+    if isinstance(first, float) and first != first:
         return isinstance(other, float) and other != other
-    return type(one) is type(other) and bool(one == other)
+    return type(first) is type(other) and bool(first == other)

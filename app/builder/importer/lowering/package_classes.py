@@ -80,35 +80,40 @@ def layer_of(
     folder: Path,
     beside: Path,
     fixed: Mapping[str, Any],
-    known: Mapping[str, str],
+    hashes_by_module: Mapping[str, str],
     result: Any = None,
     norms: tuple[str, ...] = (),
-    own: LayerFile | None = None,
+    source_file: LayerFile | None = None,
 ) -> CustomFile:
     """Write the layer file of a class to `folder`, with the constructor's `fixed` arguments in it. Raises BindingError
     if the class or an argument cannot be imported by name, or comes from `beside`, the folder of the imported file.
 
-    `known` has the hashes of the files that there are, by module: another text of one of these gets a number. With a
-    `result` of a call, a record or a nested one, the layer returns the tensors in it. `norms` are statements at the end
-    of the constructor. `own` is the imported file, if it is a class of that: the layer is written below its text.
+    `hashes_by_module` has the hashes of the files that there are, by module: another text of one of these gets a
+    number. With a `result` of a call, a record or a nested one, the layer returns the tensors in it. `norms` are statements at the end
+    of the constructor. `source_file` is the imported file, if it is a class of that: the layer is written below its text.
     """
     if not importable(kind):
         raise BindingError(
             f"{kind.__name__} of {kind.__module__} cannot be found there by name, so no file can import it"
         )
-    if own is None and (why := _barred(kind.__module__, beside)):
+    if source_file is None and (why := _barred(kind.__module__, beside)):
         raise BindingError(f"{kind.__name__} {why}")
-    text = _text(kind, fixed, beside, result, norms, own)
+    text = _text(kind, fixed, beside, result, norms, source_file)
     root = kind.__module__.partition(".")[0]
     return written(
-        text, re.sub(r"\W", "_", f"{root}_{kind.__name__.strip('_')}"), folder, known
+        text,
+        re.sub(r"\W", "_", f"{root}_{kind.__name__.strip('_')}"),
+        folder,
+        hashes_by_module,
     )
 
 
-def written(text: str, name: str, folder: Path, known: Mapping[str, str]) -> CustomFile:
-    """Write a layer file of this name to `folder`, with a number if `known` has another text of the name."""
+def written(
+    text: str, name: str, folder: Path, hashes_by_module: Mapping[str, str]
+) -> CustomFile:
+    """Write a layer file of this name to `folder`, with a number if `hashes_by_module` has another text of the name."""
     stem, number = name, 1
-    while known.get(stem, digest(text)) != digest(text):
+    while hashes_by_module.get(stem, digest(text)) != digest(text):
         stem, number = f"{name}_{number + 1}", number + 1
     path = folder / FOLDER / digest(text)[:16] / f"{stem}.py"
     if not path.is_file():
@@ -125,9 +130,11 @@ def _made_with(module: nn.Module) -> ConstructorArgs | None:
         return ConstructorArgs(tuple(module))
     if type(module) is nn.ModuleList:
         return ConstructorArgs((list(module),))
-    found = constructor_args_of(module)
+    recorded = constructor_args_of(module)
     return (
-        ConstructorArgs((), described(module, catalog())[1]) if found is None else found
+        ConstructorArgs((), described(module, catalog())[1])
+        if recorded is None
+        else recorded
     )
 
 
@@ -154,9 +161,9 @@ def _text(
     beside: Path,
     result: Any,
     norms: tuple[str, ...],
-    own: LayerFile | None,
+    source_file: LayerFile | None,
 ) -> str:
-    home = kind.__module__ if own is not None else ""
+    home = kind.__module__ if source_file is not None else ""
     code = ArgumentCode(lambda module: _barred(module, beside), _made_with, home)
     texts: dict[str, str] = {}
     for name, value in fixed.items():
@@ -169,11 +176,11 @@ def _text(
     more = "".join(
         f"import {module}\n" for module in sorted(code.imports - {"torch", "torch.nn"})
     )
-    if own is not None:
+    if source_file is not None:
         text = _OWN.format(
-            text=own.text.rstrip(),
+            text=source_file.text.rstrip(),
             more=more,
-            label=_fresh(kind.__name__, own.text),
+            label=_fresh(kind.__name__, source_file.text),
             name=kind.__name__,
         )
     else:
@@ -184,33 +191,37 @@ def _text(
             more=more,
         )
     if kind.__init__ is not nn.Module.__init__:
-        given, passed = arguments_of(
+        signature, passed = arguments_of(
             _parameters(kind, "__init__"), kind.__name__, texts
         )
         line = "\n        ".join((wrapped("super().__init__(", passed, ")", 8), *norms))
-        text += _METHOD.format(method="__init__", given=given, line=line)
-    given, passed = arguments_of(
+        text += _METHOD.format(method="__init__", given=signature, line=line)
+    signature, passed = arguments_of(
         _parameters(kind, "forward"), kind.__name__, {}, in_forward=True
     )
     names = _returned(kind)
     call = wrapped("super().forward(", passed, ")", 16)
     if opened_in_layer(kind, result):
         return text + _METHOD.format(
-            method="forward", given=given, line=returning(kind.__name__, call, result)
+            method="forward",
+            given=signature,
+            line=returning(kind.__name__, call, result),
         )
     several = f"{', '.join(names)} = {call}\n        return {', '.join(names)}"
     return text + _METHOD.format(
-        method="forward", given=given, line=several if names else f"return {call}"
+        method="forward", given=signature, line=several if names else f"return {call}"
     )
 
 
 def _label(kind: type, norms: tuple[str, ...]) -> str:
     """Name the layer after its class and its norms."""
     name = kind.__name__.strip("_")
-    words = dict.fromkeys(
+    norm_names = dict.fromkeys(
         "Spectral" if "spectral_norm" in line else "Weight" for line in norms
     )
-    return f"{''.join(f'{word}Norm' for word in words)}{name[:1].upper()}{name[1:]}"
+    return (
+        f"{''.join(f'{word}Norm' for word in norm_names)}{name[:1].upper()}{name[1:]}"
+    )
 
 
 def _fresh(name: str, text: str) -> str:
@@ -236,7 +247,7 @@ def opened_in_layer(kind: type, result: Any) -> bool:
 def returning(name: str, call: str, result: Any) -> str:
     """Return the statements that make a call and return the tensors of its result. Raises BindingError if there are
     none. `name` is that of the class."""
-    values = [f"found{place}" for place in _tensors_in(result)]
+    values = [f"found{accessor}" for accessor in _tensors_in(result)]
     if not values:
         raise BindingError(f"{name} returns a {type(result).__name__} without tensors")
     several = wrapped("return (", values, ")", 8)
@@ -250,15 +261,16 @@ def is_generated(spec: OpSpec) -> bool:
     return file is not None and FOLDER in Path(file.path).parts
 
 
-def _tensors_in(result: Any, place: str = "") -> Iterator[str]:
+def _tensors_in(result: Any, accessor: str = "") -> Iterator[str]:
     """Yield the expression behind a result for each tensor in it, in the order of its leaves."""
     if isinstance(result, torch.Tensor):
-        yield place
+        yield accessor
     elif isinstance(result, tuple | list):
         names = getattr(result, "_fields", None)
         for number, item in enumerate(result):
             yield from _tensors_in(
-                item, f"{place}.{names[number]}" if names else f"{place}[{number}]"
+                item,
+                f"{accessor}.{names[number]}" if names else f"{accessor}[{number}]",
             )
     elif isinstance(result, dict):
         for key, item in result.items():
@@ -266,11 +278,13 @@ def _tensors_in(result: Any, place: str = "") -> Iterator[str]:
                 isinstance(key, str) and getattr(result, key, None) is item
             )  # a record that is a dict too
             yield from _tensors_in(
-                item, f"{place}.{key}" if field else f"{place}[{key!r}]"
+                item, f"{accessor}.{key}" if field else f"{accessor}[{key!r}]"
             )
     elif is_dataclass(result):
-        for one in fields(result):
-            yield from _tensors_in(getattr(result, one.name), f"{place}.{one.name}")
+        for field_info in fields(result):
+            yield from _tensors_in(
+                getattr(result, field_info.name), f"{accessor}.{field_info.name}"
+            )
 
 
 def _parameters(kind: type[nn.Module], method: str) -> list[inspect.Parameter]:
@@ -285,40 +299,48 @@ def arguments_of(
 ) -> tuple[str, list[str]]:
     """Return a method's arguments as written, and how they are passed on; non-literal defaults are left to the class of
     this name. Those that are `fixed` are passed on only. Raises BindingError."""
-    given, passed, keyword = ["self"], [], False
-    for one in parameters:
-        if one.kind in (one.VAR_POSITIONAL, one.VAR_KEYWORD):
-            if in_forward and one.kind is one.VAR_POSITIONAL:
-                raise BindingError(f"{name}.forward takes *{one.name}")
-            if one.name in fixed:
+    signature, passed, keyword = ["self"], [], False
+    for parameter in parameters:
+        if parameter.kind in (parameter.VAR_POSITIONAL, parameter.VAR_KEYWORD):
+            if in_forward and parameter.kind is parameter.VAR_POSITIONAL:
+                raise BindingError(f"{name}.forward takes *{parameter.name}")
+            if parameter.name in fixed:
                 passed.append(
-                    f"{'*' if one.kind is one.VAR_POSITIONAL else '**'}{fixed[one.name]}"
+                    f"{'*' if parameter.kind is parameter.VAR_POSITIONAL else '**'}{fixed[parameter.name]}"
                 )
             continue
-        if one.name in fixed:
+        if parameter.name in fixed:
             passed.append(
-                f"{one.name}={fixed[one.name]}"
-                if keyword or one.kind is one.KEYWORD_ONLY
-                else fixed[one.name]
+                f"{parameter.name}={fixed[parameter.name]}"
+                if keyword or parameter.kind is parameter.KEYWORD_ONLY
+                else fixed[parameter.name]
             )
             continue
-        default = "" if one.default is one.empty else written_default(one.default)
+        default = (
+            ""
+            if parameter.default is parameter.empty
+            else written_default(parameter.default)
+        )
         if default is None:
             keyword = True  # arguments after it are passed by keyword
             continue
-        if one.kind is one.KEYWORD_ONLY and "*" not in given:
-            given.append("*")
-        note = _annotation(one.annotation, one.default, in_forward)
+        if parameter.kind is parameter.KEYWORD_ONLY and "*" not in signature:
+            signature.append("*")
+        note = _annotation(parameter.annotation, parameter.default, in_forward)
         equals = " = " if note else "="
-        given.append(
-            f"{one.name}{f': {note}' if note else ''}{f'{equals}{default}' if default else ''}"
+        signature.append(
+            f"{parameter.name}{f': {note}' if note else ''}{f'{equals}{default}' if default else ''}"
         )
         # What has a default goes by name: decorators that add others by name would give it twice.
         keyword = (
-            keyword or one.kind is one.KEYWORD_ONLY or (in_forward and bool(default))
+            keyword
+            or parameter.kind is parameter.KEYWORD_ONLY
+            or (in_forward and bool(default))
         )
-        passed.append(f"{one.name}={one.name}" if keyword else one.name)
-    return ", ".join(given), passed
+        passed.append(
+            f"{parameter.name}={parameter.name}" if keyword else parameter.name
+        )
+    return ", ".join(signature), passed
 
 
 def written_default(default: Any) -> str | None:
@@ -332,24 +354,24 @@ def written_default(default: Any) -> str | None:
 
 
 def _annotation(annotation: Any, default: Any, in_forward: bool) -> str:
-    words = (
+    text = (
         annotation
         if isinstance(annotation, str)
         else inspect.formatannotation(annotation)
     )
     if annotation is inspect.Parameter.empty:
-        words = ""
-    if "Tensor" in words or (in_forward and default is None and not words):
+        text = ""
+    if "Tensor" in text or (in_forward and default is None and not text):
         return (
             "torch.Tensor | None"
             if default is None
             else "torch.Tensor"
-            if "[" not in words
+            if "[" not in text
             else ""
         )
-    if default is None and (found := _OPTIONAL.fullmatch(words)):
-        return f"{found['plain'] or found['inner']} | None"
-    return words if words in _PLAIN else ""
+    if default is None and (match := _OPTIONAL.fullmatch(text)):
+        return f"{match['plain'] or match['inner']} | None"
+    return text if text in _PLAIN else ""
 
 
 def _returned(kind: Any) -> tuple[str, ...]:

@@ -57,12 +57,12 @@ def _settle(draft: Draft) -> bool | None:
             node.frozen = _settle(node.inner)
             if node.frozen:
                 _thaw(node.inner)
-    found = [
+    flags = [
         frozen
         for node in draft.nodes.values()
         if not node.shares and (frozen := _frozen(node)) is not None
     ]
-    return all(found) if found else None
+    return all(flags) if flags else None
 
 
 def _frozen(node: DraftNode) -> bool | None:
@@ -80,13 +80,13 @@ def _thaw(draft: Draft) -> None:
 
 def number(root: Draft, model: nn.Module) -> None:
     """Give every node that owns something the place at which the model registers it, among those of its sheet."""
-    places = {path: place for place, path in enumerate(_registered(model))}
+    positions = {path: position for position, path in enumerate(_registered(model))}
     for draft in drafts_in(root):
         prefix = f"{draft.path}." if draft.path else ""
         there = {
-            node.id: places[prefix + node.name]
+            node.id: positions[prefix + node.name]
             for node in draft.nodes.values()
-            if not node.shares and _owns(node) and prefix + node.name in places
+            if not node.shares and _owns(node) and prefix + node.name in positions
         }
         for order, key in enumerate(sorted(there, key=there.__getitem__), 1):
             draft.nodes[key].order = order
@@ -104,8 +104,8 @@ def _registered(model: nn.Module) -> Iterator[str]:
     """Yield the names of modules, parameters and buffers in registration order."""
     for path, module in module_tree.named_modules(model, remove_duplicate=False):
         yield path
-        own = (*module._parameters.items(), *module._buffers.items())
-        yield from (f"{path}.{name}" if path else name for name, _ in own)
+        tensors = (*module._parameters.items(), *module._buffers.items())
+        yield from (f"{path}.{name}" if path else name for name, _ in tensors)
 
 
 # --- Graphs

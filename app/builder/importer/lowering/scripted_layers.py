@@ -96,7 +96,7 @@ def label_of(script: torch.jit.ScriptModule) -> str:
 def layer_text(script: torch.jit.ScriptModule, result: Any) -> str:
     """Return the text of the layer file of a part that once returned `result`. Raises BindingError for an argument that
     no input of a node can be."""
-    given, passed = arguments_of(
+    signature, passed = arguments_of(
         _parameters(script), script.original_name, {}, in_forward=True
     )
     call = f"self.script({', '.join(passed)})"
@@ -113,7 +113,7 @@ def layer_text(script: torch.jit.ScriptModule, result: Any) -> str:
     return _TEXT.format(
         name=script.original_name,
         label=label_of(script),
-        given=given,
+        given=signature,
         line=line,
         archive="\n".join(rows),
     )
@@ -121,25 +121,29 @@ def layer_text(script: torch.jit.ScriptModule, result: Any) -> str:
 
 def _parameters(script: torch.jit.ScriptModule) -> list[inspect.Parameter]:
     """Return the arguments of a part's forward. Raises BindingError."""
-    found = []
-    for one in schema_of(script):
+    parameters = []
+    for argument in schema_of(script):
         kind = (
             inspect.Parameter.KEYWORD_ONLY
-            if one.kwarg_only
+            if argument.kwarg_only
             else inspect.Parameter.POSITIONAL_OR_KEYWORD
         )
         default = (
-            one.default_value if one.has_default_value() else inspect.Parameter.empty
+            argument.default_value
+            if argument.has_default_value()
+            else inspect.Parameter.empty
         )
-        words = str(one.type)
-        if default is inspect.Parameter.empty and "[" in words:
+        annotation = str(argument.type)
+        if default is inspect.Parameter.empty and "[" in annotation:
             raise BindingError(
-                f"{one.name} of its forward is a {words}, which no input of a node can be"
+                f"{argument.name} of its forward is a {annotation}, which no input of a node can be"
             )
-        found.append(
-            inspect.Parameter(one.name, kind, default=default, annotation=words)
+        parameters.append(
+            inspect.Parameter(
+                argument.name, kind, default=default, annotation=annotation
+            )
         )
-    return found
+    return parameters
 
 
 def _archive(script: torch.jit.ScriptModule) -> bytes:

@@ -20,13 +20,13 @@ def tied(model: nn.Module) -> list[tuple[str, tuple[str, ...]]]:
                 names.setdefault(id(tensor), []).append(
                     f"{path}.{name}" if path else name
                 )
-    found = []
+    groups = []
     for several in (group for group in names.values() if len(group) > 1):
         outer = _around(several[0], several[-1])
-        for one, other in pairwise(several):
-            outer = min(outer, _around(one, other), key=len)
-        found.append((outer, tuple(several)))
-    return found
+        for first, other in pairwise(several):
+            outer = min(outer, _around(first, other), key=len)
+        groups.append((outer, tuple(several)))
+    return groups
 
 
 def tie(root: Draft, names: tuple[str, ...], outer: str) -> bool:
@@ -36,8 +36,8 @@ def tie(root: Draft, names: tuple[str, ...], outer: str) -> bool:
         drafts.setdefault(draft.path, []).append(draft)
     sheet = max((path for path in drafts if inside(outer, path)), key=len)
     for draft in drafts[sheet]:
-        places = [_holder(draft, name) for name in names]
-        first, *others = places
+        holders = [_holder(draft, name) for name in names]
+        first, *others = holders
         if first is None or None in others:
             return False
         for other in others:
@@ -70,8 +70,8 @@ def _holds(node: DraftNode) -> bool:
     return node.op in VALUES or node.op.startswith(("nn.", "ops.", "custom."))
 
 
-def _around(one: str, other: str) -> str:
-    outer = parent(one)
+def _around(first: str, other: str) -> str:
+    outer = parent(first)
     while not inside(other, outer):
         outer = parent(outer)
     return outer

@@ -20,18 +20,18 @@ from app.util import module_tree
 def keep_unused(root: Draft, model: nn.Module, catalog: Catalog) -> None:
     """Add a node for every parameter and buffer without one; for those of a whole layer, that layer."""
     drafts: dict[str, list[Draft]] = {}
-    held: set[str] = set()
+    keys_on_sheets: set[str] = set()
     for draft in drafts_in(root):
         drafts.setdefault(draft.path, []).append(draft)
-        held.update(_keys_on_sheet(draft, model, catalog))
-    missing = [key for key in _keys(model) if key not in held]
+        keys_on_sheets.update(_keys_on_sheet(draft, model, catalog))
+    missing = [key for key in _keys(model) if key not in keys_on_sheets]
     if not missing:
         return
     sheets = sorted(drafts, key=len, reverse=True)
     of_sheet: dict[str, list[str]] = {}
     for key in missing:
-        place = next(path for path in sheets if inside(key.rpartition(".")[0], path))
-        of_sheet.setdefault(place, []).append(key)
+        sheet = next(path for path in sheets if inside(key.rpartition(".")[0], path))
+        of_sheet.setdefault(sheet, []).append(key)
     for path, keys in of_sheet.items():
         for name, op, params in list(_nodes(model, path, set(keys), catalog)):
             layer = (
@@ -40,8 +40,8 @@ def keep_unused(root: Draft, model: nn.Module, catalog: Catalog) -> None:
                 else None
             )
             for draft in drafts[path]:
-                made = draft.add(op, name, dict(params))
-                made.kept, made.frozen = (
+                node = draft.add(op, name, dict(params))
+                node.kept, node.frozen = (
                     True,
                     None if layer is None else wholly_frozen(layer),
                 )
@@ -66,10 +66,12 @@ def _keys_on_sheet(draft: Draft, model: nn.Module, catalog: Catalog) -> Iterator
             and catalog[node.op].kind in ("module", "custom")
             and not (node.shares or node.written)
         ):
-            whole = node.name == "self" and not draft.path  # a model that is one node
-            layer = model if whole else model.get_submodule(path)
+            covers_model = (
+                node.name == "self" and not draft.path
+            )  # a model that is one node
+            layer = model if covers_model else model.get_submodule(path)
             yield from (
-                (key if whole else f"{path}.{key}") for key in layer.state_dict()
+                (key if covers_model else f"{path}.{key}") for key in layer.state_dict()
             )
 
 
@@ -82,10 +84,12 @@ def _nodes(
     for path, module in module_tree.named_modules(
         model.get_submodule(sheet), remove_duplicate=False
     ):
-        whole = f"{prefix}{path}" if path else sheet
-        if any(inside(whole, other) for other in done):
+        full_path = f"{prefix}{path}" if path else sheet
+        if any(inside(full_path, other) for other in done):
             continue
-        keys = [f"{whole}.{key}" if whole else key for key in module.state_dict()]
+        keys = [
+            f"{full_path}.{key}" if full_path else key for key in module.state_dict()
+        ]
         as_one = key_of(module, catalog) is not None and not partly_frozen(module)
         if path and keys and missing.issuperset(keys) and as_one:
             try:
@@ -95,11 +99,11 @@ def _nodes(
             ):  # modified after construction: keep its tensors one by one
                 pass
             else:
-                done.add(whole)
+                done.add(full_path)
                 yield path, spec.key, params
                 continue
         for name, tensor in (*module._parameters.items(), *module._buffers.items()):
-            key = f"{whole}.{name}" if whole else name
+            key = f"{full_path}.{name}" if full_path else name
             if tensor is not None and key in missing:
                 op = "parameter" if name in module._parameters else "buffer"
                 yield key.removeprefix(prefix), op, tensor_params(tensor)

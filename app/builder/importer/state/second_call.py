@@ -25,13 +25,13 @@ def check_again(
     tracer: Tracer,
     frame: Frame,
     before: Facts,
-    made: Made,
-    given: tuple[Any, Any],
+    create_tracer: Made,
+    example: tuple[Any, Any],
     training: bool,
 ) -> None:
     """Raise TraceError if a second call of a traced model would compute or store something else.
 
-    `made` creates a tracer for that call, `given` are its arguments, `training` the mode of both.
+    `made` creates a tracer for that call, `example` are its arguments, `training` the mode of both.
     """
     model = tracer.root
     written = side_effects.changed_tensor(model, tracer.views.became)
@@ -44,26 +44,26 @@ def check_again(
         )
         error.place = tracer.places.get(node)
         raise error
-    beside = {path for path, one in tracer.apart.items() if one.spec is not None}
+    beside = {path for path, entry in tracer.apart.items() if entry.spec is not None}
     after = side_effects.facts(model, beside)
     changed = side_effects.differing(before, after)
     if not changed:
         return
     first = next(
-        (place for place in changed if place[1].startswith("its ")), changed[0]
+        (location for location in changed if location[1].startswith("its ")), changed[0]
     )
-    what = side_effects.named(first)
+    state_name = side_effects.named(first)
     if first[1].startswith("its "):
-        raise _refused(model, first, f"{what} change when it is called")
-    kept = side_effects.settled(model)
+        raise _refused(model, first, f"{state_name} change when it is called")
+    settled = side_effects.settled(model)
     after = side_effects.facts(model, beside)
-    second = made()
-    second.carried = {key: f"kept {number}" for number, key in enumerate(kept)}
+    second = create_tracer()
+    second.carried = {key: f"kept {number}" for number, key in enumerate(settled)}
     try:
-        other = second.follow(model, given[0], given[1], tracer.original)
+        other = second.follow(model, example[0], example[1], tracer.original)
     except TraceError as error:
         raise _refused(
-            model, first, f"it stores {what} for its next call ({error.why})"
+            model, first, f"it stores {state_name} for its next call ({error.why})"
         ) from error
     if still := side_effects.differing(after, side_effects.facts(model, beside)):
         raise _refused(
@@ -72,19 +72,21 @@ def check_again(
     _check_used(
         tracer,
         second,
-        kept,
+        settled,
         set() if training else _reset_by_train(model, before, after),
     )
     mine = hashes(frame, tracer.constants, {})
     carried = {
-        node: mine[kept[key][1]]
+        node: mine[settled[key][1]]
         for node, key in _carried(second).items()
-        if kept[key][1] in mine
+        if settled[key][1] in mine
     }
     theirs = hashes(other, second.constants, carried)
     if _outputs(frame, mine) != _outputs(other, theirs):
-        raise _refused(model, first, f"it behaves differently once {what} is set")
-    for where in dict.fromkeys(place for place, _ in kept.values()):
+        raise _refused(model, first, f"it behaves differently once {state_name} is set")
+    for where in dict.fromkeys(
+        stored_location for stored_location, _ in settled.values()
+    ):
         kind = type(model.get_submodule(where[0])).__name__
         name = side_effects.named(
             ("", where[1])
@@ -97,15 +99,15 @@ def check_again(
 def _check_used(
     tracer: Tracer,
     second: Tracer,
-    kept: dict[int, tuple[Where, fx.Node]],
+    settled: dict[int, tuple[Where, fx.Node]],
     let_go: Collection[Where],
 ) -> None:
     for key in dict.fromkeys(_carried(second).values()):
-        where, node = kept[key]
+        where, node = settled[key]
         why = hangs_on(node, tracer.values, tracer.gradients.outside)
         if why and not (why == PARAMETERS and where in let_go):
-            words = f"it keeps {side_effects.named(where)}, made of {why}, for its next call"
-            raise _refused(tracer.root, where, words)
+            reason = f"it keeps {side_effects.named(where)}, made of {why}, for its next call"
+            raise _refused(tracer.root, where, reason)
 
 
 def _reset_by_train(model: nn.Module, before: Facts, after: Facts) -> set[Where]:
@@ -115,15 +117,17 @@ def _reset_by_train(model: nn.Module, before: Facts, after: Facts) -> set[Where]
         module_tree.set_mode(model, True)
         now = side_effects.facts(model)
     finally:
-        for module, own in modules:
+        for module, attributes in modules:
             module.__dict__.clear()
-            module.__dict__.update(own)
-    found = set()
+            module.__dict__.update(attributes)
+    reset = set()
     for where in side_effects.differing(before, after):
         owner = where[0], where[1].partition("[")[0]
-        if all(now.get(one) == before.get(one) for one in (where, owner)):
-            found |= {where, owner}
-    return found
+        if all(
+            now.get(candidate) == before.get(candidate) for candidate in (where, owner)
+        ):
+            reset |= {where, owner}
+    return reset
 
 
 def _carried(tracer: Tracer) -> dict[fx.Node, int]:
@@ -136,9 +140,9 @@ def _carried(tracer: Tracer) -> dict[fx.Node, int]:
     }
 
 
-def _outputs(frame: Frame, found: dict[fx.Node, int]) -> list[Any]:
+def _outputs(frame: Frame, hashes_by_node: dict[fx.Node, int]) -> list[Any]:
     return [
-        found[leaf] if isinstance(leaf, fx.Node) else repr(leaf)
+        hashes_by_node[leaf] if isinstance(leaf, fx.Node) else repr(leaf)
         for leaf in frame.outputs
     ]
 
@@ -166,17 +170,17 @@ _CHANCE = frozenset(
 def hashes(
     frame: Frame,
     constants: Mapping[fx.Node, torch.Tensor],
-    known: Mapping[fx.Node, int],
+    earlier_hashes: Mapping[fx.Node, int],
 ) -> dict[fx.Node, int]:
     """Hash how every value of a trace is computed; equal computations get equal numbers.
 
-    `known` are the numbers of earlier values. Module boundaries do not count.
+    `earlier_hashes` are the numbers of earlier values. Module boundaries do not count.
     """
-    found: dict[fx.Node, int] = dict(known)
+    hashes_by_node: dict[fx.Node, int] = dict(earlier_hashes)
 
     def hashable(value: Any) -> Any:
         if isinstance(value, fx.Node):
-            return found[value]
+            return hashes_by_node[value]
         if isinstance(value, tuple | list):
             return tuple(map(hashable, value))
         if isinstance(value, dict):
@@ -192,24 +196,28 @@ def hashes(
 
     def walk(frame: Frame) -> None:
         for node in frame.graph.nodes:
-            if node in found:
+            if node in hashes_by_node:
                 continue
             if node.op == "placeholder":
                 outer = frame.outer.get(node)
-                found[node] = (
-                    found[outer]
-                    if outer in found
+                hashes_by_node[node] = (
+                    hashes_by_node[outer]
+                    if outer in hashes_by_node
                     else hash(("input", frame.path, frame.inputs.index(node)))
                 )
             elif node in constants:
                 value = constants[node]
-                found[node] = hash((str(value.dtype), tuple(value.shape), str(value)))
+                hashes_by_node[node] = hash(
+                    (str(value.dtype), tuple(value.shape), str(value))
+                )
             elif node in frame.inner:
                 walk(frame.inner[node])
-                found[node] = hash(("call", *map(hashable, frame.inner[node].outputs)))
+                hashes_by_node[node] = hash(
+                    ("call", *map(hashable, frame.inner[node].outputs))
+                )
             elif node.target is operator.getitem and node.args[0] in frame.inner:
                 leaf = frame.inner[node.args[0]].outputs[node.args[1]]
-                found[node] = (
+                hashes_by_node[node] = (
                     hashable(leaf)
                     if isinstance(leaf, fx.Node)
                     else hash(hashable(leaf))
@@ -220,12 +228,12 @@ def hashes(
                     if isinstance(node.target, str)
                     else getattr(node.target, "__name__", "")
                 )
-                found[node] = hash(
+                hashes_by_node[node] = hash(
                     (node.op, name, hashable(node.args), hashable(node.kwargs))
                 )
 
     walk(frame)
-    return found
+    return hashes_by_node
 
 
 def hangs_on(
@@ -235,29 +243,39 @@ def hangs_on(
 
     PARAMETERS means that it depends on them alone, so it changes with training.
     """
-    todo, seen, found = [node], set[fx.Node](), ""
+    todo, visited, dependence = [node], set[fx.Node](), ""
     while todo:
-        one = todo.pop()
-        if one in seen or not isinstance(values.get(one), torch.Tensor | tuple | list):
+        current = todo.pop()
+        if current in visited or not isinstance(
+            values.get(current), torch.Tensor | tuple | list
+        ):
             continue  # numbers derive from sizes
-        seen.add(one)
-        if one.target is getattr and one.args[1] in ("shape", "dtype", "device"):
+        visited.add(current)
+        if current.target is getattr and current.args[1] in (
+            "shape",
+            "dtype",
+            "device",
+        ):
             continue
         name = (
-            one.target
-            if isinstance(one.target, str)
-            else getattr(one.target, "__name__", "")
+            current.target
+            if isinstance(current.target, str)
+            else getattr(current.target, "__name__", "")
         )
-        if name in _OF_ITS_KIND or isinstance(values[one], torch.Size):
+        if name in _OF_ITS_KIND or isinstance(values[current], torch.Size):
             continue
         if name.rstrip("_") in _CHANCE:
             return "random numbers"
-        if one.op == "placeholder" and one not in outside:
+        if current.op == "placeholder" and current not in outside:
             return "its input"
-        if one.op == "call_module":
+        if current.op == "call_module":
             return "the output of a layer"
-        if one.op == "get_attr" and isinstance(values[one], torch.nn.Parameter):
-            found = PARAMETERS
-        taken = one.all_input_nodes[:1] if name == "type_as" else one.all_input_nodes
-        todo += [outside[one]] if one in outside else taken
-    return found
+        if current.op == "get_attr" and isinstance(values[current], torch.nn.Parameter):
+            dependence = PARAMETERS
+        inputs = (
+            current.all_input_nodes[:1]
+            if name == "type_as"
+            else current.all_input_nodes
+        )
+        todo += [outside[current]] if current in outside else inputs
+    return dependence

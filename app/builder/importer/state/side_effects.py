@@ -31,7 +31,7 @@ KEPT = ("a tensor",)  # which one does not matter here
 
 def facts(model: nn.Module, beside: Collection[str] = ()) -> Facts:
     """Snapshot the state of modules, their classes and files, except registered tensors and the modules in `beside`."""
-    found: Facts = {}
+    snapshot: Facts = {}
     classes: dict[type, str] = {}
     for path, module in module_tree.named_modules(model):
         if isinstance(module, torch.jit.ScriptModule) or any(
@@ -41,12 +41,12 @@ def facts(model: nn.Module, beside: Collection[str] = ()) -> Facts:
         classes.setdefault(type(module), path)
         for name, value in module.__dict__.items():
             if name not in _TORCHS:
-                found.update(_facts(path, name, value, set(), 0))
-        found[path, "its parameters"] = tuple(
-            (name, one is not None and one.requires_grad)
-            for name, one in module._parameters.items()
+                snapshot.update(_facts(path, name, value, set(), 0))
+        snapshot[path, "its parameters"] = tuple(
+            (name, parameter is not None and parameter.requires_grad)
+            for name, parameter in module._parameters.items()
         )
-        found[path, "its buffers and modules"] = (*module._buffers, *module._modules)
+        snapshot[path, "its buffers and modules"] = (*module._buffers, *module._modules)
     for kind, path in classes.items():
         for base in kind.__mro__:
             if is_users(
@@ -54,10 +54,10 @@ def facts(model: nn.Module, beside: Collection[str] = ()) -> Facts:
             ):
                 for name, value in vars(base).items():
                     if not name.startswith("__"):
-                        found.update(_shallow(path, f"{name} (of the class)", value))
+                        snapshot.update(_shallow(path, f"{name} (of the class)", value))
     for path, name, value in _globals(classes):
-        found.update(_shallow(path, name, value))
-    return found
+        snapshot.update(_shallow(path, name, value))
+    return snapshot
 
 
 def _globals(classes: dict[type, str]) -> Iterator[tuple[str, str, Any]]:
@@ -118,25 +118,27 @@ def _facts(path: str, name: str, value: Any, above: set[int], depth: int) -> Fac
         return {where: repr(state.state if state is not value else value.get_state())}
     if depth >= _DEEPEST or id(value) in above or isinstance(value, nn.Module | type):
         return {}
-    found: Facts = {}
+    snapshot: Facts = {}
     inner = above | {id(value)}
     if isinstance(value, _SEQUENCES):
-        found[where] = f"{len(value)} items"
+        snapshot[where] = f"{len(value)} items"
         items: Any = enumerate(value) if len(value) < _MOST else ()
         for key, item in items:
-            found.update(_facts(path, f"{name}[{key}]", item, inner, depth + 1))
+            snapshot.update(_facts(path, f"{name}[{key}]", item, inner, depth + 1))
     elif isinstance(value, dict):
-        found[where] = f"{len(value)} items"
+        snapshot[where] = f"{len(value)} items"
         for key, item in value.items() if len(value) < _MOST else ():
-            found.update(_facts(path, f"{name}[{key!r:.40}]", item, inner, depth + 1))
+            snapshot.update(
+                _facts(path, f"{name}[{key!r:.40}]", item, inner, depth + 1)
+            )
     elif (
         hasattr(value, "__dict__")
         and not callable(value)
         and not hasattr(value, "__path__")
     ):
         for key, item in vars(value).items():
-            found.update(_facts(path, f"{name}.{key}", item, inner, depth + 1))
-    return found
+            snapshot.update(_facts(path, f"{name}.{key}", item, inner, depth + 1))
+    return snapshot
 
 
 def differing(before: Facts, after: Facts) -> list[Where]:
@@ -160,7 +162,7 @@ def changed_tensor(
     model: nn.Module, became: dict[fx.Node, fx.Node]
 ) -> tuple[Where, fx.Node] | None:
     """Return a parameter or buffer that a call modifies in place, and its new value; None if there is none."""
-    for node, made in became.items():
+    for node, new_value in became.items():
         if node.op == "get_attr":
             owner, _, name = str(node.target).rpartition(".")
             try:
@@ -171,9 +173,12 @@ def changed_tensor(
                 name in module._buffers or name in module._parameters
             ):
                 return (
-                    owner,
-                    name,
-                ), made  # num_batches_tracked excepted: layers of the drawing count too
+                    (
+                        owner,
+                        name,
+                    ),
+                    new_value,
+                )  # num_batches_tracked excepted: layers of the drawing count too
     return None
 
 
@@ -182,16 +187,18 @@ def changed_tensor(
 
 def settled(model: nn.Module) -> dict[int, tuple[Where, fx.Node]]:
     """Replace traced values that modules store by plain tensors; return the traced value of each by id."""
-    found: dict[int, tuple[Where, fx.Node]] = {}
-    known: dict[fx.Node, torch.Tensor] = {}
+    nodes_by_id: dict[int, tuple[Where, fx.Node]] = {}
+    tensors_by_node: dict[fx.Node, torch.Tensor] = {}
 
     def plain(value: Any, where: Where, depth: int = 0) -> Any:
         if type(value) in PROXIES:
             node, example = value.node, value.known
             if not isinstance(example, torch.Tensor):
                 return example
-            tensor = known.setdefault(node, torch.empty_like(example, device="meta"))
-            found[id(tensor)] = where, node
+            tensor = tensors_by_node.setdefault(
+                node, torch.empty_like(example, device="meta")
+            )
+            nodes_by_id[id(tensor)] = where, node
             return tensor
         if depth >= _DEEPEST or isinstance(value, nn.Module | type | torch.Tensor):
             return value
@@ -222,4 +229,4 @@ def settled(model: nn.Module) -> dict[int, tuple[Where, fx.Node]]:
             module._non_persistent_buffers_set & module.__dict__.keys()
         ):  # set while the model ran
             module._buffers[name] = module.__dict__.pop(name)
-    return found
+    return nodes_by_id

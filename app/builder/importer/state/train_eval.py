@@ -24,30 +24,36 @@ def with_evaluation(
     """
     _settle_norms(training, evaluation)
     _settle_dropouts(training, evaluation)
-    told, asked = _CallKeys(training), _CallKeys(evaluation)
-    mine = [told.key_of_output(*_source(training, node)) for node in training.outputs]
+    training_keys, evaluation_keys = _CallKeys(training), _CallKeys(evaluation)
+    mine = [
+        training_keys.key_of_output(*_source(training, node))
+        for node in training.outputs
+    ]
     other = [
-        asked.key_of_output(*_source(evaluation, node)) for node in evaluation.outputs
+        evaluation_keys.key_of_output(*_source(evaluation, node))
+        for node in evaluation.outputs
     ]
     if mine == other:
         return
-    places = {
-        told.key_of_output(source, output): (source, output)
+    sources = {
+        training_keys.key_of_output(source, output): (source, output)
         for source, output, *_ in training.wires
     }
-    if not all(what in places for what in other):
+    if not all(other_key in sources for other_key in other):
         if _switched(training, evaluation, switch_op):
             return
-        words = "it computes something in eval mode that it does not in training, and a network has one path only"
+        reason = "it computes something in eval mode that it does not in training, and a network has one path only"
         path = innermost(training, evaluation)
-        raise DraftError(f"{path or training.kind}: {words}", path, words)
+        raise DraftError(f"{path or training.kind}: {reason}", path, reason)
     for node in training.outputs:
         training.nodes[node].params["when"] = "training"
-    for number, what in enumerate(other):
+    for number, key in enumerate(other):
         name = evaluation.nodes[evaluation.outputs[number]].name
-        made = training.add("output", training.fresh(f"eval_{name}"), {"when": "eval"})
-        training.wires.append((*places[what], made.id, "input", 0))
-        training.outputs.append(made.id)
+        output_node = training.add(
+            "output", training.fresh(f"eval_{name}"), {"when": "eval"}
+        )
+        training.wires.append((*sources[key], output_node.id, "input", 0))
+        training.outputs.append(output_node.id)
 
 
 def _switched(
@@ -66,19 +72,19 @@ def _switched(
             ):
                 return False
         other.inner = node.inner
-    told, asked = _CallKeys(training), _CallKeys(evaluation)
+    training_keys, evaluation_keys = _CallKeys(training), _CallKeys(evaluation)
     ends = (
         [_source(draft, node) for node in draft.outputs]
         for draft in (training, evaluation)
     )
-    if [told.key_of_output(*one) for one in next(ends)] == [
-        asked.key_of_output(*one) for one in next(ends)
+    if [training_keys.key_of_output(*source) for source in next(ends)] == [
+        evaluation_keys.key_of_output(*source) for source in next(ends)
     ]:
         return True
     op = switch_op()
     keys = (
-        (lambda one: told.key_of_output(*one)),
-        (lambda one: asked.key_of_output(*one)),
+        (lambda source: training_keys.key_of_output(*source)),
+        (lambda source: evaluation_keys.key_of_output(*source)),
     )
     return (
         op is not None
@@ -109,14 +115,19 @@ def _settle_norms(training: Draft, evaluation: Draft) -> None:
         for draft in drafts
     )
     if len(ours) == len(theirs):
-        for one, other in zip(ours, theirs, strict=True):
-            if (one.params.get("training"), other.params.get("training", False)) == (
+        for training_node, other in zip(ours, theirs, strict=True):
+            if (
+                training_node.params.get("training"),
+                other.params.get("training", False),
+            ) == (
                 True,
                 False,
             ):
-                del one.params["training"]
+                del training_node.params["training"]
                 other.params.pop("training", None)
-            if not any(wire[2:4] == (one.id, COUNTED) for wire in training.wires):
+            if not any(
+                wire[2:4] == (training_node.id, COUNTED) for wire in training.wires
+            ):
                 _not_counted(evaluation, other.id)
     inner, also = (
         [node.inner for node in draft.nodes.values() if node.inner] for draft in drafts
@@ -134,9 +145,9 @@ def _settle_dropouts(training: Draft, evaluation: Draft) -> None:
             for draft in (training, evaluation)
         )
         if len(ours) == len(theirs):
-            for one, other in zip(ours, theirs, strict=True):
-                if name in one.params and name not in other.params:
-                    other.params[name] = one.params[name]
+            for training_node, other in zip(ours, theirs, strict=True):
+                if name in training_node.params and name not in other.params:
+                    other.params[name] = training_node.params[name]
     inner, also = (
         [node.inner for node in draft.nodes.values() if node.inner]
         for draft in (training, evaluation)
@@ -207,8 +218,8 @@ class _CallKeys:
             self._whats[node.id] = (hash((node.op, name, params, inner, feeds)),)
 
     def key_of_output(self, node: str, output: int) -> _What:
-        source, place = self._same.get(node, (node, output))
-        return (*self._whats[source], place)
+        source, output_index = self._same.get(node, (node, output))
+        return (*self._whats[source], output_index)
 
     def all_keys(self) -> _What:
         return tuple(self._whats.values())
@@ -242,19 +253,19 @@ def switch(training: Draft, evaluation: Draft, keys: tuple[Key, Key], op: str) -
     plan = _Plan(training, evaluation, keys)
     if not all(map(plan.follow, training.outputs, evaluation.outputs)):
         return False
-    made: dict[tuple[Source, Source], str] = {}
-    for place, pair in plan.chosen.items():
-        if pair not in made:
+    switch_ids: dict[tuple[Source, Source], str] = {}
+    for input_key, pair in plan.chosen.items():
+        if pair not in switch_ids:
             node = training.add(op, training.fresh("by_mode"), {})
             node.written = True
-            made[pair] = node.id
+            switch_ids[pair] = node.id
             training.wires += [
                 (*value, node.id, port, 0)
                 for value, port in zip(pair, _PORTS, strict=True)
             ]
-        target, port, index = place
-        training.wires = [wire for wire in training.wires if wire[2:] != place]
-        training.wires.append((made[pair], 0, target, port, index))
+        target, port, index = input_key
+        training.wires = [wire for wire in training.wires if wire[2:] != input_key]
+        training.wires.append((switch_ids[pair], 0, target, port, index))
     return _sort(training)
 
 
@@ -296,25 +307,27 @@ class _Plan:
         feeds = self._feeds[0].get(mine, []), self._feeds[1].get(other, [])
         if [feed[:2] for feed in feeds[0]] != [feed[:2] for feed in feeds[1]]:
             return False
-        for one, two in zip(*feeds, strict=True):
-            (port, index), ours, theirs = one[:2], one[2:], two[2:]
+        for training_feed, two in zip(*feeds, strict=True):
+            (port, index), ours, theirs = training_feed[:2], training_feed[2:], two[2:]
             if self._keys[0](ours) == self._keys[1](theirs):
                 continue
             if self._equal(ours, theirs):
                 continue
-            place = self._places.get(self._keys[1](theirs)) or self._place_of(theirs)
-            if place is None:
+            counterpart = self._places.get(self._keys[1](theirs)) or self._place_of(
+                theirs
+            )
+            if counterpart is None:
                 return False
-            self.chosen[mine, port, index] = ours, place
+            self.chosen[mine, port, index] = ours, counterpart
         return True
 
     def _equal(self, mine: Source, other: Source) -> bool:
         """Return whether two values are made by the same call of inputs that can be made equal."""
         if not self._alike(mine, other):
             return False
-        kept = dict(self._paired), dict(self.chosen)
+        saved_state = dict(self._paired), dict(self.chosen)
         if not self.follow(mine[0], other[0]):
-            self._paired, self.chosen = kept
+            self._paired, self.chosen = saved_state
             return False
         return True
 
@@ -325,19 +338,19 @@ class _Plan:
 
     def _alike(self, mine: Source, other: Source) -> bool:
         """Return whether two values are made by the same call."""
-        one, two = self._drafts[0].nodes[mine[0]], self._drafts[1].nodes[other[0]]
+        first, two = self._drafts[0].nodes[mine[0]], self._drafts[1].nodes[other[0]]
         if (
             mine[1] != other[1]
-            or (one.op, _params(one)) != (two.op, _params(two))
-            or one.op == "input"
+            or (first.op, _params(first)) != (two.op, _params(two))
+            or first.op == "input"
         ):
             return False
         owns = (
-            one.inner is not None
-            or one.op in ("parameter", "buffer")
-            or one.op.startswith(_OWNERS)
+            first.inner is not None
+            or first.op in ("parameter", "buffer")
+            or first.op.startswith(_OWNERS)
         )
-        return one.inner is two.inner and (not owns or one.name == two.name)
+        return first.inner is two.inner and (not owns or first.name == two.name)
 
 
 def _params(node: DraftNode) -> dict[str, str]:
@@ -345,10 +358,10 @@ def _params(node: DraftNode) -> dict[str, str]:
 
 
 def _feeds(draft: Draft) -> Mapping[str, list[Feed]]:
-    found: dict[str, list[Feed]] = {}
+    feeds_by_target: dict[str, list[Feed]] = {}
     for source, output, target, port, index in draft.wires:
-        found.setdefault(target, []).append((port, index, source, output))
-    return {target: sorted(feeds) for target, feeds in found.items()}
+        feeds_by_target.setdefault(target, []).append((port, index, source, output))
+    return {target: sorted(feeds) for target, feeds in feeds_by_target.items()}
 
 
 def _sort(draft: Draft) -> bool:

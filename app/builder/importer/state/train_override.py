@@ -33,7 +33,7 @@ def set_mode(model: nn.Module, training: bool) -> Training:
     flag = Training(training)
     if not owners:
         module_tree.set_mode(model, training)
-        held: dict[str, bool] = {}
+        fixed_modes: dict[str, bool] = {}
     else:
         watch = _NothingComputed(
             owners[0], type(model.get_submodule(owners[0])).__name__
@@ -44,13 +44,13 @@ def set_mode(model: nn.Module, training: bool) -> Training:
         with watch:
             module_tree.set_mode(model, training)
         flag.asked = bool(side_effects.differing(before, side_effects.facts(model)))
-        held = {
+        fixed_modes = {
             path: on
             for path, on in _modes(model).items()
             if on is not training or other[path] is training
         }
     for path, module in module_tree.named_modules(model):
-        if path not in held:
+        if path not in fixed_modes:
             by_identity = any(
                 map(_by_identity, source_lines.functions_of(type(module)))
             )
@@ -98,19 +98,19 @@ def _compares(code: CodeType) -> bool:
         return False
     steps = list(dis.get_instructions(code))
     return any(
-        one.opname == "LOAD_ATTR"
-        and one.argval == "training"
+        instruction.opname == "LOAD_ATTR"
+        and instruction.argval == "training"
         and third.opname == "IS_OP"
-        for one, third in zip(steps, steps[2:], strict=False)
+        for instruction, third in zip(steps, steps[2:], strict=False)
     )
 
 
 def follows(module: nn.Module) -> bool:
     """Return whether a layer follows the mode of the model, or has none."""
     return all(
-        type(one.__dict__.get("training")) is Training
-        for one in module_tree.modules(module)
-        if _has_modes(one)
+        type(submodule.__dict__.get("training")) is Training
+        for submodule in module_tree.modules(module)
+        if _has_modes(submodule)
     )
 
 
@@ -135,19 +135,24 @@ def _has_modes(module: nn.Module) -> bool:
 def check_apart(model: nn.Module, path: str, training: bool) -> None:
     """Put an untraced part into its mode. Raises TraceError if the mode of a submodule is fixed from
     outside, so that the part alone would have another."""
-    part = model.get_submodule(path)
+    submodule = model.get_submodule(path)
     as_held = {
         name: _plain(module.training, training)
-        for name, module in module_tree.named_modules(part)
+        for name, module in module_tree.named_modules(submodule)
     }
-    for module in module_tree.modules(part):
+    for module in module_tree.modules(submodule):
         module.__dict__["training"] = training
-    part.train(training)
+    submodule.train(training)
     if as_held != {
-        name: module.training for name, module in module_tree.named_modules(part)
+        name: module.training for name, module in module_tree.named_modules(submodule)
     }:
         owner = next(
-            (one for one in _upwards(path) if overrides(model.get_submodule(one))), ""
+            (
+                outer
+                for outer in _upwards(path)
+                if overrides(model.get_submodule(outer))
+            ),
+            "",
         )
         why = "its train() fixes the mode of its submodules"
         raise TraceError(

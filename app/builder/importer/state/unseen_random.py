@@ -28,14 +28,14 @@ _NUMPY = """
 def state() -> tuple[Any, ...]:
     """Return the random state of Python, torch and numpy."""
     numpy = sys.modules.get("numpy")
-    found: tuple[Any, ...] = (
+    states: tuple[Any, ...] = (
         random.getstate(),
         bytes(torch.get_rng_state().numpy().data),
     )
     if numpy is not None:
         kind, keys, *more = numpy.random.get_state(legacy=True)
-        found += (kind, keys.tobytes(), *more)
-    return found
+        states += (kind, keys.tobytes(), *more)
+    return states
 
 
 @contextlib.contextmanager
@@ -65,21 +65,21 @@ def drawn_by(before: tuple[Any, ...], after: tuple[Any, ...]) -> str:
 def watched(tracer: Tracer) -> Iterator[None]:
     """Patch Python's and numpy's generators and torch's seeding so that the model's use of them raises TraceError."""
 
-    def instead(function: Any, words: str) -> Callable[..., Any]:
+    def instead(function: Any, reason: str) -> Callable[..., Any]:
         def called(*args: Any, **kwargs: Any) -> Any:
             if tracer.following and source_lines.called_by_theirs():
-                raise tracer.refused(words)
+                raise tracer.refused(reason)
             return function(*args, **kwargs)
 
         return called
 
     changed: list[tuple[ModuleType, str, Any]] = []
 
-    def put(module: ModuleType | None, name: str, words: str) -> None:
+    def put(module: ModuleType | None, name: str, reason: str) -> None:
         function = getattr(module, name, None)
         if module is not None and callable(function):
             changed.append((module, name, function))
-            setattr(module, name, instead(function, words))
+            setattr(module, name, instead(function, reason))
 
     numpy = sys.modules.get("numpy")
     for name in random.__all__:

@@ -66,10 +66,10 @@ class Views:
     def note(self, node: fx.Node) -> None:
         """Record the base of a view, if a call returned one."""
         if node.target is operator.getitem and node.args[0] in self._parts:
-            whole = node.args[0]
-            assert isinstance(whole, fx.Node)
+            call_node = node.args[0]
+            assert isinstance(call_node, fx.Node)
             self.links[node] = ViewLink(
-                self._parts[whole], self._parts[whole], (whole, node)
+                self._parts[call_node], self._parts[call_node], (call_node, node)
             )
             return
         value = self._values[node]
@@ -102,13 +102,13 @@ class Views:
         way = [node]
         while (link := self.links.get(way[-1])) is not None:
             way.append(self._newest(link.base))
-        for place in reversed(range(len(way) - 1)):
-            link, base = self.links[way[place]], way[place + 1]
+        for index in reversed(range(len(way) - 1)):
+            link, base = self.links[way[index]], way[index + 1]
             if base is not link.base:
                 again = self._again(link, base)
                 if again is not base:
                     self.links[again] = ViewLink(base, link.taken, link.chain)
-                self.became[way[place]] = way[place] = again
+                self.became[way[index]] = way[index] = again
         return way[0]
 
     def _newest(self, node: fx.Node) -> fx.Node:
@@ -123,35 +123,35 @@ class Views:
                 "a submodule returns a view of its input, which is later changed in place"
             )
         new = {link.taken: base}
-        made = base
+        recomputed = base
         for node in link.chain:
             args, named = fx.map_arg(
-                (node.args, node.kwargs), lambda one: new.get(one, one)
+                (node.args, node.kwargs), lambda argument: new.get(argument, argument)
             )
-            made = node.graph.create_node(node.op, node.target, args, named)
-            self._values[made] = self._values[node]
-            new[node] = made
-        return made
+            recomputed = node.graph.create_node(node.op, node.target, args, named)
+            self._values[recomputed] = self._values[node]
+            new[node] = recomputed
+        return recomputed
 
     # --- Changes
 
-    def change(self, old: fx.Node, made: fx.Node) -> None:
-        """Record an in-place change of a value to `made`, and of its base. Raises AliasingError."""
-        self.links.pop(made, None)
-        todo: list[tuple[fx.Node, fx.Node]] = [(old, made)]
+    def change(self, old: fx.Node, new_node: fx.Node) -> None:
+        """Record an in-place change of a value to `new_node`, and of its base. Raises AliasingError."""
+        self.links.pop(new_node, None)
+        todo: list[tuple[fx.Node, fx.Node]] = [(old, new_node)]
         while todo:
-            old, made = todo.pop()
+            old, new_node = todo.pop()
             link = self.links.get(old)
             if link is not None and self._is_same(link):
-                todo.append((link.base, made))
+                todo.append((link.base, new_node))
             elif link is not None:
-                whole = self._written_back(link, made)
+                new_base = self._written_back(link, new_node)
                 self.links.pop(
-                    whole, None
+                    new_base, None
                 )  # shares the memory of the part, but is read as the base
-                self.links[made] = ViewLink(whole, link.taken, link.chain)
-                todo.append((link.base, whole))
-            self.became[old] = made
+                self.links[new_node] = ViewLink(new_base, link.taken, link.chain)
+                todo.append((link.base, new_base))
+            self.became[old] = new_node
 
     def _is_same(self, link: ViewLink) -> bool:
         """Return whether a view covers all of its base, in the same layout."""
@@ -165,8 +165,8 @@ class Views:
         )
         return same and self._name(link.chain[0]) in _ITSELF
 
-    def _written_back(self, link: ViewLink, part: fx.Node) -> fx.Node:
-        """Return the new base after its view became `part`."""
+    def _written_back(self, link: ViewLink, new_view: fx.Node) -> fx.Node:
+        """Return the new base after its view became `new_view`."""
         if not link.chain:
             raise AliasingError(
                 "a submodule returns a view of its input, and it is changed in place"
@@ -175,24 +175,24 @@ class Views:
         name, shape = self._name(link.chain[0]), tuple(self._values[base].shape)
         if name in _SAME_NUMBERS:
             return self._made(
-                "call_method", "reshape", (part, (-1, *shape[1:]) if shape else ())
+                "call_method", "reshape", (new_view, (-1, *shape[1:]) if shape else ())
             )
         if name == "t":
-            return self._made("call_method", "transpose", (part, 0, 1))
+            return self._made("call_method", "transpose", (new_view, 0, 1))
         if name in _SWAPPED:
             return self._made(
                 "call_method",
                 "transpose",
-                (part, *_arguments(node, "dim0", "dim1", "axis0", "axis1")),
+                (new_view, *_arguments(node, "dim0", "dim1", "axis0", "axis1")),
             )
         if name == "permute":
-            return self._made("call_method", "permute", (part, _inverse(node)))
+            return self._made("call_method", "permute", (new_view, _inverse(node)))
         index = self._index(name, link.chain)
         if index is None:
             raise AliasingError(
                 f"the output of {name} aliases its input, and is changed in place"
             )
-        return self._made("call_function", set_item, (base, index, part))
+        return self._made("call_function", set_item, (base, index, new_view))
 
     def _name(self, node: fx.Node) -> str:
         if node.op == "call_module":
@@ -231,11 +231,13 @@ class Views:
             *(call.kwargs.get(key) for key in ("dim", "axis")),
         )
         rank = self._values[call.all_input_nodes[0]].dim()
-        dim = next((one for one in dims if isinstance(one, int)), 0) % rank
+        dim = (
+            next((argument for argument in dims if isinstance(argument, int)), 0) % rank
+        )
         before = (slice(None),) * dim
         if name == "unbind":
             return (*before, number)
-        sizes = [part.shape[dim] for part in parts]
+        sizes = [chunk.shape[dim] for chunk in parts]
         start, stop = sum(sizes[:number]), sum(sizes[: number + 1])
         return (
             *before,
@@ -263,5 +265,5 @@ def _inverse(node: fx.Node) -> tuple[int, ...]:
     """Return the dimensions that invert a permutation."""
     dims = _arguments(node, "dims")
     dims = list(dims[0]) if isinstance(dims[0], tuple | list) else dims
-    places = [dim % len(dims) for dim in dims]
-    return tuple(places.index(number) for number in range(len(places)))
+    order = [dim % len(dims) for dim in dims]
+    return tuple(order.index(number) for number in range(len(order)))

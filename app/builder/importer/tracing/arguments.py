@@ -35,10 +35,10 @@ def opened(kind: str, target: Any, args: tuple[Any, ...]) -> tuple[Any, ...]:
 
 def items_of(value: Any) -> Any:
     """Expand a sequence that one call returned; return other values unchanged."""
-    known = value.known if type(value) is ValueProxy else None
-    if not isinstance(known, tuple | list) or isinstance(known, torch.Size):
+    sequence = value.known if type(value) is ValueProxy else None
+    if not isinstance(sequence, tuple | list) or isinstance(sequence, torch.Size):
         return value
-    return tuple(value[number] for number in range(len(known)))
+    return tuple(value[number] for number in range(len(sequence)))
 
 
 @contextlib.contextmanager
@@ -74,22 +74,22 @@ def tensors_seen(following: Callable[[], bool]) -> Iterator[None]:
         ) -> Any:
             if not following():
                 return plain(data, dtype=dtype, device=device, **rest)
-            like, known = (
+            like, plain_dtype = (
                 dtype_source(dtype),
                 dtype.known if type(dtype) in PROXIES else dtype,
             )
             if any(type(leaf) in PROXIES for leaf in tree_flatten(data)[0]):
                 if isinstance(data, torch.Tensor) and plain is before[1]:
-                    return data if known is None else data.to(dtype)
-                found = _tensor_of(data, known)
+                    return data if plain_dtype is None else data.to(dtype)
+                created = _tensor_of(data, plain_dtype)
             else:
-                found = plain(
+                created = plain(
                     data,
-                    dtype=known,
+                    dtype=plain_dtype,
                     device=None if type(device) in PROXIES else device,
                     **rest,
                 )
-            return found if like is None else found.type_as(like)
+            return created if like is None else created.type_as(like)
 
         return tensor
 

@@ -41,12 +41,12 @@ class Questions:
 
     def _learns(self, node: fx.Node) -> bool:
         if node.op != "get_attr":
-            words = (
+            remark = (
                 f"A branch depends on requires_grad of a value ({source_lines.here()})"
             )
             self._tracer.doubt(
                 grad_regions.GRAD_MODE,
-                f"{words}: the network takes the training branch.",
+                f"{remark}: the network takes the training branch.",
             )
         return bool(self._tracer.gradients.learns(node, self._tracer.root))
 
@@ -58,44 +58,48 @@ class Questions:
             raise DataDependentError(
                 f"{tracer.where()} {DEPENDS} (a branch depends on a tensor)"
             )
-        place = source_lines.direct_reader()
-        if place is None:
+        location = source_lines.direct_reader()
+        if location is None:
             return value  # read inside a torch function, as part of that call
         if not tracer.unseen(lambda: self._other.differs(node)):
             if self._of_sizes(node):
-                self.report.number(place, value)
+                self.report.number(location, value)
             return value
-        words = f"Code that depends on the number of samples ({place}) is fixed for {self._batch()} of them."
-        tracer.doubt("what it does depends on the number of samples", words)
+        remark = f"Code that depends on the number of samples ({location}) is fixed for {self._batch()} of them."
+        tracer.doubt("what it does depends on the number of samples", remark)
         return value
 
     def _of_sizes(self, node: fx.Node) -> bool:
         """Return whether a number depends on sizes, and not only on rank, device or dtype."""
-        todo, seen = [node], set[fx.Node]()
+        todo, visited = [node], set[fx.Node]()
         while todo:
-            one = todo.pop()
-            if one in seen:
+            current = todo.pop()
+            if current in visited:
                 continue
-            seen.add(one)
-            if one.op == "placeholder" and one in self._tracer.gradients.outside:
-                todo.append(self._tracer.gradients.outside[one])
-            elif isinstance(
-                self._tracer.values[one], torch.Tensor | torch.Size
-            ) or one.target in ("size", "numel"):
-                return True
-            elif one.target != "dim" and not (
-                one.target is getattr and one.args[1] in ("ndim", "device", "dtype")
+            visited.add(current)
+            if (
+                current.op == "placeholder"
+                and current in self._tracer.gradients.outside
             ):
-                todo += one.all_input_nodes
+                todo.append(self._tracer.gradients.outside[current])
+            elif isinstance(
+                self._tracer.values[current], torch.Tensor | torch.Size
+            ) or current.target in ("size", "numel"):
+                return True
+            elif current.target != "dim" and not (
+                current.target is getattr
+                and current.args[1] in ("ndim", "device", "dtype")
+            ):
+                todo += current.all_input_nodes
         return False
 
     def _batch(self) -> int:
-        given = tree_flatten(self._tracer.arrived[""])[0]
+        leaves = tree_flatten(self._tracer.arrived[""])[0]
         return next(
             (
-                one.shape[0]
-                for one in given
-                if isinstance(one, torch.Tensor) and one.dim()
+                leaf.shape[0]
+                for leaf in leaves
+                if isinstance(leaf, torch.Tensor) and leaf.dim()
             ),
             0,
         )
@@ -137,7 +141,9 @@ class OtherBatch:
         todo = [node]
         while todo:
             last = todo[-1]
-            left = [one for one in self._sources(last) if one not in self._found]
+            left = [
+                source for source in self._sources(last) if source not in self._found
+            ]
             if left and last not in self._found:
                 todo += left
                 continue
@@ -156,26 +162,28 @@ class OtherBatch:
         return node.all_input_nodes
 
     def _evaluate(self, node: fx.Node) -> Any:
-        known = self._values.get(node, _UNKNOWN)
+        example = self._values.get(node, _UNKNOWN)
         if node.op == "placeholder":
             return (
                 self._found[self._outside[node]]
                 if node in self._outside
-                else self._larger(known)
+                else self._larger(example)
             )
         if node.op == "get_attr":
-            return known
+            return example
         if node in self._frames:
             leaves = self._frames[node].outputs
             return tuple(
                 self._found[leaf] if isinstance(leaf, fx.Node) else leaf
                 for leaf in leaves
             )
-        if any(self._found[one] is _UNKNOWN for one in node.all_input_nodes):
+        if any(
+            self._found[input_node] is _UNKNOWN for input_node in node.all_input_nodes
+        ):
             return _UNKNOWN
         try:
             args, kwargs = fx.map_arg(
-                (node.args, node.kwargs), lambda one: self._found[one]
+                (node.args, node.kwargs), lambda argument: self._found[argument]
             )
             return self._compute(node.op, node.target, args, kwargs)
         except (
@@ -183,12 +191,12 @@ class OtherBatch:
         ):  # valid only for the given batch; fails at run time with its own message
             return _UNKNOWN
 
-    def _larger(self, known: Any) -> Any:
-        if not isinstance(known, torch.Tensor) or not known.dim():
-            return known
-        self._batch = self._batch or known.shape[0]
+    def _larger(self, example: Any) -> Any:
+        if not isinstance(example, torch.Tensor) or not example.dim():
+            return example
+        self._batch = self._batch or example.shape[0]
         return (
-            known.new_empty((known.shape[0] + 1, *known.shape[1:]))
-            if known.shape[0] == self._batch
-            else known
+            example.new_empty((example.shape[0] + 1, *example.shape[1:]))
+            if example.shape[0] == self._batch
+            else example
         )

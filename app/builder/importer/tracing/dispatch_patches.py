@@ -39,7 +39,7 @@ NAMES = (
 
 @contextlib.contextmanager
 def dispatch_first(
-    following: Callable[[], bool], made: Callable[..., Any]
+    following: Callable[[], bool], record_call: Callable[..., Any]
 ) -> Iterator[None]:
     """While `following`, calls of these functions with values of the graph come to `made(kind, function, args,
     kwargs)`."""
@@ -49,7 +49,7 @@ def dispatch_first(
             if following() and any(
                 type(value) in PROXIES for value in (*args, *kwargs.values())
             ):
-                return made("call_function", function, args, kwargs)
+                return record_call("call_function", function, args, kwargs)
             return function(*args, **kwargs)
 
         return called
@@ -58,12 +58,17 @@ def dispatch_first(
         """Patch `torch.finfo`/`iinfo` to accept the dtype of a traced value."""
 
         def type_info(*dtype: Any) -> Any:
-            found = of(*(one.known if type(one) in PROXIES else one for one in dtype))
+            limits = of(
+                *(
+                    argument.known if type(argument) in PROXIES else argument
+                    for argument in dtype
+                )
+            )
             source = dtype_source(dtype[0]) if following() and dtype else None
             return (
-                found
+                limits
                 if source is None or of is not torch_finfo
-                else _Facts(found, source)
+                else _Facts(limits, source)
             )
 
         return type_info
@@ -111,17 +116,19 @@ def as_followed(function: Any) -> Any:
 
 @contextlib.contextmanager
 def sizes_seen(
-    following: Callable[[], bool], made: Callable[..., Any]
+    following: Callable[[], bool], record_call: Callable[..., Any]
 ) -> Iterator[None]:
-    """Patch `torch.zeros` and the like to call `made` while `following`, since torch rejects traced sizes before
+    """Patch `torch.zeros` and the like to call `record_call` while `following`, since torch rejects traced sizes before
     dispatch."""
-    seen = FACTORIES | {torch.normal}
-    names = {function.__name__: getattr(torch, function.__name__) for function in seen}
+    factories = FACTORIES | {torch.normal}
+    names = {
+        function.__name__: getattr(torch, function.__name__) for function in factories
+    }
 
     def instead(function: Any) -> Callable[..., Any]:
         def called(*args: Any, **kwargs: Any) -> Any:
-            if following() and function in seen:
-                return made("call_function", function, args, kwargs)
+            if following() and function in factories:
+                return record_call("call_function", function, args, kwargs)
             return function(*args, **kwargs)
 
         return called

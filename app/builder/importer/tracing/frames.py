@@ -132,11 +132,11 @@ def words_of(error: Exception) -> str:
         return type(error).__name__
 
 
-def not_taken(path: str, module: nn.Module, given: Any) -> str:
+def not_taken(path: str, module: nn.Module, arguments: Any) -> str:
     """Describe a layer and the input shapes that it rejects."""
     shapes = [
         shape_text(leaf.shape, "one number")
-        for leaf in tree_flatten(given)[0]
+        for leaf in tree_flatten(arguments)[0]
         if isinstance(leaf, Tensor)
     ]
     layer = f"{type(module).__name__}({module.extra_repr()})"

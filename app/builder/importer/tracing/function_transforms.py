@@ -75,28 +75,28 @@ class _Levels:
         ):
             raise _refused(self._tracer, "torch.vmap")
         behind, count = (1,) * self._depth, rows[0].shape[0]
-        given = [
+        indices = [
             arg if dim is None or not behind else arg.reshape(-1, *behind)
             for arg, dim in zip(args, dims, strict=True)
         ]
         self._depth += 1
         try:
-            found = function(*given)
+            output = function(*indices)
         finally:
             self._depth -= 1
-        return tree_map(lambda leaf: self._mapped(leaf, count), found)
+        return tree_map(lambda leaf: self._mapped(leaf, count), output)
 
-    def _mapped(self, found: Any, count: Any) -> Any:
+    def _mapped(self, output: Any, count: Any) -> Any:
         """Return a result with the dimension of its level, at the outermost level with all of them in their order."""
-        if not isinstance(found, torch.Tensor):
+        if not isinstance(output, torch.Tensor):
             raise _refused(self._tracer, "torch.vmap")
-        level, rank = self._depth, _known(found.dim())
+        level, rank = self._depth, _known(output.dim())
         if rank <= level:  # it does not depend on the indices of this level
-            found, rank = found.expand(count, *(1,) * level), level + 1
-        elif 1 in (_known(found.shape[-1 - level]), _known(count)):
-            found = found.expand(*(-1,) * (rank - level - 1), count, *(-1,) * level)
+            output, rank = output.expand(count, *(1,) * level), level + 1
+        elif 1 in (_known(output.shape[-1 - level]), _known(count)):
+            output = output.expand(*(-1,) * (rank - level - 1), count, *(-1,) * level)
         return (
-            found.permute(*reversed(range(rank))) if rank > 1 and not level else found
+            output.permute(*reversed(range(rank))) if rank > 1 and not level else output
         )
 
 

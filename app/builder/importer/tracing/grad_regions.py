@@ -32,7 +32,7 @@ def watched(tracer: Tracer) -> Iterator[None]:
     """Patch torch so that the tracer notices code that reads whether gradients are enabled, or enters autocast."""
     enabled, switch = torch.is_grad_enabled, torch._C._set_grad_enabled
     kind = torch.amp.autocast_mode.autocast
-    made, enter = kind.__init__, kind.__enter__
+    initialise, enter = kind.__init__, kind.__enter__
 
     def is_enabled() -> bool:
         if tracer.following and source_lines.called_by_theirs():
@@ -46,7 +46,7 @@ def watched(tracer: Tracer) -> Iterator[None]:
         switch(bool(mode))
 
     def initialised(self: Any, *args: Any, **kwargs: Any) -> None:
-        made(self, *args, **kwargs)
+        initialise(self, *args, **kwargs)
         self._wanted = kwargs.get("enabled", args[2] if len(args) > 2 else True)
 
     def entered(self: Any) -> Any:
@@ -57,9 +57,9 @@ def watched(tracer: Tracer) -> Iterator[None]:
         if tracer.following:
             if getattr(self, "_wanted", absent or self._enabled):
                 raise tracer.refused(f"it computes under autocast on {self.device}")
-            words = f"A region without autocast ({source_lines.here()}) is imported without it"
+            remark = f"A region without autocast ({source_lines.here()}) is imported without it"
             tracer.report.add(
-                f"{words}: under mixed precision it is cast like its surroundings."
+                f"{remark}: under mixed precision it is cast like its surroundings."
             )
         return enter(self)
 
@@ -69,13 +69,13 @@ def watched(tracer: Tracer) -> Iterator[None]:
         yield
     finally:
         torch.is_grad_enabled, torch._C._set_grad_enabled = enabled, switch
-        kind.__init__, kind.__enter__ = made, enter  # type: ignore[method-assign]
+        kind.__init__, kind.__enter__ = initialise, enter  # type: ignore[method-assign]
 
 
 def checkpoint_remark() -> str:
     """Return the remark on a checkpoint, which is drawn as the calls that it runs."""
-    words = f"A checkpoint ({source_lines.here()}) is imported as plain calls"
-    return f"{words}: choose in the training settings which modules are recomputed in backward."
+    remark = f"A checkpoint ({source_lines.here()}) is imported as plain calls"
+    return f"{remark}: choose in the training settings which modules are recomputed in backward."
 
 
 class Gradients:
@@ -101,12 +101,12 @@ class Gradients:
         while todo:
             last = todo[-1]
             sources = self._sources(last)
-            left = [one for one in sources if one not in self._known]
+            left = [source for source in sources if source not in self._known]
             if left and last not in self._known:
                 todo += left
                 continue
-            found = max((self._known[one] for one in sources), default=NEVER)
-            self._known.setdefault(last, max(found, self._own(last, root)))
+            strength = max((self._known[source] for source in sources), default=NEVER)
+            self._known.setdefault(last, max(strength, self._own(last, root)))
             todo.pop()
         return self._known[node]
 
@@ -134,7 +134,10 @@ class Gradients:
             module = root.get_submodule("" if node.target == "_" else str(node.target))
             return (
                 ALWAYS
-                if any(one.requires_grad for one in module_tree.parameters(module))
+                if any(
+                    parameter.requires_grad
+                    for parameter in module_tree.parameters(module)
+                )
                 else NEVER
             )
         return NEVER
@@ -164,7 +167,7 @@ def detached(
         detached(inner, gradients, values, root)
     if not frame.recorded:
         return  # all of it is in the region, which ends where it was called
-    quiet, given = (
+    quiet, returned_nodes = (
         gradients.quiet,
         {leaf for leaf in frame.outputs if isinstance(leaf, fx.Node)},
     )
@@ -177,16 +180,20 @@ def detached(
             continue
         leaving = [user for user in node.users if user not in quiet]
         if (
-            (leaving or node in given)
+            (leaving or node in returned_nodes)
             and _can_learn(values[node])
             and _asks(node, gradients, root)
         ):
             with frame.graph.inserting_after(node):
-                made = frame.graph.create_node("call_function", torch.detach, (node,))
-            values[made] = values[node]
+                detach_node = frame.graph.create_node(
+                    "call_function", torch.detach, (node,)
+                )
+            values[detach_node] = values[node]
             for user in leaving:
-                user.replace_input_with(node, made)
-            frame.outputs = [made if leaf is node else leaf for leaf in frame.outputs]
+                user.replace_input_with(node, detach_node)
+            frame.outputs = [
+                detach_node if leaf is node else leaf for leaf in frame.outputs
+            ]
 
 
 def _asks(node: fx.Node, gradients: Gradients, root: nn.Module) -> bool:

@@ -56,8 +56,8 @@ class MetaEvaluator:
             if isinstance(error, NotImplementedError) or _runs(
                 kind, target, args, kwargs
             ):
-                told = f"{self._where()} {DEPENDS} ({first_sentence(error)})"
-                raise DataDependentError(told) from error
+                message = f"{self._where()} {DEPENDS} ({first_sentence(error)})"
+                raise DataDependentError(message) from error
             raise
 
     def _evaluate(self, kind: str, target: Any, args: Any, kwargs: Any) -> Any:
@@ -69,11 +69,13 @@ class MetaEvaluator:
             return getattr(args[0], target)(*args[1:], **kwargs)
         if (
             kind == "call_function"
-            and (found := meta_result(target, args, kwargs)) is not None
+            and (output := meta_result(target, args, kwargs)) is not None
         ):
-            return found
-        found = target(*args, **kwargs)
-        return _HOME if target is getattr and isinstance(found, torch.device) else found
+            return output
+        output = target(*args, **kwargs)
+        return (
+            _HOME if target is getattr and isinstance(output, torch.device) else output
+        )
 
     def _layer(self, path: str, args: Any, kwargs: Any) -> Any:
         module, apart = self.root.get_submodule(path), self._apart().get(path)
@@ -84,26 +86,26 @@ class MetaEvaluator:
                         return _tensors_of(
                             alone(module, apart.real, args, kwargs), apart
                         )
-                found = meta_result(module, args, kwargs)
-                return module(*args, **kwargs) if found is None else found
+                output = meta_result(module, args, kwargs)
+                return module(*args, **kwargs) if output is None else output
         except Exception as error:  # torch's words, and whose they are
             whose = (
                 path if apart is not None else None
             )  # the next module around a node that fails can be one
-            words = f"{not_taken(path, module, (args, kwargs))}: {error}"
-            raise InputNotAcceptedError(words, whose) from error
+            message = f"{not_taken(path, module, (args, kwargs))}: {error}"
+            raise InputNotAcceptedError(message, whose) from error
 
 
-def _tensors_of(found: Any, apart: Apart) -> Any:
+def _tensors_of(output: Any, apart: Apart) -> Any:
     """Return the output tensors of an opaque node: all those of a record, which is kept."""
     apart.record = None
-    if apart.spec is None or not is_record(found):
-        return found
-    leaves = list(map(without_values, tree_flatten(plain(found))[0]))
-    apart.record = refilled(found, iter(leaves))
+    if apart.spec is None or not is_record(output):
+        return output
+    leaves = list(map(without_values, tree_flatten(plain(output))[0]))
+    apart.record = refilled(output, iter(leaves))
     tensors = tuple(leaf for leaf in leaves if isinstance(leaf, torch.Tensor))
     if len(tensors) != len(apart.spec.outputs):
-        count, kind = len(apart.spec.outputs), type(found).__name__
+        count, kind = len(apart.spec.outputs), type(output).__name__
         raise TypeError(
             f"it returns a {kind} of {len(tensors)} tensors, where its node has outputs for {count}"
         )
@@ -119,15 +121,16 @@ def by_default(node: fx.Node, values: Mapping[fx.Node, Any]) -> torch.dtype | No
         or value.dtype != default
     ):
         return None
-    taken = (values[one] for one in node.all_input_nodes)
-    said = any(
+    inputs = (values[input_node] for input_node in node.all_input_nodes)
+    names_dtype = any(
         isinstance(leaf, torch.dtype)
         for leaf in tree_flatten((node.args, dict(node.kwargs)))[0]
     )
     of_another = any(
-        isinstance(one, torch.Tensor) and one.is_floating_point() for one in taken
+        isinstance(input_example, torch.Tensor) and input_example.is_floating_point()
+        for input_example in inputs
     )
-    return None if said or of_another or node.op == "call_module" else default
+    return None if names_dtype or of_another or node.op == "call_module" else default
 
 
 def _on_meta(value: Any) -> Any:
@@ -149,17 +152,17 @@ def _no_inference() -> Iterator[None]:
 def _plain_mode(module: nn.Module) -> Iterator[None]:
     """Give torch layers a plain bool as `training`."""
     flagged = [
-        (one, flag)
-        for one in module_tree.modules(module)
-        if type(flag := one.__dict__.get("training")) is Training
+        (flagged_module, flag)
+        for flagged_module in module_tree.modules(module)
+        if type(flag := flagged_module.__dict__.get("training")) is Training
     ]
-    for one, flag in flagged:
-        one.__dict__["training"] = flag.on
+    for submodule, flag in flagged:
+        submodule.__dict__["training"] = flag.on
     try:
         yield
     finally:
-        for one, flag in flagged:
-            one.__dict__["training"] = flag
+        for submodule, flag in flagged:
+            submodule.__dict__["training"] = flag
 
 
 def _runs(kind: str, target: Any, args: Any, kwargs: Any) -> bool:
@@ -172,7 +175,7 @@ def _runs(kind: str, target: Any, args: Any, kwargs: Any) -> bool:
     if (
         kind == "call_module"
         or not tensors
-        or sum(one.numel() for one in tensors) > _LARGEST
+        or sum(tensor.numel() for tensor in tensors) > _LARGEST
     ):
         return False
     try:

@@ -36,13 +36,17 @@ class Modules:
             raise TraceError("cancelled")
         running, module = tracer.frames[-1], tracer.names.in_the_copy(module)
         path = tracer.names.of_module(module, running.path)
-        held = all(
+        belongs_to_model = all(
             map(
                 tracer.is_held,
                 (*module_tree.parameters(module), *module_tree.buffers(module)),
             )
         )
-        if path is None and held and not isinstance(module, torch.jit.ScriptModule):
+        if (
+            path is None
+            and belongs_to_model
+            and not isinstance(module, torch.jit.ScriptModule)
+        ):
             return self.forward(module, None)(
                 module, *args, **kwargs
             )  # an activation made in passing, a tied layer
@@ -88,8 +92,8 @@ class Modules:
                 )
             call = with_hooks(
                 module,
-                lambda _, *given, **named: tracer.create_proxy(
-                    "call_module", path, given, named
+                lambda _, *arguments, **named: tracer.create_proxy(
+                    "call_module", path, arguments, named
                 ),
             )
             return call(module, *args, **kwargs)
@@ -104,20 +108,22 @@ class Modules:
             )  # no tensor arrives, or stateless: part of the enclosing module
         return tracer.enter(module, path, forward, args, kwargs, running)[1]
 
-    def _as_value(self, given: Any) -> Any:
+    def _as_value(self, argument: Any) -> Any:
         """Return a pair of traced tensors as one traced value; other arguments unchanged."""
-        if type(given) not in (tuple, list) or not given:
-            return given
-        return self._tracer.create_proxy("call_function", tuple_of, (tuple(given),), {})
+        if type(argument) not in (tuple, list) or not argument:
+            return argument
+        return self._tracer.create_proxy(
+            "call_function", tuple_of, (tuple(argument),), {}
+        )
 
     def _opened(self, call: Any, record: Any) -> Any:
         """Return the record that a node of a class returns, with the node's outputs in place of its tensors."""
         if record is None:
             return call
-        whole = self._tracer.values[call.node]
+        example = self._tracer.values[call.node]
         items = iter(
-            [call[number] for number in range(len(whole))]
-            if isinstance(whole, tuple)
+            [call[number] for number in range(len(example))]
+            if isinstance(example, tuple)
             else [call]
         )
         leaves = tree_flatten(plain(record))[0]
@@ -136,15 +142,15 @@ class Modules:
         apart = self._tracer.apart.get(path) if path is not None else None
         if apart is not None and apart.replay is not None:
             return apart.replay
-        own, kind = (
+        instance_forward, kind = (
             module.__dict__.get("forward"),
             type(module),
         )  # the instance's attribute takes precedence
         return with_hooks(
             module,
             kind.forward
-            if own is None
-            else lambda _, *args, **named: own(*args, **named),
+            if instance_forward is None
+            else lambda _, *args, **named: instance_forward(*args, **named),
         )
 
     def state_set(self, module: nn.Module, name: str, value: Any) -> None:
@@ -168,18 +174,18 @@ class Modules:
         """Trace a reentrant checkpoint, which trains only if its input requires grad."""
         tracer = self._tracer
         nodes = [tracer.latest(arg.node) for arg in args if type(arg) in PROXIES]
-        asked = max(
+        strength = max(
             (tracer.gradients.learns(node, tracer.root) for node in nodes),
             default=grad_regions.NEVER,
         )
-        if asked is not grad_regions.ALWAYS:
+        if strength is not grad_regions.ALWAYS:
             raise tracer.refused(
                 "checkpoint(use_reentrant=True) trains only if its input requires grad"
             )
         self.begin_checkpoint()
-        found = run(*args)
+        output = run(*args)
         self.checkpoints -= 1
-        return found
+        return output
 
     def begin_checkpoint(self) -> None:
         """Enter a checkpoint, whose calls are drawn as plain calls."""

@@ -245,25 +245,31 @@ class Outside(TorchFunctionMode):
     def __torch_function__(
         self, func: Any, types: Any, args: Any = (), kwargs: Any = None
     ) -> Any:
-        given = kwargs or {}
+        keyword_arguments = kwargs or {}
         if not self._tracer.following:
-            return func(*args, **given)
+            return func(*args, **keyword_arguments)
         if func in FACTORIES or func is torch.normal:
-            return self._tracer.create_proxy("call_function", func, args, given)
+            return self._tracer.create_proxy(
+                "call_function", func, args, keyword_arguments
+            )
         name = getattr(func, "__name__", "")
         if name in ("__get__", "__set__"):
             return self._attribute(func, name, args)
-        leaves = [*_leaves(args), *_leaves(tuple(given.values()))]
+        leaves = [*_leaves(args), *_leaves(tuple(keyword_arguments.values()))]
         if name not in _FACTS and any(map(self._is_held, leaves)):
-            found, structure = tree_flatten((args, given))
-            found = [
+            flat_leaves, structure = tree_flatten((args, keyword_arguments))
+            flat_leaves = [
                 self._tracer.held_tensor(leaf) if self._is_held(leaf) else leaf
-                for leaf in found
+                for leaf in flat_leaves
             ]
-            args, given = tree_unflatten(found, structure)
-            return fx.Proxy.__torch_function__(func, (), args, given)
-        known = any(type(leaf) in PROXIES for leaf in leaves)
-        return func(*args, **given) if known else self._called(func, name, args, given)
+            args, keyword_arguments = tree_unflatten(flat_leaves, structure)
+            return fx.Proxy.__torch_function__(func, (), args, keyword_arguments)
+        traced = any(type(leaf) in PROXIES for leaf in leaves)
+        return (
+            func(*args, **keyword_arguments)
+            if traced
+            else self._called(func, name, args, keyword_arguments)
+        )
 
     def _is_held(self, leaf: Any) -> bool:
         return self._tracer.is_held(leaf)
@@ -277,11 +283,11 @@ class Outside(TorchFunctionMode):
             return getattr(self._tracer.held_tensor(args[0]), attribute)
         return func(*args)
 
-    def _called(self, func: Any, name: str, args: Any, given: Any) -> Any:
+    def _called(self, func: Any, name: str, args: Any, keyword_arguments: Any) -> Any:
         """Run a call without traced arguments: a constant, unless it draws random numbers."""
         before = torch.get_rng_state()
-        found = func(*args, **given)
-        if given.get("generator") is not None:
+        returned = func(*args, **keyword_arguments)
+        if keyword_arguments.get("generator") is not None:
             raise self._tracer.refused(
                 "it draws random numbers from its own torch.Generator"
             )
@@ -289,4 +295,4 @@ class Outside(TorchFunctionMode):
             raise self._tracer.refused(
                 f"it draws random numbers with {name} outside the graph", True
             )
-        return found
+        return returned

@@ -69,11 +69,11 @@ def _of_the_mode(name: str) -> Callable[..., Any]:
     sign = getattr(operator, f"__{name.removeprefix('r')}__")
 
     def operated(self: Training, *others: Any) -> Any:
-        given = [
+        operands = [
             bool(other) if type(other) is Training else other
             for other in (self, *others)
         ]
-        return sign(*(given[::-1] if name.startswith("r") else given))
+        return sign(*(operands[::-1] if name.startswith("r") else operands))
 
     return operated
 
@@ -145,9 +145,9 @@ class ValueProxy(fx.Proxy):
             tracer.create_proxy("call_function", set_item, (self, index, value), {})
         )
 
-    def changed(self, made: ValueProxy) -> None:
+    def changed(self, proxy: ValueProxy) -> None:
         """Record an in-place change; this value and its aliases are re-read from now on."""
-        self.tracer.changed(self, made)
+        self.tracer.changed(self, proxy)
 
     def __iadd__(self, other: Any) -> Any:
         return self._in_place(self + other)
@@ -179,10 +179,10 @@ class ValueProxy(fx.Proxy):
     def __ixor__(self, other: Any) -> Any:
         return self._in_place(self ^ other)
 
-    def _in_place(self, made: Any) -> Any:
+    def _in_place(self, new_proxy: Any) -> Any:
         if isinstance(self.known, torch.Tensor):
-            self.changed(made)
-        return made
+            self.changed(new_proxy)
+        return new_proxy
 
     def __len__(self) -> int:
         if isinstance(self.known, torch.Tensor):
@@ -260,7 +260,7 @@ FACTORIES = frozenset(
 
 def on_meta(model: nn.Module) -> nn.Module:
     """Copy a model to meta tensors without copying data."""
-    known: dict[int, Any] = {
+    meta_copies: dict[int, Any] = {
         id(value): torch.empty_like(value, device="meta")
         for module in module_tree.modules(model)
         for value in module.__dict__.values()
@@ -268,9 +268,9 @@ def on_meta(model: nn.Module) -> nn.Module:
     }
     for tensor in (*module_tree.parameters(model), *module_tree.buffers(model)):
         empty = torch.empty_like(tensor, device="meta")
-        known[id(tensor)] = (
+        meta_copies[id(tensor)] = (
             nn.Parameter(empty, tensor.requires_grad)
             if isinstance(tensor, nn.Parameter)
             else empty
         )
-    return module_tree.copied(model, known)
+    return module_tree.copied(model, meta_copies)

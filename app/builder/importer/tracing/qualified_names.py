@@ -33,13 +33,15 @@ class QualifiedNames:
             self._own(original)
             there = dict(module_tree.named_modules(model, remove_duplicate=False))
             self._twins = {
-                one: there[name]
-                for name, one in module_tree.named_modules(
+                twin: there[name]
+                for name, twin in module_tree.named_modules(
                     original, remove_duplicate=False
                 )
             }
             mine = dict(_tensors(model))
-            self._copies = {id(one): mine[name] for name, one in _tensors(original)}
+            self._copies = {
+                id(tensor): mine[name] for name, tensor in _tensors(original)
+            }
 
     def _own(self, model: nn.Module) -> None:
         for name, tensor in _tensors(model):

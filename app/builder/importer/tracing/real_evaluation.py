@@ -30,7 +30,7 @@ def run_alone(
     """Run a copy of a real module on random tensors of these shapes; return meta results. Raises what the module
     raises. `results` receives what each submodule returned at its first call, by path."""
     real, named = tree_map(_positive, tree_map(real_like, (args, kwargs)))
-    found, failed = None, None
+    outputs, failed = None, None
     mode = getattr(module, "training", False)  # frozen TorchScript has no mode
     # Some layers need several samples in training, and a tensor hook needs requires_grad.
     for training, recorded in ((mode, False), (mode, True), (False, False)):
@@ -40,7 +40,7 @@ def run_alone(
                 copied = module_tree.copied(module).train(training)
                 if results is not None:
                     _note_results(copied, results)
-                found, failed = copied(*real, **named), None
+                outputs, failed = copied(*real, **named), None
                 break
             except Exception as error:
                 failed = failed or error
@@ -50,7 +50,7 @@ def run_alone(
         lambda leaf: (
             leaf.detach().to("meta") if isinstance(leaf, torch.Tensor) else leaf
         ),
-        found,
+        outputs,
     )
 
 
@@ -97,7 +97,7 @@ def schema_of(script: torch.jit.ScriptModule) -> list[Any]:
 def argument_names(module: nn.Module) -> list[str]:
     """Name the arguments of a module's forward."""
     if isinstance(module, torch.jit.ScriptModule):
-        return [one.name for one in schema_of(module)]
+        return [argument.name for argument in schema_of(module)]
     return signature_of(type(module).forward)[1:]
 
 

@@ -19,32 +19,34 @@ def is_record(result: Any) -> bool:
         if isinstance(result, tuple | list) and not hasattr(result, "_fields")
         else (result,)
     )
-    return result is not None and not all(isinstance(one, torch.Tensor) for one in flat)
+    return result is not None and not all(
+        isinstance(leaf, torch.Tensor) for leaf in flat
+    )
 
 
 def without_values(leaf: Any) -> Any:
     """Return a copy of an object, such as a cache, with the tensors in it on meta; the object itself if it has none."""
-    known: dict[int, Any] = {}
-    todo, seen = [leaf], set[int]()
+    copies: dict[int, Any] = {}
+    todo, visited = [leaf], set[int]()
     while todo:
-        one = todo.pop()
-        if isinstance(one, torch.Tensor):
-            known[id(one)] = one.detach().to("meta")
-        elif id(one) not in seen and not isinstance(one, type):
-            seen.add(id(one))
+        current = todo.pop()
+        if isinstance(current, torch.Tensor):
+            copies[id(current)] = current.detach().to("meta")
+        elif id(current) not in visited and not isinstance(current, type):
+            visited.add(id(current))
             todo += (
-                one.values()
-                if isinstance(one, dict)
-                else one
-                if isinstance(one, list | tuple | set)
+                current.values()
+                if isinstance(current, dict)
+                else current
+                if isinstance(current, list | tuple | set)
                 else ()
             )
             todo += (
-                vars(one).values()
-                if hasattr(one, "__dict__") and not callable(one)
+                vars(current).values()
+                if hasattr(current, "__dict__") and not callable(current)
                 else ()
             )
-    return copy.deepcopy(leaf, known) if known else leaf
+    return copy.deepcopy(leaf, copies) if copies else leaf
 
 
 def plain(result: Any) -> Any:

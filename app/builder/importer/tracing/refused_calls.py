@@ -97,9 +97,11 @@ def _moves_statistics(
     """Return whether a call in training updates normalization statistics."""
     if kind == "call_module":
         return any(
-            isinstance(one, nn.modules.batchnorm._NormBase)
-            and one.running_mean is not None
-            for one in module_tree.modules(tracer.root.get_submodule(target))
+            isinstance(module, nn.modules.batchnorm._NormBase)
+            and module.running_mean is not None
+            for module in module_tree.modules(tracer.root.get_submodule(target))
         )
-    held = (*args[1:2], kwargs.get("running_mean"))
-    return target is F.batch_norm and any(one is not None for one in held)
+    statistics = (*args[1:2], kwargs.get("running_mean"))
+    return target is F.batch_norm and any(
+        statistic is not None for statistic in statistics
+    )

@@ -103,27 +103,27 @@ def _cast(dtype: torch.dtype, x: Any) -> Any:
 
 def _to(x: Any, *args: Any, **kwargs: Any) -> Any:
     """Rewrite `x.to(y.device, y.dtype)`: the run decides the device; a dtype of a tensor becomes `type_as`."""
-    given = [
+    arguments = [
         value for value in (*args, *kwargs.values()) if not _is_device_or_layout(value)
     ]
-    if not given:
+    if not arguments:
         return x
     if (
-        len(given) == 1
-        and type(given[0]) is Attribute
-        and given[0].known == x.known.dtype
+        len(arguments) == 1
+        and type(arguments[0]) is Attribute
+        and arguments[0].known == x.known.dtype
     ):
-        source = dtype_source(given[0])
+        source = dtype_source(arguments[0])
         return x if source is None or source.node is x.node else x.type_as(source)
-    if len(given) == 1 and (source := dtype_source(given[0])) is not None:
+    if len(arguments) == 1 and (source := dtype_source(arguments[0])) is not None:
         return x.type_as(source)
-    return None if len(given) == len(args) + len(kwargs) else x.to(*given)
+    return None if len(arguments) == len(args) + len(kwargs) else x.to(*arguments)
 
 
 def _is_device_or_layout(value: Any) -> bool:
     """Return whether an argument of `to` is about device, layout or copying."""
-    known = value.known if type(value) in PROXIES else value
-    return isinstance(known, torch.device | bool | torch.memory_format | str)
+    plain_value = value.known if type(value) in PROXIES else value
+    return isinstance(plain_value, torch.device | bool | torch.memory_format | str)
 
 
 def _like_another(function: Any, args: Any, kwargs: Any) -> Any:
@@ -150,14 +150,14 @@ def _diff(
 ) -> Any:
     if n != 1:
         return None
-    parts = [part for part in (prepend, x, append) if part is not None]
-    whole = torch.cat(parts, dim) if len(parts) > 1 else x
+    parts = [tensor for tensor in (prepend, x, append) if tensor is not None]
+    joined = torch.cat(parts, dim) if len(parts) > 1 else x
     before: list[Any] = [slice(None)] * (dim % _rank(x))
     later, earlier = slice(1, None), slice(None, -1)
     return (
-        whole[(*before, later)] - whole[(*before, earlier)]
+        joined[(*before, later)] - joined[(*before, earlier)]
         if before
-        else whole[later] - whole[earlier]
+        else joined[later] - joined[earlier]
     )
 
 
@@ -213,13 +213,15 @@ def _clamped(input: Any, min: Any = None, max: Any = None) -> Any:
     """Clamp with tensors as bounds; for equal values the gradient goes to the input, as in torch."""
     if not isinstance(min, torch.Tensor) and not isinstance(max, torch.Tensor):
         return None
-    made = input
+    clamped = input
     for bound, beyond in ((min, torch.lt), (max, torch.gt)):
         if isinstance(bound, torch.Tensor):
-            made = torch.where(beyond(made, bound), bound, made)
+            clamped = torch.where(beyond(clamped, bound), bound, clamped)
         elif bound is not None:
-            made = torch.clamp(made, **{"min" if beyond is torch.lt else "max": bound})
-    return made
+            clamped = torch.clamp(
+                clamped, **{"min" if beyond is torch.lt else "max": bound}
+            )
+    return clamped
 
 
 def _power(input: Any, exponent: Any) -> Any:
@@ -240,9 +242,14 @@ def _joined(tensors: Any, dim: Any = 0, axis: Any = None) -> Any:
     """Without tensors of no value at all, which torch passes over: a cache before its first step."""
     if not isinstance(tensors, tuple | list):
         return None
-    shapes = [(one.known if type(one) in PROXIES else one).shape for one in tensors]
+    shapes = [
+        (tensor.known if type(tensor) in PROXIES else tensor).shape
+        for tensor in tensors
+    ]
     left = [
-        one for one, shape in zip(tensors, shapes, strict=True) if tuple(shape) != (0,)
+        tensor
+        for tensor, shape in zip(tensors, shapes, strict=True)
+        if tuple(shape) != (0,)
     ]
     if not left or len(left) == len(tensors):
         return None
@@ -278,8 +285,8 @@ def _movedim(input: Any, source: Any, destination: Any) -> Any:
         return None
     rank = _rank(input)
     order: list[Any] = [None] * rank
-    for place, dim in zip(destination, source, strict=True):
-        order[place % rank] = dim % rank
+    for target_dim, dim in zip(destination, source, strict=True):
+        order[target_dim % rank] = dim % rank
     rest = iter(sorted(set(range(rank)) - set(order)))
     return input.permute(*(next(rest) if dim is None else dim for dim in order))
 
@@ -304,20 +311,20 @@ def _mse_loss(
 
 
 def _meshgrid(*tensors: Any, indexing: str = "ij") -> Any:
-    given = (
+    tensor_list = (
         tensors[0]
         if len(tensors) == 1 and isinstance(tensors[0], tuple | list)
         else tensors
     )
-    rank = len(given)
-    places = (
+    rank = len(tensor_list)
+    axis_order = (
         [1, 0, *range(2, rank)] if indexing == "xy" and rank > 1 else list(range(rank))
     )
-    sizes = [given[places.index(dim)].size(0) for dim in range(rank)]
+    sizes = [tensor_list[axis_order.index(dim)].size(0) for dim in range(rank)]
     grids = []
-    for tensor, place in zip(given, places, strict=True):
+    for tensor, axis in zip(tensor_list, axis_order, strict=True):
         for dim in range(rank):
-            tensor = tensor if dim == place else tensor.unsqueeze(dim)
+            tensor = tensor if dim == axis else tensor.unsqueeze(dim)
         grids.append(tensor.expand(*sizes))
     return tuple(grids)
 
@@ -337,17 +344,18 @@ def _spread(
     function: Any, x: Any, *args: Any, unbiased: bool | None = None, **named: Any
 ) -> Any:
     """Rewrite `x.var(1, unbiased=False)`, the older form of `correction=0`, and `x.var(False)`, `x.var(1, False)`."""
-    given = list(args)
-    place = next(
-        (number for number, value in enumerate(given[:2]) if type(value) is bool), None
+    positional = list(args)
+    flag_index = next(
+        (number for number, value in enumerate(positional[:2]) if type(value) is bool),
+        None,
     )
-    if unbiased is None and place is not None:
-        unbiased = given.pop(place)
+    if unbiased is None and flag_index is not None:
+        unbiased = positional.pop(flag_index)
     if unbiased is None:
         return None
     return function(
         x,
-        **dict(zip(("dim", "keepdim"), given, strict=False)),
+        **dict(zip(("dim", "keepdim"), positional, strict=False)),
         **named,
         correction=int(unbiased),
     )
@@ -369,8 +377,8 @@ def _added(a: Any, b: Any) -> Any:
     """`(1, 2) + x.shape` as the tuple that it is."""
     if isinstance(a, tuple) or isinstance(b, tuple):
         left, right = (
-            part if isinstance(part, tuple) else _sizes(part, slice(None))
-            for part in (a, b)
+            operand if isinstance(operand, tuple) else _sizes(operand, slice(None))
+            for operand in (a, b)
         )
         return None if left is None or right is None else left + right
     return None
@@ -396,7 +404,7 @@ def _sizes(x: Any, index: slice) -> tuple[Any, ...] | None:
 def _item(x: Any, index: Any) -> Any:
     """Rewrite a slice of a shape as a tuple of numbers."""
     plain = isinstance(index, slice) and all(
-        type(part) in (int, type(None)) for part in (index.start, index.stop)
+        type(bound) in (int, type(None)) for bound in (index.start, index.stop)
     )
     return _sizes(x, index) if plain else None
 
@@ -505,8 +513,8 @@ def rewritten(
         and _argument(args, kwargs, 2, "training") is False
     ):
         return args[0]
-    if (made := drawn(kind, target, args, kwargs)) is not None:
-        return made
+    if (random_call := drawn(kind, target, args, kwargs)) is not None:
+        return random_call
     if target in (operator.getitem, "__getitem__") and len(args) == 2:
         return _item(*args)
     if target is getattr:
@@ -569,9 +577,9 @@ def _filled_normal(x: Any, mean: float = 0.0, std: float = 1.0) -> Any:
     return _moved(torch.randn_like(x), std, mean)
 
 
-def _filled_uniform(x: Any, *given: Any, **named: Any) -> Any:
-    low = named.get("from", given[0] if given else 0.0)
-    high = named.get("to", given[1] if len(given) > 1 else 1.0)
+def _filled_uniform(x: Any, *bounds: Any, **named: Any) -> Any:
+    low = named.get("from", bounds[0] if bounds else 0.0)
+    high = named.get("to", bounds[1] if len(bounds) > 1 else 1.0)
     return _moved(torch.rand_like(x), high - low, low)
 
 

@@ -40,9 +40,9 @@ def here() -> SourceLine | None:
     """Return the line of the user's code that runs now."""
     return next(
         (
-            _source_line(one.f_code, one.f_lineno)
-            for one in _frames()
-            if is_users(one.f_code.co_filename)
+            _source_line(frame.f_code, frame.f_lineno)
+            for frame in _frames()
+            if is_users(frame.f_code.co_filename)
         ),
         None,
     )
@@ -51,7 +51,11 @@ def here() -> SourceLine | None:
 def direct_reader() -> SourceLine | None:
     """Return it if that code reads the value directly, not through a torch function."""
     outer = next(
-        (one for one in _frames() if not one.f_code.co_filename.startswith(_PASSED)),
+        (
+            frame
+            for frame in _frames()
+            if not frame.f_code.co_filename.startswith(_PASSED)
+        ),
         None,
     )
     theirs = outer is not None and is_users(outer.f_code.co_filename)
@@ -76,17 +80,17 @@ def _begins(code: CodeType) -> bool:
 
 def of_error(error: BaseException | None) -> SourceLine | None:
     """Return the innermost line of the user's code in the traceback of an error or its cause."""
-    found = None
+    location = None
     while error is not None:
         trace = error.__traceback__
         while trace is not None:
             if _begins(trace.tb_frame.f_code):
-                found = None  # outer frames are not the model's
+                location = None  # outer frames are not the model's
             if is_users(trace.tb_frame.f_code.co_filename):
-                found = _source_line(trace.tb_frame.f_code, trace.tb_lineno)
+                location = _source_line(trace.tb_frame.f_code, trace.tb_lineno)
             trace = trace.tb_next
         error = error.__cause__ or error.__context__
-    return found
+    return location
 
 
 def of_forward(kind: type) -> SourceLine | None:

@@ -178,11 +178,11 @@ class Tracer(fx.Tracer):
         error.place = source_lines.here()
         return error
 
-    def doubt(self, why: str, words: str) -> None:
+    def doubt(self, why: str, remark: str) -> None:
         """Raise TraceError for behaviour that only the model's own code has; a remark if no fallback resolves it."""
-        if words not in self.accepted:
-            raise self.refused(why, False, words)
-        self.report.add(words)
+        if remark not in self.accepted:
+            raise self.refused(why, False, remark)
+        self.report.add(remark)
 
     def enter(
         self,
@@ -200,7 +200,7 @@ class Tracer(fx.Tracer):
         fresh: list[Any] = []
         self.frames.append(frame)
         self.graph = frame.graph
-        seen: dict[fx.Node, Any] = {}
+        placeholders: dict[fx.Node, Any] = {}
         for leaf, name in zip(leaves, names, strict=True):
             if type(leaf) in PROXIES:
                 source = (
@@ -211,18 +211,22 @@ class Tracer(fx.Tracer):
                     fresh.append(leaf.known)
                     continue
                 node = self.latest(source.node)
-                if node not in seen:
-                    seen[node] = self._placeholder(frame, name, self.values[node], node)
+                if node not in placeholders:
+                    placeholders[node] = self._placeholder(
+                        frame, name, self.values[node], node
+                    )
                 fresh.append(
-                    seen[node] if source is leaf else Attribute(seen[node], "dtype")
+                    placeholders[node]
+                    if source is leaf
+                    else Attribute(placeholders[node], "dtype")
                 )
             elif isinstance(leaf, torch.Tensor):
                 fresh.append(self._placeholder(frame, name, leaf, None))
             else:
                 fresh.append(leaf)
-        given, named = tree_unflatten(fresh, structure)
+        arguments, named = tree_unflatten(fresh, structure)
         state = unseen_random.state()
-        result = forward(module, *given, **named)
+        result = forward(module, *arguments, **named)
         if by := unseen_random.drawn_by(state, unseen_random.state()):
             raise TraceError(
                 "", path, f"it draws random numbers with {by} outside the graph", False
@@ -232,12 +236,16 @@ class Tracer(fx.Tracer):
                 "", path, "it disables gradients for everything after it", False
             )
         if grad_regions.enabled_inside(frame, self.gradients.quiet):
-            around = next(one.path for one in reversed(self.frames) if one.recorded)
+            around = next(
+                enclosing.path
+                for enclosing in reversed(self.frames)
+                if enclosing.recorded
+            )
             raise TraceError(
                 "", around, f"{path} enables gradients where they are disabled", False
             )
         frame.outputs, frame.structure = tree_flatten(plain(result))
-        known = [self.known(leaf) for leaf in frame.outputs]
+        output_examples = [self.known(leaf) for leaf in frame.outputs]
         frame.outputs = [self._own(frame, leaf) for leaf in frame.outputs]
         changed = [
             (p, node)
@@ -246,13 +254,13 @@ class Tracer(fx.Tracer):
         ]
         extra = dict.fromkeys(node for _, node in changed if node not in frame.outputs)
         frame.outputs += extra
-        known += [self.values[node] for node in extra]
+        output_examples += [self.values[node] for node in extra]
         self.frames.pop()
         if outer is None:
             return frame, None
         self.graph = outer.graph
         call = self._call_of(frame, outer)
-        self.values[call] = tuple(known)
+        self.values[call] = tuple(output_examples)
         outer.inner[call] = self.entered[call] = frame
         self._left[frame.graph] = frame, call, outer
         items = []
@@ -261,7 +269,7 @@ class Tracer(fx.Tracer):
                 item = outer.graph.create_node(
                     "call_function", operator.getitem, (call, number)
                 )
-                self.values[item] = known[number]
+                self.values[item] = output_examples[number]
                 self.views.note_item(item, leaf, frame.outer)
                 items.append(self.proxy(item))
             else:
@@ -280,24 +288,26 @@ class Tracer(fx.Tracer):
 
     def _call_of(self, frame: Frame, outer: Frame) -> fx.Node:
         """Add the node for the call of an entered module, with every outer value it uses as an argument."""
-        taken = []
+        arguments = []
         for placeholder in frame.inputs:
             node = frame.outer.get(placeholder)
-            taken.append(
+            arguments.append(
                 self._own(outer, self.proxy(node)) if node is not None else None
             )
-        return outer.graph.create_node("call_module", frame.path or "_", tuple(taken))
+        return outer.graph.create_node(
+            "call_module", frame.path or "_", tuple(arguments)
+        )
 
     def _placeholder(
         self, frame: Frame, name: str, value: Any, node: fx.Node | None
     ) -> ValueProxy:
-        made = frame.graph.placeholder(name)
-        frame.inputs.append(made)
+        placeholder = frame.graph.placeholder(name)
+        frame.inputs.append(placeholder)
         frame.names.append(name)
-        self.values[made] = value
+        self.values[placeholder] = value
         if node is not None:
-            frame.outer[made] = self.gradients.outside[made] = node
-        return self.proxy(made)
+            frame.outer[placeholder] = self.gradients.outside[placeholder] = node
+        return self.proxy(placeholder)
 
     def _own(self, frame: Frame, leaf: Any) -> Any:
         """Return the node of a leaf in the graph of a frame; a value from further out becomes an input."""
@@ -308,22 +318,24 @@ class Tracer(fx.Tracer):
             return node
         if node.graph in self._left:
             return self._own(frame, self.proxy(self._returned_too(node)))
-        known = next((p for p, outer in frame.outer.items() if outer is node), None)
-        if known is not None:
-            return self.latest(known)
+        placeholder = next(
+            (p for p, outer in frame.outer.items() if outer is node), None
+        )
+        if placeholder is not None:
+            return self.latest(placeholder)
         return self._placeholder(frame, "taken", self.values[node], node).node
 
     def _returned_too(self, node: fx.Node) -> fx.Node:
         """Make a module return a value that another reads from a shared object, such as a cache; return the item."""
         frame, call, outer = self._left[node.graph]
         number = next(
-            (place for place, leaf in enumerate(frame.outputs) if leaf is node),
+            (position for position, leaf in enumerate(frame.outputs) if leaf is node),
             len(frame.outputs),
         )
         if number == len(frame.outputs):
             frame.outputs.append(node)
             self.values[call] = (*self.values[call], self.values[node])
-        item = next((one for one in call.users if one.args == (call, number)), None)
+        item = next((user for user in call.users if user.args == (call, number)), None)
         if item is None:
             with outer.graph.inserting_after(call):
                 item = outer.graph.create_node(
@@ -339,9 +351,9 @@ class Tracer(fx.Tracer):
         """Return the node with the current version of a tensor, after in-place changes."""
         return self._refusing_aliasing(lambda: self.views.latest(node))
 
-    def changed(self, old: ValueProxy, made: ValueProxy) -> None:
+    def changed(self, old: ValueProxy, proxy: ValueProxy) -> None:
         """Record an in-place change of a tensor."""
-        before, after = self._own(self.frames[-1], old), made.node
+        before, after = self._own(self.frames[-1], old), proxy.node
         if before is not after:
             quiet = after in self.gradients.quiet and before not in self.gradients.quiet
             if (
@@ -354,9 +366,9 @@ class Tracer(fx.Tracer):
                 )
             self._refusing_aliasing(lambda: self.views.change(before, after))
 
-    def _refusing_aliasing(self, asked: Callable[[], Any]) -> Any:
+    def _refusing_aliasing(self, action: Callable[[], Any]) -> Any:
         try:
-            return asked()
+            return action()
         except AliasingError as error:
             raise self.refused(str(error), True) from error
 
@@ -415,7 +427,9 @@ class Tracer(fx.Tracer):
         if isinstance(a, dict):
             return {key: self.create_arg(value) for key, value in a.items()}
         if isinstance(a, slice):
-            return slice(*(self.create_arg(part) for part in (a.start, a.stop, a.step)))
+            return slice(
+                *(self.create_arg(bound) for bound in (a.start, a.stop, a.step))
+            )
         return plain_number(a)
 
     def _constant(self, value: torch.Tensor) -> fx.Node:
@@ -442,46 +456,52 @@ class Tracer(fx.Tracer):
     ) -> Any:
         target = method_of(target) if kind == "call_method" else target
         check_call(self, kind, target, args, kwargs)
-        made = rewritten(kind, target, args, kwargs)
-        if made is None:
-            made = self._call(kind, target, args, kwargs)
+        new_proxy = rewritten(kind, target, args, kwargs)
+        if new_proxy is None:
+            new_proxy = self._call(kind, target, args, kwargs)
         if is_in_place(kind, target):  # later reads see the new version
-            args[0].changed(made)
-        return made
+            args[0].changed(new_proxy)
+        return new_proxy
 
     def _call(
         self, kind: str, target: Any, args: tuple[Any, ...], kwargs: dict[str, Any]
     ) -> Any:
         if kind == "call_function" and target in FACTORIES:
             self._near()
-        given, named = (
+        arguments, named = (
             self.create_arg(opened(kind, target, args)),
             self.create_arg(kwargs),
         )
-        node = self.frames[-1].graph.create_node(kind, target, given, named)
+        node = self.frames[-1].graph.create_node(kind, target, arguments, named)
         self.places[node] = source_lines.here()
-        taken = node.all_input_nodes
-        arriving = [one for one in taken if isinstance(self.values[one], torch.Tensor)]
-        before = [self.values[one]._version for one in arriving]
-        self.values[node] = self._computed(kind, target, given, named)
+        input_nodes = node.all_input_nodes
+        arriving = [
+            input_node
+            for input_node in input_nodes
+            if isinstance(self.values[input_node], torch.Tensor)
+        ]
+        before = [self.values[tensor_node]._version for tensor_node in arriving]
+        self.values[node] = self._computed(kind, target, arguments, named)
         if (dtype := by_default(node, self.values)) is not None:
             if target not in FACTORIES:
                 raise self.refused(
                     f"it computes in {dtype}, the default dtype where the model is constructed"
                 )
             node.kwargs = {**node.kwargs, "dtype": dtype}
-        part = (
+        selects_item = (
             target is operator.getitem
-            and isinstance(self.values[taken[0]], tuple | list)
-            if taken
+            and isinstance(self.values[input_nodes[0]], tuple | list)
+            if input_nodes
             else False
         )
-        if not torch.is_grad_enabled() or (part and taken[0] in self.gradients.quiet):
+        if not torch.is_grad_enabled() or (
+            selects_item and input_nodes[0] in self.gradients.quiet
+        ):
             self.gradients.quiet.add(node)
         moved = [
-            one
-            for one, version in zip(arriving, before, strict=True)
-            if self.values[one]._version != version
+            moved_node
+            for moved_node, version in zip(arriving, before, strict=True)
+            if self.values[moved_node]._version != version
         ]
         if not moved:
             self.views.note(node)
@@ -491,19 +511,25 @@ class Tracer(fx.Tracer):
 
     def _moved(self, node: fx.Node, moved: list[fx.Node]) -> None:
         """Record that a function or layer modifies its argument and returns it."""
-        for one in moved:
-            if self.values[node] is self.values[one]:
-                self.views.in_place[node] = one
-                self.changed(self.proxy(one), self.proxy(node))
+        for argument in moved:
+            if self.values[node] is self.values[argument]:
+                self.views.in_place[node] = argument
+                self.changed(self.proxy(argument), self.proxy(node))
 
     def _near(self) -> None:
         """Let a module that takes no tensor have one from outside, to make others where that one is."""
         *outer, frame = self.frames
         if any(isinstance(self.values[node], torch.Tensor) for node in frame.inputs):
             return
-        given = (node for one in reversed(outer) for node in one.inputs)
+        outer_inputs = (
+            node for outer_frame in reversed(outer) for node in outer_frame.inputs
+        )
         node = next(
-            (node for node in given if isinstance(self.values[node], torch.Tensor)),
+            (
+                node
+                for node in outer_inputs
+                if isinstance(self.values[node], torch.Tensor)
+            ),
             None,
         )
         if node is not None:

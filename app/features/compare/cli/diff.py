@@ -108,7 +108,7 @@ def request_of(options: argparse.Namespace) -> Diff:
 
 def _run_request(request: Diff, options: argparse.Namespace) -> Difference:
     """Compare in this process, or in a separate one where code of the user's own runs. Raises CommandError."""
-    own = next(
+    user_model = next(
         (
             side.model
             for side in (request.a, request.b)
@@ -117,9 +117,9 @@ def _run_request(request: Diff, options: argparse.Namespace) -> Difference:
         None,
     )
     try:
-        if own is not None:
+        if user_model is not None:
             return observe_process.answer(
-                request, own, options.timeout, tell=_progress(options)
+                request, user_model, options.timeout, tell=_progress(options)
             )
         with contextlib.redirect_stdout(sys.stderr):  # what a model prints is no result
             return task.answer(request, _progress(options))
@@ -134,6 +134,6 @@ def _progress(options: argparse.Namespace) -> Callable[[str], None]:
     """Return a function that prints the progress on a terminal, in place; without a terminal it does nothing."""
     if options.json or not sys.stderr.isatty():
         return lambda _words: None
-    return lambda words: print(
-        f"{CLEARED}{words} ", end="", file=sys.stderr, flush=True
+    return lambda message: print(
+        f"{CLEARED}{message} ", end="", file=sys.stderr, flush=True
     )

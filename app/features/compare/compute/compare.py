@@ -108,7 +108,7 @@ def compare_models(
             )
     else:
         distances = weights.distances(a, b, structure.pairs)
-    found = Difference(*names, structure=structure, distances=distances)
+    difference = Difference(*names, structure=structure, distances=distances)
     for mode in modes:
         tell(f"Running both models in {mode} mode")
         numbers = Numbers(
@@ -117,8 +117,8 @@ def compare_models(
         first, layers = numbers.compared(mode)
         if mode == modes[0] and initial:
             first = numbers.with_initial(first, initial, mode)
-        remarks += [one for one in numbers.remarks if one not in remarks]
-        found = Difference(
+        remarks += [remark for remark in numbers.remarks if remark not in remarks]
+        difference = Difference(
             *names,
             first,
             layers,
@@ -130,7 +130,7 @@ def compare_models(
         )
         if first is not None:
             break
-    return found
+    return difference
 
 
 def compare_modes(
@@ -143,9 +143,9 @@ def compare_modes(
 ) -> Difference:
     """Compare a model in two modes, the second as B. Raises ComparisonError for a mode that it cannot be put into, or
     that is not available here."""
-    one, other = (_in_mode(model, mode) for mode in (modes.a, modes.b))
-    structure = match(facts_of(one), facts_of(one))
-    found = Difference(*names, structure=structure)
+    model_a, other = (_in_mode(model, mode) for mode in (modes.a, modes.b))
+    structure = match(facts_of(model_a), facts_of(model_a))
+    difference = Difference(*names, structure=structure)
     of_mode = {"eval": False, "train": True}
     if modes.a in of_mode:
         chosen = [(of_mode[modes.a], of_mode[modes.b])]
@@ -155,18 +155,18 @@ def compare_modes(
         mode = "train" if pair[1] else "eval"
         tell(f"Running both in {mode} mode")
         numbers = Numbers(
-            one, other, structure, batch, *pair, double=False, single_draws=True
+            model_a, other, structure, batch, *pair, double=False, single_draws=True
         )
         if modes.b == "compiled" or modes.a == "compiled":
             first, layers = numbers.compiled(mode)
         else:
             first, layers = numbers.compared(mode)
-        found = Difference(
+        difference = Difference(
             *names, first, layers, structure, remarks=tuple(numbers.remarks), mode=mode
         )
         if first is not None:
             break
-    return found
+    return difference
 
 
 def _in_mode(model: nn.Module, mode: str) -> nn.Module:
@@ -243,96 +243,104 @@ class Numbers:
 
     def compared(self, mode: str) -> tuple[First | None, tuple[Layer, ...]]:
         """Return the first layer that adds more than rounding explains, and all of them."""
-        one, failed = self._recorded(self.a, self._paths_a, self.trains[0])
+        reference, failed = self._recorded(self.a, self._paths_a, self.trains[0])
         if failed is not None:
             raise ComparisonError(
                 f"A does not run: {sentence(failed)}. Describe other inputs"
             )
         other, failed = self._recorded(self.b, self._to_a, self.trains[1])
-        self._called = {key: number for number, key in enumerate(one.calls)}
-        layers = self._layers(one, other)
+        self._called = {key: number for number, key in enumerate(reference.calls)}
+        layers = self._layers(reference, other)
         if failed is not None:
-            raised = self._raised(one, other, failed, mode)
-            forced = self._forced(self.b, one)  # what raises may be behind what differs
-            return self._first(one, forced, mode) or raised, self._with_added(
-                layers, one, forced
+            raised = self._raised(reference, other, failed, mode)
+            forced = self._forced(
+                self.b, reference
+            )  # what raises may be behind what differs
+            return self._first(reference, forced, mode) or raised, self._with_added(
+                layers, reference, forced
             )
         self._places = {
             layer.a: ((layer.file_a, layer.line_a), (layer.file_b, layer.line_b))
             for layer in layers
         }
-        for name, run in (("A", one), ("B", other)):
+        for name, run in (("A", reference), ("B", other)):
             if run.gradients.refused:
                 self.remarks.append(
                     f"Backward of {name} stops: {run.gradients.refused}"
                 )
-        if _identical(one, other):
-            return self._drawn_otherwise(one, other, mode), tuple(
+        if _identical(reference, other):
+            return self._drawn_otherwise(reference, other, mode), tuple(
                 with_values(layer, added=Added(), backward_added=Added())
                 for layer in layers
             )
         exact = self._doubled() if self._double else None
         if exact is not None:
-            one, other = exact
-            if self._whole_equal(one, other):
-                forced = self._forced(other.model, one)
-                return self._drawn_otherwise(one, other, mode), self._with_added(
-                    layers, one, forced
+            reference, other = exact
+            if self._whole_equal(reference, other):
+                forced = self._forced(other.model, reference)
+                return self._drawn_otherwise(reference, other, mode), self._with_added(
+                    layers, reference, forced
                 )
-        forced = self._forced(other.model, one)
-        first = self._first(one, forced, mode) or self._drawn_otherwise(
-            one, other, mode
+        forced = self._forced(other.model, reference)
+        first = self._first(reference, forced, mode) or self._drawn_otherwise(
+            reference, other, mode
         )
-        return first, self._with_added(layers, one, forced)
+        return first, self._with_added(layers, reference, forced)
 
     def _drawn_otherwise(
-        self, one: Recording, other: Recording, mode: str
+        self, reference: Recording, other: Recording, mode: str
     ) -> First | None:
         """Return the innermost call that leaves another state of the generator from the same one: on this batch it
         gives the same, and what comes after it draws other numbers."""
-        found: tuple[str, int] | None = None
-        for key, call in one.calls.items():
+        call_key: tuple[str, int] | None = None
+        for key, call in reference.calls.items():
             twin = other.calls.get(key)
             if twin is None or any(
-                each is None
-                for each in (call.before, call.after, twin.before, twin.after)
+                state is None
+                for state in (call.before, call.after, twin.before, twin.after)
             ):
                 continue
             if not _same(call.before, twin.before) or _same(call.after, twin.after):
                 continue
-            if found is None or key[0].startswith(f"{found[0]}." if found[0] else ""):
-                found = key
-        if found is None or not self._double:
+            if call_key is None or key[0].startswith(
+                f"{call_key[0]}." if call_key[0] else ""
+            ):
+                call_key = key
+        if call_key is None or not self._double:
             return None
         why = "its output is the same, but it draws another number of random numbers"
-        places = one.calls[found].place, other.calls[found].place
+        locations = reference.calls[call_key].place, other.calls[call_key].place
         return First(
-            found[0],
-            self._to_b.get(found[0], found[0]),
+            call_key[0],
+            self._to_b.get(call_key[0], call_key[0]),
             "forward",
             mode,
             why,
-            *places[0],
-            *places[1],
+            *locations[0],
+            *locations[1],
         )
 
     def compiled(self, mode: str) -> tuple[First | None, tuple[Layer, ...]]:
         """Compare the model with itself compiled as a whole; where that differs by more than rounding, compile layer
         after layer, each on what the plain one got."""
-        one, failed = self._recorded(self.a, self._paths_a, self.trains[0])
+        reference, failed = self._recorded(self.a, self._paths_a, self.trains[0])
         if failed is not None:
             raise ComparisonError(
                 f"A does not run: {sentence(failed)}. Describe other inputs"
             )
         root = {"": ""}
-        whole, failed = self._recorded(
+        compiled_pass, failed = self._recorded(
             _Compiled(self.b), root, self.trains[1], functions=False
         )
         if failed is not None:
-            return self._raised(one, whole, failed, mode), ()
-        layers = [layer for layer in self._layers(one, whole) if not layer.a]
-        self._called = {key: number for number, key in enumerate(one.calls)}
-        limit = WHOLE_FACTOR * max(self._bound(one, whole, key) for key in one.calls)
+            return self._raised(reference, compiled_pass, failed, mode), ()
+        layers = [
+            layer for layer in self._layers(reference, compiled_pass) if not layer.a
+        ]
+        self._called = {key: number for number, key in enumerate(reference.calls)}
+        limit = WHOLE_FACTOR * max(
+            self._bound(reference, compiled_pass, key) for key in reference.calls
+        )
         errors = [
             apart.relative
             for layer in layers
@@ -350,12 +358,12 @@ class Numbers:
         for path in leaves:
             module = module_tree.submodule(self.b, path)
             module.forward = torch.compile(module.forward)
-        forced = self._forced(self.b, one)
-        first = self._first(one, forced, mode)
+        forced = self._forced(self.b, reference)
+        first = self._first(reference, forced, mode)
         if first is None:
             why = f"compiled as a whole it differs by {max(errors):.2g}, its layers compiled one by one do not"
             first = First("", "", "forward", mode, why)
-        return first, self._with_added(layers, one, forced)
+        return first, self._with_added(layers, reference, forced)
 
     # -- passes
 
@@ -398,11 +406,11 @@ class Numbers:
                 )
             except Exception as error:  # the model's own, on the tensors of another
                 call = forced.stack[-1] if forced.stack else None
-                what = f"it raises {type(error).__name__} on the tensors of A: {error}".split(
+                reason = f"it raises {type(error).__name__} on the tensors of A: {error}".split(
                     "\n"
                 )[0]
                 key = call.key if call is not None else ("", 1)
-                forced.parts.append(Part("forward", key, math.inf, what))
+                forced.parts.append(Part("forward", key, math.inf, reason))
         if forced.gradients.refused and not reference.gradients.refused:
             self.remarks.append(
                 f"Backward of B stops on the tensors of A: {forced.gradients.refused}"
@@ -414,7 +422,11 @@ class Numbers:
     ) -> tuple[tuple[Any, ...], dict[str, Any]]:
         """Return the batch on the model's device and in its precision."""
         like = next(
-            (one for one in module_tree.parameters(model) if one.is_floating_point()),
+            (
+                parameter
+                for parameter in module_tree.parameters(model)
+                if parameter.is_floating_point()
+            ),
             None,
         )
 
@@ -433,7 +445,7 @@ class Numbers:
 
     def _doubled(self) -> tuple[Recording, Recording] | None:
         """Run both models in double precision; None if one of them cannot."""
-        found = []
+        recordings = []
         size = sum(_bytes(model) for model in (self.a, self.b))
         if size > LARGEST_DOUBLE:
             self.remarks.append(
@@ -452,20 +464,20 @@ class Numbers:
             if failed is not None:
                 self._not_doubled(failed)
                 return None
-            found.append(recording)
-        return found[0], found[1]
+            recordings.append(recording)
+        return recordings[0], recordings[1]
 
     def _not_doubled(self, error: Exception) -> None:
-        words = str(error).split("\n")[0]
+        message = str(error).split("\n")[0]
         self.remarks.append(
-            f"Not compared in double precision, too: {type(error).__name__}: {words}"
+            f"Not compared in double precision, too: {type(error).__name__}: {message}"
         )
 
     # -- what the numbers say
 
-    def _layers(self, one: Recording, other: Recording) -> list[Layer]:
-        found = []
-        for key, call in one.calls.items():
+    def _layers(self, reference: Recording, other: Recording) -> list[Layer]:
+        layers = []
+        for key, call in reference.calls.items():
             twin = other.calls.get(key)
             if twin is None:
                 continue
@@ -473,10 +485,10 @@ class Numbers:
             parts, back = _outputs_apart(call, twin)
             back += [
                 metrics.apart(theirs, mine)
-                for _, mine, theirs in self._parameters(one, other, call.path)
+                for _, mine, theirs in self._parameters(reference, other, call.path)
                 if mine is not None and theirs is not None
             ]
-            found.append(
+            layers.append(
                 Layer(
                     call.path,
                     self._to_b.get(call.path, call.path),
@@ -490,15 +502,16 @@ class Numbers:
                     None,
                 )
             )
-        return found
+        return layers
 
     def _parameters(
-        self, one: ModelPass, other: ModelPass, path: str
+        self, reference: ModelPass, other: ModelPass, path: str
     ) -> Iterator[tuple[str, Tensor | None, Tensor | None]]:
         """Yield the gradients of the parameters that a module of A and its match both have."""
-        mine, theirs = one.gradients.of_parameters, other.gradients.of_parameters
+        mine, theirs = reference.gradients.of_parameters, other.gradients.of_parameters
         prefix, others = (
-            f"{each}." if each else "" for each in (path, self._to_b.get(path, path))
+            f"{module_path}." if module_path else ""
+            for module_path in (path, self._to_b.get(path, path))
         )
         for name, parameter in self._modules_of_a.get(
             path, nn.Module()
@@ -510,39 +523,45 @@ class Numbers:
             ):
                 yield name, mine[f"{prefix}{name}"], theirs[f"{others}{name}"]
 
-    def _bound(self, one: Recording, forced: ModelPass, key: tuple[str, int]) -> float:
+    def _bound(
+        self, reference: Recording, forced: ModelPass, key: tuple[str, int]
+    ) -> float:
         """Return the relative error that rounding explains in a call: by the coarser precision of both models, but of
         those coarser than the models' own by the finer one, or a cast would explain itself."""
-        calls = [run.calls[key] for run in (one, forced) if key in run.calls]
-        run = max(one.roundoff, forced.roundoff)
-        found = [call.roundoff or run for call in calls] or [run]
+        calls = [run.calls[key] for run in (reference, forced) if key in run.calls]
+        run = max(reference.roundoff, forced.roundoff)
+        roundoffs = [call.roundoff or run for call in calls] or [run]
         native = max(self._native, run)
-        roundoff = max(min(found), min(max(found), native), run)
+        roundoff = max(min(roundoffs), min(max(roundoffs), native), run)
         return metrics.bound(roundoff, max((call.length for call in calls), default=1))
 
-    def _every_part(self, one: Recording, forced: Forced) -> list[Part]:
+    def _every_part(self, reference: Recording, forced: Forced) -> list[Part]:
         """Return forward parts in the order of the calls, then backward ones in theirs, each with parameters."""
-        forward = [part for part in forced.parts if part.direction == "forward"]
-        backward = [part for part in forced.parts if part.direction == "backward"]
-        return [*forward, *self._parameter_parts(one, forced), *backward]
+        forward = [
+            deviation for deviation in forced.parts if deviation.direction == "forward"
+        ]
+        backward = [
+            deviation for deviation in forced.parts if deviation.direction == "backward"
+        ]
+        return [*forward, *self._parameter_parts(reference, forced), *backward]
 
-    def _parameter_parts(self, one: Recording, forced: Forced) -> list[Part]:
+    def _parameter_parts(self, reference: Recording, forced: Forced) -> list[Part]:
         if (
-            one.gradients.refused
+            reference.gradients.refused
             or forced.gradients.refused
             or not forced.gradients.of_parameters
         ):
             return []
         norms = [
             _mean_size(value)
-            for value in one.gradients.of_parameters.values()
+            for value in reference.gradients.of_parameters.values()
             if value is not None
         ]
         largest = max(norms, default=0.0)
-        found = []
+        deviations = []
         called: dict[str, Call] = {call.path: call for call in forced.calls.values()}
         for path in reversed([*self._to_b]):
-            for name, mine, theirs in self._parameters(one, forced, path):
+            for name, mine, theirs in self._parameters(reference, forced, path):
                 if (
                     mine is not None
                     and theirs is not None
@@ -560,7 +579,7 @@ class Numbers:
                 scale = max(largest, _summed(call, count) / metrics.FLOOR) * math.sqrt(
                     count
                 )
-                error, words = gradient_error(theirs, mine, scale)
+                error, description = gradient_error(theirs, mine, scale)
                 if error:
                     key = call.key if call is not None else (path, 1)
                     at_a = (
@@ -569,94 +588,99 @@ class Numbers:
                         else ("", 0)
                     )
                     at_b = call.place if call is not None else ("", 0)
-                    found.append(
+                    deviations.append(
                         Part(
                             "backward",
                             key,
                             error,
-                            f"the gradient of its {name}{words}",
+                            f"the gradient of its {name}{description}",
                             at_a,
                             at_b,
                         )
                     )
-        return found
+        return deviations
 
-    def _first(self, one: Recording, forced: Forced, mode: str) -> First | None:
-        for part in self._every_part(one, forced):
-            limit = self._bound(one, forced, part.key)
-            if not part.error <= limit:
-                return self._named(part, limit, one, forced, mode)
+    def _first(self, reference: Recording, forced: Forced, mode: str) -> First | None:
+        for deviation in self._every_part(reference, forced):
+            limit = self._bound(reference, forced, deviation.key)
+            if not deviation.error <= limit:
+                return self._named(deviation, limit, reference, forced, mode)
         return None
 
     def _named(
-        self, part: Part, limit: float, one: Recording, forced: Forced, mode: str
+        self,
+        deviation: Part,
+        limit: float,
+        reference: Recording,
+        forced: Forced,
+        mode: str,
     ) -> First:
         """Describe a difference, with the operations that make it where they are found."""
-        path, number = part.key
+        path, number = deviation.key
         path_b = self._to_b.get(path, path)
         settings = next(
             (
-                each.settings
-                for each in self.structure.changed
-                if (each.a, each.b) == (path, path_b)
+                pair.settings
+                for pair in self.structure.changed
+                if (pair.a, pair.b) == (path, path_b)
             ),
             (),
         )
         size = (
             ""
-            if math.isinf(part.error)
-            else f" differs by {part.error:.2g}, and rounding explains {limit:.1g}"
+            if math.isinf(deviation.error)
+            else f" differs by {deviation.error:.2g}, and rounding explains {limit:.1g}"
         )
-        why = f"{part.what}{size}"
+        why = f"{deviation.what}{size}"
         if settings:
-            why = f"{', '.join(each.text for each in settings)}: {why}"
-        at_a, at_b = part.at_a, part.at_b
+            why = f"{', '.join(setting.text for setting in settings)}: {why}"
+        at_a, at_b = deviation.at_a, deviation.at_b
         names = ["", ""]
         with contextlib.suppress(ComparisonError):
-            found = self._operations(part, one, forced, limit)
-            for number, operation in enumerate(found):
+            operations = self._operations(deviation, reference, forced, limit)
+            for number, operation in enumerate(operations):
                 if operation is not None:
                     names[number] = operation.text
                     if number == 0:
                         at_a = operation.place if operation.place[1] else at_a
                     else:
                         at_b = operation.place if operation.place[1] else at_b
-        return First(path, path_b, part.direction, mode, why, *at_a, *at_b, *names)
+        return First(path, path_b, deviation.direction, mode, why, *at_a, *at_b, *names)
 
     def _operations(
-        self, part: Part, one: Recording, forced: Forced, limit: float
+        self, deviation: Part, reference: Recording, forced: Forced, limit: float
     ) -> tuple[Any, Any]:
         """Run both again and return the first operations of a call that differ."""
-        if part.key not in one.calls or part.key not in forced.calls:
+        if deviation.key not in reference.calls or deviation.key not in forced.calls:
             return None, None
         again, failed = self._recorded(
-            one.model, self._paths_a, self.trains[0], part.key
+            reference.model, self._paths_a, self.trains[0], deviation.key
         )
         if failed is not None:
             return None, None
-        other = self._forced(forced.model, again, part.key)
+        other = self._forced(forced.model, again, deviation.key)
         ours, theirs = (
-            run.calls[part.key].operations if part.key in run.calls else None
+            run.calls[deviation.key].operations if deviation.key in run.calls else None
             for run in (again, other)
         )
         if ours is None or theirs is None:
             return None, None
-        if part.direction == "backward":
+        if deviation.direction == "backward":
             return first_by_name(ours, theirs)
         return first_different(ours, theirs, limit)
 
     def _with_added(
-        self, layers: list[Layer], one: Recording, forced: Forced
+        self, layers: list[Layer], reference: Recording, forced: Forced
     ) -> tuple[Layer, ...]:
         worst: dict[tuple[Pass, tuple[str, int]], Part] = {}
-        for part in self._every_part(one, forced):
-            known = worst.get((part.direction, part.key))
-            if known is None or part.error > known.error:
-                worst[part.direction, part.key] = part
-        found = []
+        for deviation in self._every_part(reference, forced):
+            previous = worst.get((deviation.direction, deviation.key))
+            if previous is None or deviation.error > previous.error:
+                worst[deviation.direction, deviation.key] = deviation
+        measured = []
         for layer in layers:
             key = layer.a, layer.call
-            limit = self._bound(one, forced, key)
+            limit = self._bound(reference, forced, key)
             added = []
             directions: tuple[Pass, ...] = ("forward", "backward")
             for direction in directions:
@@ -666,18 +690,18 @@ class Numbers:
                     if most is not None
                     else Added(0.0, limit)
                 )
-            found.append(with_values(layer, added=added[0], backward_added=added[1]))
-        return tuple(found)
+            measured.append(with_values(layer, added=added[0], backward_added=added[1]))
+        return tuple(measured)
 
-    def _whole_equal(self, one: Recording, other: Recording) -> bool:
+    def _whole_equal(self, reference: Recording, other: Recording) -> bool:
         """Return whether two models compute the same but for rounding, whatever their layers are: outputs, gradients of
         inputs and of the parameters that are equal, and buffers."""
-        root, twin = one.calls.get(("", 1)), other.calls.get(("", 1))
+        root, twin = reference.calls.get(("", 1)), other.calls.get(("", 1))
         if root is None or twin is None or len(root.outputs) != len(twin.outputs):
             return False
-        if bool(one.gradients.refused) != bool(other.gradients.refused):
+        if bool(reference.gradients.refused) != bool(other.gradients.refused):
             return False
-        calls = (*one.calls.values(), *other.calls.values())
+        calls = (*reference.calls.values(), *other.calls.values())
         roundoff = metrics.unit_roundoff(torch.float64)
         if any(call.roundoff > roundoff for call in calls):
             return False  # a cast to a lower precision, whose rounding may be the difference
@@ -701,16 +725,18 @@ class Numbers:
                 return False
         norms = [
             _mean_size(value)
-            for value in one.gradients.of_parameters.values()
+            for value in reference.gradients.of_parameters.values()
             if value is not None
         ]
         largest = max(norms, default=0.0)
         values, others = (
             dict(module_tree.named_parameters(run.model, remove_duplicate=False))
-            for run in (one, other)
+            for run in (reference, other)
         )
         for path, path_b in self._to_b.items():
-            for name, gradient, twin_gradient in self._parameters(one, other, path):
+            for name, gradient, twin_gradient in self._parameters(
+                reference, other, path
+            ):
                 value = values[f"{path}.{name}" if path else name]
                 if not _same(value, others[f"{path_b}.{name}" if path_b else name]):
                     continue
@@ -723,7 +749,7 @@ class Numbers:
                     return False
         return all(
             metrics.relative_error(other.calls[key].buffers[name], value) <= limit
-            for key, call in one.calls.items()
+            for key, call in reference.calls.items()
             if key in other.calls
             for name, value in call.buffers.items()
             if name in other.calls[key].buffers
@@ -740,7 +766,7 @@ class Numbers:
     ) -> First:
         """Return the first layer that differs, where layers that are initialised differently count too."""
         order = self._order
-        earliest = min(initial, key=lambda one: order(one.path))
+        earliest = min(initial, key=lambda difference: order(difference.path))
         if (
             first is not None
             and first.direction == "forward"
@@ -763,12 +789,12 @@ class Numbers:
         return self._places.get(path, (("", 0), ("", 0)))
 
     def _raised(
-        self, one: Recording, other: Recording, error: Exception, mode: str
+        self, reference: Recording, other: Recording, error: Exception, mode: str
     ) -> First:
         """Describe B raising where A runs."""
         call = other.stack[-1] if other.stack else None
         path, number = call.key if call is not None else ("", 1)
-        twin = one.calls.get((path, number))
+        twin = reference.calls.get((path, number))
         why = f"B raises {type(error).__name__}: {error}".split("\n")[0]
         at_a = twin.place if twin is not None else ("", 0)
         at_b = user_frames.location_of_error(error.__traceback__)
@@ -807,11 +833,11 @@ def _outputs_apart(call: Call, twin: Call) -> tuple[list[Apart], list[Apart]]:
     return forward, [*backward, *([Apart(math.inf, 0.0, math.inf)] if missing else [])]
 
 
-def _identical(one: Recording, other: Recording) -> bool:
+def _identical(reference: Recording, other: Recording) -> bool:
     """Return whether two models computed the very same numbers, call by call, forward and backward."""
-    if one.calls.keys() != other.calls.keys():
+    if reference.calls.keys() != other.calls.keys():
         return False
-    for key, call in one.calls.items():
+    for key, call in reference.calls.items():
         twin = other.calls[key]
         if [*map(len, (call.inputs, call.outputs, call.written))] != [
             *map(len, (twin.inputs, twin.outputs, twin.written))
@@ -829,7 +855,7 @@ def _identical(one: Recording, other: Recording) -> bool:
             _same(value, twin.buffers[name]) for name, value in call.buffers.items()
         ):
             return False
-    ours, gradients = one.gradients.of_parameters, other.gradients.of_parameters
+    ours, gradients = reference.gradients.of_parameters, other.gradients.of_parameters
     return ours.keys() == gradients.keys() and all(
         _same(value, gradients[name]) for name, value in ours.items()
     )
@@ -847,7 +873,11 @@ def _same(a: Tensor | None, b: Tensor | None) -> bool:
 
 def _scale(call: Call) -> float:
     return max(
-        (_mean_size(one.value) for one in call.inputs if one.value.is_floating_point()),
+        (
+            _mean_size(spot.value)
+            for spot in call.inputs
+            if spot.value.is_floating_point()
+        ),
         default=0.0,
     )
 
@@ -857,12 +887,12 @@ def _summed(call: Call | None, count: int) -> float:
     gradient of a bias in front of a normalisation is all rounding."""
     if call is None or call.reference is None:
         return 0.0
-    found = 0.0
+    largest = 0.0
     for spot in call.reference.outputs:
         if spot.gradient is not None:
             terms = math.sqrt(max(1.0, spot.gradient.numel() / count))
-            found = max(found, _mean_size(spot.gradient) * terms)
-    return found
+            largest = max(largest, _mean_size(spot.gradient) * terms)
+    return largest
 
 
 def _mean_size(tensor: Tensor) -> float:
@@ -872,4 +902,4 @@ def _mean_size(tensor: Tensor) -> float:
 
 def _bytes(model: nn.Module) -> int:
     tensors = (*module_tree.parameters(model), *module_tree.buffers(model))
-    return sum(one.numel() * one.element_size() for one in tensors)
+    return sum(tensor.numel() * tensor.element_size() for tensor in tensors)

@@ -28,15 +28,16 @@ def replace_tensors(
     ):
         return value
     if isinstance(value, list | tuple):
-        parts = [replace_tensors(one, change, depth + 1) for one in value]
-        if all(one is other for one, other in zip(parts, value, strict=True)):
+        parts = [replace_tensors(element, change, depth + 1) for element in value]
+        if all(element is other for element, other in zip(parts, value, strict=True)):
             return value
         if isinstance(value, list):
             return parts
         return type(value)(*parts) if hasattr(value, "_fields") else type(value)(parts)
     if isinstance(value, Mapping):
         changed = {
-            key: replace_tensors(one, change, depth + 1) for key, one in value.items()
+            key: replace_tensors(element, change, depth + 1)
+            for key, element in value.items()
         }
         if all(changed[key] is value[key] for key in changed):
             return value
@@ -45,20 +46,22 @@ def replace_tensors(
         fresh: Any = copy.copy(
             value
         )  # a subclass, such as the ModelOutput of transformers
-        for key, one in changed.items():
-            fresh[key] = one
+        for key, child in changed.items():
+            fresh[key] = child
         return fresh
     if is_dataclass(value) and not isinstance(value, type):
-        attributes = {one.name: getattr(value, one.name, None) for one in fields(value)}
+        attributes = {
+            field.name: getattr(value, field.name, None) for field in fields(value)
+        }
         changed = {
-            name: replace_tensors(one, change, depth + 1)
-            for name, one in attributes.items()
+            name: replace_tensors(attribute, change, depth + 1)
+            for name, attribute in attributes.items()
         }
         if all(changed[name] is attributes[name] for name in changed):
             return value
         fresh = copy.copy(value)
-        for name, one in changed.items():
-            object.__setattr__(fresh, name, one)
+        for name, child in changed.items():
+            object.__setattr__(fresh, name, child)
         return fresh
     return value
 

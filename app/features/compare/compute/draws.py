@@ -40,14 +40,14 @@ class SingleDraws(KernelCalls):
             return args[0].copy_(func(args[0].float(), *args[1:], **kwargs))
         if drawn not in _NEW:
             return func(*args, **kwargs)
-        like = [one.dtype for one in args if isinstance(one, Tensor)]
+        like = [arg.dtype for arg in args if isinstance(arg, Tensor)]
         if (
             kwargs.get("dtype") or (like[0] if like else torch.get_default_dtype())
         ) != torch.float64:
             return func(*args, **kwargs)
         if not like or "dtype" in kwargs:
             kwargs = {**kwargs, "dtype": torch.float32}
-        return func(*[_single(one) for one in args], **kwargs).double()
+        return func(*[_single(arg) for arg in args], **kwargs).double()
 
 
 def _single(value: Any) -> Any:
@@ -62,7 +62,9 @@ def _single(value: Any) -> Any:
 def default_precision(model: nn.Module, single_draws: bool = False) -> Iterator[None]:
     """Have what a model of double precision creates be of that precision; random numbers may be those of single."""
     floats = {
-        one.dtype for one in module_tree.parameters(model) if one.is_floating_point()
+        parameter.dtype
+        for parameter in module_tree.parameters(model)
+        if parameter.is_floating_point()
     }
     before = torch.get_default_dtype()
     try:

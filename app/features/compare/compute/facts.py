@@ -18,32 +18,38 @@ _LONGEST = 60  # letters of a setting
 
 def facts_of(model: nn.Module) -> list[ModuleFacts]:
     """List the modules of a model, each after the one it is in."""
-    names = {id(one): name for name, one in module_tree.named_parameters(model)}
-    known: dict[object, tuple[tuple[str, str], ...]] = {}
-    found: list[ModuleFacts] = []
-    seen: set[int] = set()
+    names = {
+        id(parameter): name for name, parameter in module_tree.named_parameters(model)
+    }
+    shared_settings: dict[object, tuple[tuple[str, str], ...]] = {}
+    facts: list[ModuleFacts] = []
+    visited: set[int] = set()
     waiting: list[tuple[str, nn.Module, int]] = [("", model, -1)]
     while waiting:
         path, module, parent = waiting.pop()
-        if id(module) in seen:
+        if id(module) in visited:
             continue
-        seen.add(id(module))
+        visited.add(id(module))
         kind = type(module)
         settings = _settings(module)
         tensors = _tensors(module, path, names)
-        found.append(
+        facts.append(
             ModuleFacts(
-                path, _name(kind), parent, known.setdefault(settings, settings), tensors
+                path,
+                _name(kind),
+                parent,
+                shared_settings.setdefault(settings, settings),
+                tensors,
             )
         )
-        at, prefix = len(found) - 1, f"{path}." if path else ""
+        at, prefix = len(facts) - 1, f"{path}." if path else ""
         children = [
-            (f"{prefix}{name}", one, at)
-            for name, one in module._modules.items()
-            if one is not None
+            (f"{prefix}{name}", child, at)
+            for name, child in module._modules.items()
+            if child is not None
         ]
         waiting.extend(reversed(children))
-    return found
+    return facts
 
 
 def _name(kind: type[nn.Module]) -> str:
@@ -71,7 +77,7 @@ def _text(value: Any) -> str | None:
     if value is None:
         return ""
     if type(value) in (tuple, list, torch.Size) and all(
-        isinstance(one, _PLAIN) for one in value
+        isinstance(element, _PLAIN) for element in value
     ):
         return str(tuple(value))[:_LONGEST]
     if (
@@ -89,21 +95,23 @@ def _tensors(
     """Describe the module's own parameters and buffers: shape, dtype, what is tied or frozen."""
     if not module._parameters and not module._buffers:
         return ()
-    found: list[tuple[str, str]] = []
+    descriptions: list[tuple[str, str]] = []
     for name, parameter in module._parameters.items():
         if parameter is None:
-            found.append((name, ""))
+            descriptions.append((name, ""))
             continue
-        own = f"{path}.{name}" if path else name
-        first = names.get(id(parameter), own)
+        parameter_path = f"{path}.{name}" if path else name
+        first = names.get(id(parameter), parameter_path)
         text = _shape(parameter)
-        text += f", tied to {first}" if first != own else ""
-        found.append((name, text if parameter.requires_grad else f"{text}, frozen"))
+        text += f", tied to {first}" if first != parameter_path else ""
+        descriptions.append(
+            (name, text if parameter.requires_grad else f"{text}, frozen")
+        )
     for name, buffer in module._buffers.items():
         if buffer is None or name in module._non_persistent_buffers_set:
             continue
-        found.append((name, _shape(buffer)))
-    return tuple(found)
+        descriptions.append((name, _shape(buffer)))
+    return tuple(descriptions)
 
 
 def _shape(tensor: Tensor) -> str:

@@ -34,10 +34,12 @@ def unit_roundoff(dtype: torch.dtype) -> float:
 
 def roundoff_of(model: nn.Module) -> float:
     """Return the coarsest unit roundoff among a model's parameters; that of the default dtype without any."""
-    found = {
-        one.dtype for one in module_tree.parameters(model) if one.is_floating_point()
+    dtypes = {
+        parameter.dtype
+        for parameter in module_tree.parameters(model)
+        if parameter.is_floating_point()
     }
-    return max(map(unit_roundoff, found or {torch.get_default_dtype()}))
+    return max(map(unit_roundoff, dtypes or {torch.get_default_dtype()}))
 
 
 def bound(roundoff: float, length: int) -> float:
@@ -87,14 +89,14 @@ def apart(b: Tensor, a: Tensor, scale: float = 0.0) -> Apart:
     )
 
 
-def furthest(found: list[Apart]) -> Apart | None:
+def furthest(errors: list[Apart]) -> Apart | None:
     """Return the largest error, smallest cosine and largest distance of several tensors; None of none."""
-    if not found:
+    if not errors:
         return None
     return Apart(
-        max(one.relative for one in found),
-        min(one.cosine for one in found),
-        max(one.ulp for one in found),
+        max(error.relative for error in errors),
+        min(error.cosine for error in errors),
+        max(error.ulp for error in errors),
     )
 
 
@@ -119,7 +121,7 @@ def _ulps(b: Tensor, a: Tensor) -> float:
     dtype = max((a.dtype, b.dtype), key=unit_roundoff)
     if dtype not in _BITS:
         return 0.0
-    x, y = (_ordered(one.to(dtype).contiguous()) for one in (a, b.to(a.device)))
+    x, y = (_ordered(tensor.to(dtype).contiguous()) for tensor in (a, b.to(a.device)))
     return float((x - y).abs().max()) if x.numel() else 0.0
 
 

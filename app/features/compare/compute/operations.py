@@ -26,19 +26,21 @@ _MOVES = frozenset(
 )
 
 
-def reduction_length(func: Any, given: Sequence[Tensor], made: Tensor) -> int:
+def reduction_length(func: Any, inputs: Sequence[Tensor], output: Tensor) -> int:
     """Return about how many terms one element of a result sums.
 
     >>> reduction_length(torch.matmul, [torch.zeros(2, 8), torch.zeros(8, 3)], torch.zeros(2, 3))
     8
     """
     name = getattr(func, "__name__", "")
-    if not given or not made.numel():
+    if not inputs or not output.numel():
         return 1
-    if name in _PRODUCTS and len(given) > 1:
-        return max(1, math.isqrt(given[0].numel() * given[1].numel() // made.numel()))
-    last = made.shape[-1] if made.dim() else 1
-    return max(1, max(one.numel() for one in given) // made.numel(), last)
+    if name in _PRODUCTS and len(inputs) > 1:
+        return max(
+            1, math.isqrt(inputs[0].numel() * inputs[1].numel() // output.numel())
+        )
+    last = output.shape[-1] if output.dim() else 1
+    return max(1, max(tensor.numel() for tensor in inputs) // output.numel(), last)
 
 
 class Operation(Struct, frozen=True, eq=False):
@@ -54,11 +56,11 @@ class Operation(Struct, frozen=True, eq=False):
         func: Any,
         args: Any,
         kwargs: Any,
-        made: Sequence[Tensor],
-        place: tuple[str, int],
+        outputs: Sequence[Tensor],
+        location: tuple[str, int],
     ) -> Operation:
         return Operation(
-            _name(func), tensors.settings_of(args, kwargs), place, _flat(made)
+            _name(func), tensors.settings_of(args, kwargs), location, _flat(outputs)
         )
 
     @property
@@ -79,18 +81,19 @@ def _name(func: Any) -> str:
         Exception
     ):  # what names an unknown callable may raise anything
         name = resolve_name(func)
-    known = str(name or getattr(func, "__name__", "operation"))
-    return known.removesuffix(".__get__").rpartition(".")[2]
+    full_name = str(name or getattr(func, "__name__", "operation"))
+    return full_name.removesuffix(".__get__").rpartition(".")[2]
 
 
-def _flat(made: Sequence[Tensor]) -> Tensor:
+def _flat(outputs: Sequence[Tensor]) -> Tensor:
     parts = [
-        torch.view_as_real(one) if one.is_complex() else one
-        for one in made
-        if one.layout is torch.strided
+        torch.view_as_real(tensor) if tensor.is_complex() else tensor
+        for tensor in outputs
+        if tensor.layout is torch.strided
     ]
     flat = [
-        one.detach().reshape(-1).to("cpu", torch.float64, copy=True) for one in parts
+        tensor.detach().reshape(-1).to("cpu", torch.float64, copy=True)
+        for tensor in parts
     ]
     return torch.cat(flat) if flat else torch.empty(0)
 
@@ -103,9 +106,11 @@ def first_different(
 
     What makes views or moves elements is passed over unless nothing else differs.
     """
-    pairs = common([one.name for one in a], [one.name for one in b])
+    pairs = common(
+        [operation.name for operation in a], [operation.name for operation in b]
+    )
     for also_moves in (False, True):
-        one, other = (
+        index_a, other = (
             _first_alone(a, b, bound, also_moves),
             _first_alone(b, a, bound, also_moves),
         )
@@ -114,11 +119,11 @@ def first_different(
                 a[at].values, b[to].values, bound
             ):
                 continue
-            if (one is None or at <= one) and (other is None or to <= other):
+            if (index_a is None or at <= index_a) and (other is None or to <= other):
                 return a[at], b[to]
             break
-        if one is not None or other is not None:
-            return a[one] if one is not None else None, b[
+        if index_a is not None or other is not None:
+            return a[index_a] if index_a is not None else None, b[
                 other
             ] if other is not None else None
     return None, None
@@ -129,21 +134,23 @@ def first_by_name(
 ) -> tuple[Operation | None, Operation | None]:
     """Return the first operation of each that the other does not run at that place, by name: what differs in gradients
     alone, such as `detach`, computes the same numbers."""
-    pairs = common([one.name for one in a], [one.name for one in b])
+    pairs = common(
+        [operation.name for operation in a], [operation.name for operation in b]
+    )
     ours, theirs = {at for at, _ in pairs}, {to for _, to in pairs}
     return (
-        next((one for at, one in enumerate(a) if at not in ours), None),
-        next((one for at, one in enumerate(b) if at not in theirs), None),
+        next((operation for at, operation in enumerate(a) if at not in ours), None),
+        next((operation for at, operation in enumerate(b) if at not in theirs), None),
     )
 
 
 def _first_alone(
     mine: Sequence[Operation], others: Sequence[Operation], bound: float, moves: bool
 ) -> int | None:
-    for at, one in enumerate(mine):
-        if one.moves and not moves:
+    for at, operation in enumerate(mine):
+        if operation.moves and not moves:
             continue
-        if not any(_equal(one.values, other.values, bound) for other in others):
+        if not any(_equal(operation.values, other.values, bound) for other in others):
             return at
     return None
 

@@ -45,16 +45,16 @@ def exchange_with(
     """Return the function that runs a side in the interpreter `python`. It raises SourceError with its last line."""
     how = _how(side)
 
-    def exchange(given: dict[str, Any]) -> dict[str, Any]:
+    def exchange(tensors: dict[str, Any]) -> dict[str, Any]:
         with TemporaryFolder() as folder:
             make = how
             if isinstance(side.model, Source):
                 code = _written(side.model, Path(folder, "code"))
                 make = how | {"paths": [str(code)]}
-            _write(given | {"make": json.dumps(make)}, Path(folder, GIVEN))
+            _write(tensors | {"make": json.dumps(make)}, Path(folder, GIVEN))
             _run(python, folder, cancelled)
-            found: dict[str, Any] = tensor_files.load(Path(folder, FOUND))
-            return found
+            answer: dict[str, Any] = tensor_files.load(Path(folder, FOUND))
+            return answer
 
     return exchange
 
@@ -64,20 +64,20 @@ def _written(source: Source, folder: Path) -> Path:
     folder.mkdir()
     for name, text in (
         (NET, source.text),
-        *((one.module, one.text) for one in source.files),
+        *((layer_file.module, layer_file.text) for layer_file in source.files),
     ):
         Path(folder, f"{name}.py").write_text(text, encoding="utf-8")
     return folder
 
 
-def _write(given: dict[str, Any], file: Path) -> None:
-    torch.save(given, file)
+def _write(tensors: dict[str, Any], file: Path) -> None:
+    torch.save(tensors, file)
     try:
         tensor_files.load(file)
     except Exception as error:  # whatever an input holds
-        words = str(error).split("\n")[0]
+        reason = str(error).split("\n")[0]
         raise SourceError(
-            f"its inputs cannot be sent to another interpreter, which takes only tensors: {words}"
+            f"its inputs cannot be sent to another interpreter, which takes only tensors: {reason}"
         ) from error
 
 
@@ -88,13 +88,13 @@ def _run(python: str, folder: str, cancelled: Callable[[], bool]) -> None:
         for name, value in os.environ.items()
         if name not in ("PYTHONPATH", "PYTHONHOME")
     }
-    with tempfile.TemporaryFile() as said:
+    with tempfile.TemporaryFile() as stderr_file:
         try:
             process = subprocess.Popen(
                 [python, "-c", PROGRAM, str(PATH_ENTRY), folder],
                 stdin=subprocess.DEVNULL,
                 stdout=subprocess.DEVNULL,
-                stderr=said,
+                stderr=stderr_file,
                 env=environment,
                 creationflags=getattr(subprocess, "CREATE_NO_WINDOW", 0),
             )
@@ -111,8 +111,8 @@ def _run(python: str, folder: str, cancelled: Callable[[], bool]) -> None:
             if process.poll() is None:
                 process.kill()
                 process.wait()
-        said.seek(0)
-        lines = said.read().decode("utf-8", "replace").strip().splitlines()
+        stderr_file.seek(0)
+        lines = stderr_file.read().decode("utf-8", "replace").strip().splitlines()
     if process.returncode:
         last = lines[-1] if lines else f"it ended with code {process.returncode}"
         raise SourceError(f"{python} could not run the model: {last}")

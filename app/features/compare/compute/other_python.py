@@ -36,7 +36,7 @@ def compare_interpreters(
     """Compare a model here, as A, with itself in another interpreter, as B, in its own precision. Raises
     ComparisonError, and what `exchange` raises."""
     structure = match(facts_of(model), facts_of(model))
-    found = Difference(*names, structure=structure)
+    difference = Difference(*names, structure=structure)
     for train in trains:
         mode = "train" if train else "eval"
         tell(f"Running both in {mode} mode")
@@ -49,12 +49,12 @@ def compare_interpreters(
             Setting(name, value, numbers.about.get(name, ""))
             for name, value in here.items()
         )
-        found = Difference(
+        difference = Difference(
             *names, first, layers, structure, (), settings, tuple(numbers.remarks), mode
         )
         if first is not None:
             break
-    return found
+    return difference
 
 
 class OtherNumbers(Numbers):
@@ -66,7 +66,7 @@ class OtherNumbers(Numbers):
         self, exchange: Exchange, mode: str
     ) -> tuple[First | None, tuple[Layer, ...]]:
         """Return the first layer that adds more than rounding explains, and all of them."""
-        one, failed = self._recorded(self.a, self._paths_a, self.trains[0])
+        reference, failed = self._recorded(self.a, self._paths_a, self.trains[0])
         if failed is not None:
             raise ComparisonError(
                 f"A does not run: {raised.sentence(failed)}. Describe other inputs"
@@ -79,20 +79,20 @@ class OtherNumbers(Numbers):
                 "train": self.trains[1],
                 "seed": self.batch.seed,
                 "state": self.a.state_dict(),
-                "calls": [_plain(call) for call in one.calls.values()],
+                "calls": [_plain(call) for call in reference.calls.values()],
             }
         )
         self.about = answer["about"]
-        self._called = {key: number for number, key in enumerate(one.calls)}
+        self._called = {key: number for number, key in enumerate(reference.calls)}
         other = Recording(self.b, self._to_a)
-        _take_own(other, one, answer["own"])
-        layers = self._layers(one, other)
+        _take_own(other, reference, answer["own"])
+        layers = self._layers(reference, other)
         self._places = {
             layer.a: ((layer.file_a, layer.line_a), (layer.file_b, layer.line_b))
             for layer in layers
         }
         for name, refused in (
-            ("A", one.gradients.refused),
+            ("A", reference.gradients.refused),
             ("B", other.gradients.refused),
         ):
             if refused:
@@ -100,20 +100,28 @@ class OtherNumbers(Numbers):
         ran = answer["own"] if answer["own"]["error"] else answer["forced"]
         if ran["error"]:
             path, number = ran["at"]
-            place = (
-                one.calls[path, number].place
-                if (path, number) in one.calls
+            location = (
+                reference.calls[path, number].place
+                if (path, number) in reference.calls
                 else ("", 0)
             )
             return First(
-                path, path, "forward", mode, f"B raises {ran['error']}", *place, *place
+                path,
+                path,
+                "forward",
+                mode,
+                f"B raises {ran['error']}",
+                *location,
+                *location,
             ), tuple(layers)
-        forced = _RemotePass(self.b, self._to_a, one)
+        forced = _RemotePass(self.b, self._to_a, reference)
         forced.judge(answer["forced"])
-        return self._first(one, forced, mode), self._with_added(layers, one, forced)
+        return self._first(reference, forced, mode), self._with_added(
+            layers, reference, forced
+        )
 
     def _operations(
-        self, part: Any, one: Recording, forced: Forced, limit: float
+        self, deviation: Any, reference: Recording, forced: Forced, limit: float
     ) -> tuple[Any, Any]:
         return None, None  # the other interpreter keeps calls alone
 
@@ -121,15 +129,15 @@ class OtherNumbers(Numbers):
 def _plain(call: Call) -> dict[str, Any]:
     """Serialize a recorded call to dicts and lists of tensors."""
 
-    def spot(one: Spot) -> list[Any]:
-        return [one.value, one.needs_gradient, one.gradient]
+    def spot(entry: Spot) -> list[Any]:
+        return [entry.value, entry.needs_gradient, entry.gradient]
 
     return {
         "path": call.path,
         "number": call.number,
-        "inputs": [spot(one) for one in call.inputs],
-        "outputs": [spot(one) for one in call.outputs],
-        "written": {number: spot(one) for number, one in call.written.items()},
+        "inputs": [spot(entry) for entry in call.inputs],
+        "outputs": [spot(entry) for entry in call.outputs],
+        "written": {number: spot(entry) for number, entry in call.written.items()},
         "buffers": call.buffers,
         "before": call.before,
         "after": call.after,
@@ -139,20 +147,23 @@ def _plain(call: Call) -> dict[str, Any]:
 def _call_of(recorded: dict[str, Any], run: ModelPass, reference: Recording) -> Call:
     """Add a call that the other interpreter recorded to those of B, with the reference call of A."""
     key = recorded["path"], recorded["number"]
-    known = reference.calls.get(key)
+    reference_call = reference.calls.get(key)
     caller = (
         run.calls.get(tuple(recorded["caller"]))
         if recorded["caller"] is not None
         else None
     )
     call = Call(
-        *key, module_tree.submodule(run.model, key[0]), caller=caller, reference=known
+        *key,
+        module_tree.submodule(run.model, key[0]),
+        caller=caller,
+        reference=reference_call,
     )
-    if known is not None:
+    if reference_call is not None:
         call.place, call.roundoff, call.length = (
-            known.place,
-            known.roundoff,
-            known.length,
+            reference_call.place,
+            reference_call.roundoff,
+            reference_call.length,
         )
     run.calls[key] = call
     return call
@@ -163,11 +174,11 @@ def _take_own(run: Recording, reference: Recording, recorded: dict[str, Any]) ->
         recorded["gradients"],
         recorded["refused"],
     )
-    for one in recorded["calls"]:
-        call = _call_of(one, run, reference)
+    for call_record in recorded["calls"]:
+        call = _call_of(call_record, run, reference)
         call.outputs = [
             Spot(value, gradient is not None, gradient)
-            for value, gradient in one["outputs"]
+            for value, gradient in call_record["outputs"]
         ]
 
 
@@ -181,22 +192,26 @@ class _RemotePass(Forced):
             recorded["refused"],
         )
         for kind, number in recorded["events"]:
-            one = recorded["calls"][number]
+            call_record = recorded["calls"][number]
             if kind == "enter":
-                self._entered(_call_of(one, self, self.reference), one["arrived"])
+                self._entered(
+                    _call_of(call_record, self, self.reference), call_record["arrived"]
+                )
             else:
-                self._left(self.calls[one["path"], one["number"]], one)
+                self._left(
+                    self.calls[call_record["path"], call_record["number"]], call_record
+                )
         for path, number, kind, at, gradient in recorded["leaves"]:
             self._came_back(self.calls[path, number], kind, at, gradient)
         self.finished()
 
     def _entered(self, call: Call, arrived: list[Tensor]) -> None:
-        wanted = call.reference
-        if wanted is None:
+        reference = call.reference
+        if reference is None:
             return
-        call.inputs = wanted.inputs[: len(arrived)]
+        call.inputs = reference.inputs[: len(arrived)]
         for number, (value, spot) in enumerate(
-            zip(arrived, wanted.inputs, strict=False)
+            zip(arrived, reference.inputs, strict=False)
         ):
             self._judge(
                 call.caller,
@@ -208,44 +223,49 @@ class _RemotePass(Forced):
         self.begun(call)
 
     def _left(self, call: Call, recorded: dict[str, Any]) -> None:
-        wanted = call.reference
-        if wanted is None:
+        reference = call.reference
+        if reference is None:
             return
         for number, value in recorded["left"].items():
-            spot = wanted.written.get(number) or wanted.inputs[number]
+            spot = reference.written.get(number) or reference.inputs[number]
             self._judge(
                 call, value, spot.value, f"what it leaves in its input {number + 1}"
             )
-        call.outputs = wanted.outputs[: len(recorded["outputs"])]
+        call.outputs = reference.outputs[: len(recorded["outputs"])]
         for number, ((value, _), spot) in enumerate(
-            zip(recorded["outputs"], wanted.outputs, strict=False)
+            zip(recorded["outputs"], reference.outputs, strict=False)
         ):
-            self._judge(call, value, spot.value, self._output_words(wanted, number))
+            self._judge(call, value, spot.value, self._output_words(reference, number))
         self._count_outputs(call, len(recorded["outputs"]))
         for name, value in recorded["made_buffers"].items():
-            if name in wanted.buffers:
-                self._judge(call, value, wanted.buffers[name], f"its buffer {name}")
+            if name in reference.buffers:
+                self._judge(call, value, reference.buffers[name], f"its buffer {name}")
 
     def _came_back(
         self, call: Call, kind: str, at: int, gradient: Tensor | None
     ) -> None:
-        wanted = call.reference
-        assert wanted is not None
+        reference = call.reference
+        assert reference is not None
         if kind == "in":
-            spot, what = wanted.inputs[at], f"the gradient at its input {at + 1}"
+            spot, description = (
+                reference.inputs[at],
+                f"the gradient at its input {at + 1}",
+            )
         elif kind == "out":
-            spot, what = (
-                wanted.outputs[at],
+            spot, description = (
+                reference.outputs[at],
                 f"the gradient at the output of {call.path or 'the model'}",
             )
         else:
-            spot, what = (
-                wanted.written.get(at) or wanted.inputs[at],
+            spot, description = (
+                reference.written.get(at) or reference.inputs[at],
                 f"the gradient at what {call.path} wrote",
             )
         blamed = call if kind == "in" else call.caller
         if blamed is not None:
-            self._leaves.append((_leaf(spot.value, gradient), spot, blamed, what))
+            self._leaves.append(
+                (_leaf(spot.value, gradient), spot, blamed, description)
+            )
 
 
 def _leaf(value: Tensor, gradient: Tensor | None) -> Tensor:

@@ -38,19 +38,19 @@ GIVEN, FOUND = "given.pt", "found.pt"
 
 def main(folder: str) -> None:
     """Execute the request in `given.pt` of a folder. Raises as making the model does."""
-    given = torch.load(Path(folder, GIVEN), weights_only=True)
+    request = torch.load(Path(folder, GIVEN), weights_only=True)
     for name in [
         name for name in sys.modules if name == "app" or name.startswith("app.")
     ]:
         del sys.modules[name]  # the package of the model may be called `app` too
     mend_torchvision()
-    model = make_model(json.loads(given["make"]))
-    model.load_state_dict(given["state"])
-    found: dict[str, Any] = {"about": about(), "own": None, "forced": None}
-    found["own"] = OwnPass(model).ran(given)
-    if not found["own"]["error"]:
-        found["forced"] = ForcedPass(model, given["calls"]).ran(given)
-    torch.save(found, Path(folder, FOUND))
+    model = make_model(json.loads(request["make"]))
+    model.load_state_dict(request["state"])
+    answer: dict[str, Any] = {"about": about(), "own": None, "forced": None}
+    answer["own"] = OwnPass(model).ran(request)
+    if not answer["own"]["error"]:
+        answer["forced"] = ForcedPass(model, request["calls"]).ran(request)
+    torch.save(answer, Path(folder, FOUND))
 
 
 def about() -> dict[str, str]:
@@ -76,17 +76,17 @@ def make_model(how: dict[str, Any]) -> nn.Module:
     arguments = how["arguments"]
     if how["kind"] == "torchvision":
         models: Any = importlib.import_module("torchvision.models")
-        name, _, part = how["name"].partition(".")
+        name, _, member = how["name"].partition(".")
         return models.get_model(name, **{"weights": None, **arguments}).get_submodule(
-            part
+            member
         )
     if how["kind"] == "timm":
         return importlib.import_module("timm").create_model(
             how["name"], pretrained=False, **arguments
         )
     maker: Any = importlib.import_module(how["module"])
-    for part in how["name"].split("."):
-        maker = getattr(maker, part)
+    for member in how["name"].split("."):
+        maker = getattr(maker, member)
     model = maker if isinstance(maker, nn.Module) else maker(**arguments)
     return model[0] if isinstance(model, tuple) else model
 
@@ -101,17 +101,19 @@ class OwnPass:
         self.events: list[tuple[str, int]] = []  # "enter" or "leave", and which call
         self._made = Counter[str]()
 
-    def ran(self, given: dict[str, Any]) -> dict[str, Any]:
+    def ran(self, request: dict[str, Any]) -> dict[str, Any]:
         """Run forward and backward; errors of the model are returned."""
-        state = {name: one.clone() for name, one in self.model.state_dict().items()}
-        module_tree.set_mode(self.model, given["train"])
+        state = {
+            name: tensor.clone() for name, tensor in self.model.state_dict().items()
+        }
+        module_tree.set_mode(self.model, request["train"])
         self.model.zero_grad(set_to_none=True)
-        torch.manual_seed(given["seed"])
+        torch.manual_seed(request["seed"])
         error = refused = ""
         try:
             with self._hooks(), torch.enable_grad():
                 args, kwargs = replace_tensors(
-                    (given["args"], given["kwargs"]), as_input
+                    (request["args"], request["kwargs"]), as_input
                 )
                 output = self.model(*args, **kwargs)
             try:
@@ -121,8 +123,8 @@ class OwnPass:
         except Exception as failed:  # the model's own
             error = f"{type(failed).__name__}: {failed}".split("\n")[0]
         gradients = {
-            name: one.grad
-            for name, one in module_tree.named_parameters(
+            name: parameter.grad
+            for name, parameter in module_tree.named_parameters(
                 self.model, remove_duplicate=False
             )
         }
@@ -142,17 +144,18 @@ class OwnPass:
         return {}
 
     def backward(self, output: Any) -> None:
-        found: list[Tensor] = []
+        outputs: list[Tensor] = []
 
         def note(tensor: Tensor) -> Tensor:
-            found.append(tensor)
+            outputs.append(tensor)
             return tensor
 
         replace_tensors(output, note)
-        found = [one for one in found if one.requires_grad]
-        if found:
+        outputs = [tensor for tensor in outputs if tensor.requires_grad]
+        if outputs:
             torch.autograd.backward(
-                found, [direction(one, number) for number, one in enumerate(found)]
+                outputs,
+                [direction(tensor, number) for number, tensor in enumerate(outputs)],
             )
 
     @contextlib.contextmanager
@@ -166,8 +169,8 @@ class OwnPass:
         try:
             yield
         finally:
-            for one in hooks:
-                one.remove()
+            for hook in hooks:
+                hook.remove()
 
     def _before(self, path: str) -> Callable[..., Any]:
         def hook(
@@ -189,14 +192,14 @@ class OwnPass:
             self.calls.append(call)
             ordered = {name: kwargs[name] for name in in_order(module, args, kwargs)}
             spots: list[tuple[Tensor, Tensor, int]] = []
-            given = self.entered(call, (args, ordered), spots)
+            arguments = self.entered(call, (args, ordered), spots)
             self.stack.append((path, self._made[path], module, call, spots))
-            return given
+            return arguments
 
         return hook
 
     def _after(self, module: nn.Module, _args: Any, _kwargs: Any, output: Any) -> Any:
-        if not is_listening() or not any(one[2] is module for one in self.stack):
+        if not is_listening() or not any(entry[2] is module for entry in self.stack):
             return None
         while self.stack[-1][2] is not module:
             self.stack.pop()
@@ -208,10 +211,10 @@ class OwnPass:
     def entered(
         self,
         _call: dict[str, Any],
-        given: Any,
+        arguments: Any,
         _spots: list[tuple[Tensor, Tensor, int]],
     ) -> Any:
-        return given
+        return arguments
 
     def left(
         self, call: dict[str, Any], _module: nn.Module, _spots: Any, output: Any
@@ -235,7 +238,9 @@ class ForcedPass(OwnPass):
 
     def __init__(self, model: nn.Module, reference: list[dict[str, Any]]) -> None:
         super().__init__(model)
-        self._reference = {(one["path"], one["number"]): one for one in reference}
+        self._reference = {
+            (record["path"], record["number"]): record for record in reference
+        }
         self._ends: list[tuple[Tensor, Tensor]] = []
         self._leaves: list[tuple[str, int, str, int, Tensor]] = []
 
@@ -243,29 +248,32 @@ class ForcedPass(OwnPass):
         return {"leaves": [(*spot, leaf.grad) for *spot, leaf in self._leaves]}
 
     def entered(
-        self, call: dict[str, Any], given: Any, spots: list[tuple[Tensor, Tensor, int]]
+        self,
+        call: dict[str, Any],
+        arguments: Any,
+        spots: list[tuple[Tensor, Tensor, int]],
     ) -> Any:
-        wanted = self._reference.get((call["path"], call["number"]))
-        known: dict[int, Tensor] = {}
+        reference = self._reference.get((call["path"], call["number"]))
+        replacements: dict[int, Tensor] = {}
 
         def enter(tensor: Tensor) -> Tensor:
-            if id(tensor) not in known:
+            if id(tensor) not in replacements:
                 number = len(call["arrived"])
                 call["arrived"].append(tensor.detach().clone())
-                has = wanted is not None and number < len(wanted["inputs"])
+                has = reference is not None and number < len(reference["inputs"])
                 fresh = (
-                    self._cut(call, "in", number, tensor, wanted["inputs"][number])
-                    if wanted and has
+                    self._cut(call, "in", number, tensor, reference["inputs"][number])
+                    if reference and has
                     else tensor
                 )
                 spots.append((tensor, fresh, fresh._version))
-                known[id(tensor)] = fresh
-            return known[id(tensor)]
+                replacements[id(tensor)] = fresh
+            return replacements[id(tensor)]
 
-        given = replace_tensors(given, enter)
-        if wanted is not None and wanted["before"] is not None:
-            torch.set_rng_state(wanted["before"])
-        return given
+        arguments = replace_tensors(arguments, enter)
+        if reference is not None and reference["before"] is not None:
+            torch.set_rng_state(reference["before"])
+        return arguments
 
     def left(
         self,
@@ -274,43 +282,49 @@ class ForcedPass(OwnPass):
         spots: list[tuple[Tensor, Tensor, int]],
         output: Any,
     ) -> Any:
-        wanted = self._reference.get((call["path"], call["number"]))
-        for number, (tensor, given, version) in enumerate(spots):
-            if wanted is None or (
-                given._version == version and number not in wanted["written"]
+        reference = self._reference.get((call["path"], call["number"]))
+        for number, (tensor, fresh, version) in enumerate(spots):
+            if reference is None or (
+                fresh._version == version and number not in reference["written"]
             ):
                 continue
-            call["left"][number] = given.detach().clone()
-            spot = wanted["written"].get(number) or wanted["inputs"][number]
+            call["left"][number] = fresh.detach().clone()
+            spot = reference["written"].get(number) or reference["inputs"][number]
             with contextlib.suppress(RuntimeError):
-                tensor.copy_(self._cut(call, "left", number, given, spot))
+                tensor.copy_(self._cut(call, "left", number, fresh, spot))
 
         def keep_output(tensor: Tensor) -> Tensor:
             number = len(call["outputs"])
             call["outputs"].append([tensor.detach().clone(), None])
-            if wanted is None or number >= len(wanted["outputs"]):
+            if reference is None or number >= len(reference["outputs"]):
                 return tensor
-            return self._cut(call, "out", number, tensor, wanted["outputs"][number])
+            return self._cut(call, "out", number, tensor, reference["outputs"][number])
 
         output = replace_tensors(output, keep_output)
         return (
-            output if wanted is None else self._with_state(call, module, wanted, output)
+            output
+            if reference is None
+            else self._with_state(call, module, reference, output)
         )
 
     def _with_state(
         self,
         call: dict[str, Any],
         module: nn.Module,
-        wanted: dict[str, Any],
+        reference: dict[str, Any],
         output: Any,
     ) -> Any:
         call["made_buffers"] = _buffers(module)
-        for name, one in module._buffers.items():
-            expected = wanted["buffers"].get(name)
-            if one is not None and expected is not None and expected.shape == one.shape:
-                one.data.copy_(expected)
-        if wanted["after"] is not None:
-            torch.set_rng_state(wanted["after"])
+        for name, buffer in module._buffers.items():
+            expected = reference["buffers"].get(name)
+            if (
+                buffer is not None
+                and expected is not None
+                and expected.shape == buffer.shape
+            ):
+                buffer.data.copy_(expected)
+        if reference["after"] is not None:
+            torch.set_rng_state(reference["after"])
         return output
 
     def _cut(
@@ -350,8 +364,8 @@ class ForcedPass(OwnPass):
 
 def _buffers(module: nn.Module) -> dict[str, Tensor]:
     small = (
-        (name, one)
-        for name, one in module._buffers.items()
-        if one is not None and one.numel() <= LARGEST_BUFFER
+        (name, buffer)
+        for name, buffer in module._buffers.items()
+        if buffer is not None and buffer.numel() <= LARGEST_BUFFER
     )
-    return {name: one.detach().clone() for name, one in small}
+    return {name: buffer.detach().clone() for name, buffer in small}

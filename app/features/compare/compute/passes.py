@@ -114,9 +114,9 @@ class ModelPass(ABC):
         """Run forward and backward. Weights, buffers, `.grad`, modes and the generator are afterwards as before. Raises
         what forward raises."""
         model = self.model
-        kept = [(one, one.grad) for one in module_tree.parameters(model)]
-        for one, _ in kept:
-            one.grad = None
+        saved = [(tensor, tensor.grad) for tensor in module_tree.parameters(model)]
+        for parameter, _ in saved:
+            parameter.grad = None
         try:
             with (
                 rng.borrowed(seed),
@@ -124,15 +124,15 @@ class ModelPass(ABC):
                 torch.enable_grad(),
                 self._hooks(functions),
             ):
-                given = replace_tensors((args, dict(kwargs)), as_input)
-                output = model(*given[0], **given[1])
+                arguments = replace_tensors((args, dict(kwargs)), as_input)
+                output = model(*arguments[0], **arguments[1])
                 self.gradients.refused = self._run_backward(output)
             named = module_tree.named_parameters(model, remove_duplicate=False)
-            self.gradients.of_parameters = {name: one.grad for name, one in named}
+            self.gradients.of_parameters = {name: tensor.grad for name, tensor in named}
             self.finished()
         finally:
-            for one, gradient in kept:
-                one.grad = gradient
+            for parameter, gradient in saved:
+                parameter.grad = gradient
 
     def _run_backward(self, output: Any) -> str:
         try:
@@ -180,8 +180,8 @@ class ModelPass(ABC):
             with FunctionCalls(self._called) if functions else contextlib.nullcontext():
                 yield
         finally:
-            for one in hooks:
-                one.remove()
+            for hook in hooks:
+                hook.remove()
 
     def _before(self, path: str) -> Callable[..., Any]:
         key = self._paths[path]
@@ -193,13 +193,13 @@ class ModelPass(ABC):
                 return None
             with self._hidden():
                 self._made[key] += 1
-                place = user_frames.location(sys._getframe(1), generated=True)
-                place = place if place[1] else _defined(module)
+                location = user_frames.location(sys._getframe(1), generated=True)
+                location = location if location[1] else _defined(module)
                 call = Call(
                     key,
                     self._made[key],
                     module,
-                    place,
+                    location,
                     caller=self.stack[-1] if self.stack else None,
                 )
                 self.calls[call.key] = call
@@ -208,12 +208,12 @@ class ModelPass(ABC):
                 ordered = {
                     name: kwargs[name] for name in in_order(module, args, kwargs)
                 }
-                given = replace_tensors(
+                arguments = replace_tensors(
                     (args, ordered), lambda tensor: self._once(call, tensor)
                 )
                 self.begun(call)
                 self.stack.append(call)
-            return given
+            return arguments
 
         return hook
 
@@ -224,7 +224,9 @@ class ModelPass(ABC):
         return call.replaced[id(tensor)]
 
     def _after(self, module: nn.Module, _args: Any, _kwargs: Any, output: Any) -> Any:
-        if not is_listening() or not any(one.module is module for one in self.stack):
+        if not is_listening() or not any(
+            running.module is module for running in self.stack
+        ):
             return None
         with self._hidden():
             while self.stack[-1].module is not module:  # those that an exception left
@@ -269,49 +271,55 @@ class ModelPass(ABC):
         given = tensors.tensors_in((args, kwargs))
         call.length = max(call.length, reduction_length(func, given, made[0]))
         if call.operations is not None:
-            place = user_frames.location(frame, generated=True)
+            location = user_frames.location(frame, generated=True)
             with torch.no_grad():
-                call.operations.append(Operation.of(func, args, kwargs, made, place))
+                call.operations.append(Operation.of(func, args, kwargs, made, location))
 
 
 class Recording(ModelPass):
     """Records inputs and outputs of every call, with gradients."""
 
     def enter(self, call: Call, tensor: Tensor) -> Tensor:
-        spot, given = _watched(tensor)
+        spot, watched = _watched(tensor)
         call.inputs.append(spot)
-        call.given.append((tensor, given, tensors.version_of(given)))
-        return given
+        call.given.append((tensor, watched, tensors.version_of(watched)))
+        return watched
 
     def begun(self, call: Call) -> None:
         call.before = torch.get_rng_state()
 
     def leave(self, call: Call, output: Any) -> Any:
-        for number, (tensor, given, version) in enumerate(call.given):
-            if tensors.version_of(given) != version:
-                spot, after = _watched(given)
+        for number, (tensor, watched, version) in enumerate(call.given):
+            if tensors.version_of(watched) != version:
+                spot, after = _watched(watched)
                 call.written[number] = spot
-                if given is not tensor:
+                if watched is not tensor:
                     _write(tensor, after)
         output = replace_tensors(output, lambda tensor: self._given_back(call, tensor))
         call.buffers = {
-            name: one.detach().clone() for name, one in _buffers(call.module)
+            name: buffer.detach().clone() for name, buffer in _buffers(call.module)
         }
         call.after = torch.get_rng_state()
         return output
 
     def _given_back(self, call: Call, tensor: Tensor) -> Tensor:
-        spot, given = _watched(tensor)
+        spot, watched = _watched(tensor)
         call.outputs.append(spot)
-        return given
+        return watched
 
     def backward(self, output: Any) -> None:
-        found = [
-            one for one in tensors.tensors_in(output, objects=True) if one.requires_grad
+        differentiable = [
+            tensor
+            for tensor in tensors.tensors_in(output, objects=True)
+            if tensor.requires_grad
         ]
-        if found:
+        if differentiable:
             torch.autograd.backward(
-                found, [direction(one, number) for number, one in enumerate(found)]
+                differentiable,
+                [
+                    direction(tensor, number)
+                    for number, tensor in enumerate(differentiable)
+                ],
             )
 
 
@@ -348,7 +356,7 @@ class Forced(ModelPass):
         call: Call | None,
         mine: Tensor,
         expected: Tensor,
-        what: str,
+        description: str,
         at: Call | None = None,
     ) -> None:
         """Compare a tensor that the operations of `call` computed, for its call `at` if that is another one."""
@@ -357,36 +365,36 @@ class Forced(ModelPass):
         scale = 0.0
         if call.reference is not None:
             scale = max(
-                (_root_mean_square(one.value) for one in call.reference.inputs),
+                (_root_mean_square(spot.value) for spot in call.reference.inputs),
                 default=0.0,
             )
             scale *= math.sqrt(max(expected.numel(), 1))
         error = metrics.relative_error(mine, expected, scale)
         if error:
-            self._add("forward", call, error, what + _shapes(mine, expected), at)
+            self._add("forward", call, error, description + _shapes(mine, expected), at)
 
     def _add(
         self,
         direction: Pass,
         call: Call,
         error: float,
-        what: str,
+        description: str,
         at: Call | None = None,
     ) -> None:
         at = at or call
         at_a = at.reference.place if at.reference is not None else ("", 0)
-        self.parts.append(Part(direction, call.key, error, what, at_a, at.place))
+        self.parts.append(Part(direction, call.key, error, description, at_a, at.place))
 
     def enter(self, call: Call, tensor: Tensor) -> Tensor:
         if call.reference is None and call.key in self.reference.calls:
             call.reference = self.reference.calls[call.key]
-        wanted, number = call.reference, len(call.inputs)
-        if wanted is None or number >= len(wanted.inputs):
-            given = tensor.clone() if tensor.requires_grad else tensor
+        reference, number = call.reference, len(call.inputs)
+        if reference is None or number >= len(reference.inputs):
+            replacement = tensor.clone() if tensor.requires_grad else tensor
             call.inputs.append(Spot(tensor.detach()))
-            call.given.append((tensor, given, tensors.version_of(given)))
-            return given
-        spot = wanted.inputs[number]
+            call.given.append((tensor, replacement, tensors.version_of(replacement)))
+            return replacement
+        spot = reference.inputs[number]
         self._judge(
             call.caller,
             tensor,
@@ -395,83 +403,90 @@ class Forced(ModelPass):
             call,
         )
         call.inputs.append(spot)
-        given = self._cut(
+        replacement = self._cut(
             call, tensor, spot, call, f"the gradient at its input {number + 1}"
         )
-        call.given.append((tensor, given, tensors.version_of(given)))
-        return given
+        call.given.append((tensor, replacement, tensors.version_of(replacement)))
+        return replacement
 
     def begun(self, call: Call) -> None:
         if call.reference is None:
             call.reference = self.reference.calls.get(call.key)
-        wanted = call.reference
-        if wanted is None:
+        reference = call.reference
+        if reference is None:
             return
-        if len(call.inputs) != len(wanted.inputs) and call.caller is not None:
-            what = f"{call.path} is called with {len(call.inputs)} tensors, and with {len(wanted.inputs)} in A"
-            self._add("forward", call.caller, math.inf, what, call)
-        if wanted.before is not None:
-            torch.set_rng_state(wanted.before)
+        if len(call.inputs) != len(reference.inputs) and call.caller is not None:
+            reason = f"{call.path} is called with {len(call.inputs)} tensors, and with {len(reference.inputs)} in A"
+            self._add("forward", call.caller, math.inf, reason, call)
+        if reference.before is not None:
+            torch.set_rng_state(reference.before)
 
     def leave(self, call: Call, output: Any) -> Any:
-        wanted = call.reference
-        if wanted is None:
+        reference = call.reference
+        if reference is None:
             return output
-        for number, (tensor, given, version) in enumerate(call.given):
+        for number, (tensor, watched, version) in enumerate(call.given):
             wrote, spot = (
-                tensors.version_of(given) != version,
-                wanted.written.get(number),
+                tensors.version_of(watched) != version,
+                reference.written.get(number),
             )
             if not wrote and spot is None:
                 continue
             before = call.inputs[number]
             expected = spot if spot is not None else Spot(before.value)
             self._judge(
-                call, given, expected.value, f"what it leaves in its input {number + 1}"
+                call,
+                watched,
+                expected.value,
+                f"what it leaves in its input {number + 1}",
             )
             _write(
                 tensor,
                 self._cut(
                     call,
-                    given,
+                    watched,
                     expected,
                     call.caller,
                     f"the gradient at what {call.path} wrote",
                 ),
             )
         output = replace_tensors(
-            output, lambda tensor: self._given_back(call, wanted, tensor)
+            output, lambda tensor: self._given_back(call, reference, tensor)
         )
         self._count_outputs(call, len(call.outputs))
         for name, mine in _buffers(call.module):
-            expected_buffer = wanted.buffers.get(name)
+            expected_buffer = reference.buffers.get(name)
             if expected_buffer is not None and expected_buffer.shape == mine.shape:
                 self._judge(call, mine, expected_buffer, f"its buffer {name}")
                 if not torch.equal(mine, expected_buffer):
                     mine.data.copy_(
                         expected_buffer
                     )  # batch norm saves it for backward, and uses it in eval mode alone
-        if wanted.after is not None:
-            torch.set_rng_state(wanted.after)
+        if reference.after is not None:
+            torch.set_rng_state(reference.after)
         return output
 
     def _count_outputs(self, call: Call, count: int) -> None:
         if call.reference is not None and count != len(call.reference.outputs):
-            what = f"it returns {count} tensors, and {len(call.reference.outputs)} in A"
-            self._add("forward", call, math.inf, what)
+            description = (
+                f"it returns {count} tensors, and {len(call.reference.outputs)} in A"
+            )
+            self._add("forward", call, math.inf, description)
 
     @staticmethod
-    def _output_words(wanted: Call, number: int) -> str:
-        return "its output" if len(wanted.outputs) == 1 else f"its output {number + 1}"
+    def _output_words(reference: Call, number: int) -> str:
+        return (
+            "its output" if len(reference.outputs) == 1 else f"its output {number + 1}"
+        )
 
-    def _given_back(self, call: Call, wanted: Call, tensor: Tensor) -> Tensor:
+    def _given_back(self, call: Call, reference: Call, tensor: Tensor) -> Tensor:
         number = len(call.outputs)
-        if number >= len(wanted.outputs):
+        if number >= len(reference.outputs):
             call.outputs.append(Spot(tensor.detach()))
             return tensor
-        spot = wanted.outputs[number]
+        spot = reference.outputs[number]
         call.outputs.append(spot)
-        self._judge(call, tensor, spot.value, self._output_words(wanted, number))
+        self._judge(call, tensor, spot.value, self._output_words(reference, number))
         return self._cut(
             call,
             tensor,
@@ -481,7 +496,12 @@ class Forced(ModelPass):
         )
 
     def _cut(
-        self, call: Call, tensor: Tensor, spot: Spot, blamed: Call | None, what: str
+        self,
+        call: Call,
+        tensor: Tensor,
+        spot: Spot,
+        blamed: Call | None,
+        description: str,
     ) -> Tensor:
         """Cut the graph at a tensor, and return the recorded one, from which the next piece of the graph starts.
 
@@ -502,7 +522,7 @@ class Forced(ModelPass):
         ):
             leaf.requires_grad_()
             if blamed is not None:
-                self._leaves.append((leaf, spot, blamed, what))
+                self._leaves.append((leaf, spot, blamed, description))
             return leaf.clone()
         return leaf
 
@@ -535,13 +555,13 @@ class Forced(ModelPass):
                 arriving[call.key] = max(
                     arriving[call.key], _root_mean_square(spot.gradient)
                 )
-        for leaf, spot, call, what in reversed(self._leaves):
+        for leaf, spot, call, description in reversed(self._leaves):
             if spot.value.shape != leaf.shape:
                 continue
             scale = arriving[call.key] * math.sqrt(leaf.numel())
-            error, words = gradient_error(leaf.grad, spot.gradient, scale)
+            error, detail = gradient_error(leaf.grad, spot.gradient, scale)
             if error:
-                self._add("backward", call, error, what + words)
+                self._add("backward", call, error, description + detail)
 
     def _borders(self) -> Iterator[tuple[Spot, Call]]:
         """Yield the tensors whose gradients enter the backward pass of a call's own operations."""
@@ -580,9 +600,9 @@ def _watched(tensor: Tensor) -> tuple[Spot, Tensor]:
     spot = Spot(tensor.detach().clone(), tensor.requires_grad)
     if not tensor.requires_grad or not torch.is_grad_enabled():
         return spot, tensor
-    given = tensor.clone()
-    given.register_hook(spot.take)
-    return spot, given
+    watched = tensor.clone()
+    watched.register_hook(spot.take)
+    return spot, watched
 
 
 def _write(tensor: Tensor, values: Tensor) -> None:
@@ -598,9 +618,9 @@ def _write(tensor: Tensor, values: Tensor) -> None:
 
 
 def _buffers(module: nn.Module) -> Iterator[tuple[str, Tensor]]:
-    for name, one in module._buffers.items():
-        if one is not None and one.numel() <= LARGEST_BUFFER:
-            yield name, one
+    for name, buffer in module._buffers.items():
+        if buffer is not None and buffer.numel() <= LARGEST_BUFFER:
+            yield name, buffer
 
 
 def _root_mean_square(tensor: Tensor) -> float:
@@ -610,7 +630,7 @@ def _root_mean_square(tensor: Tensor) -> float:
 def _shapes(mine: Tensor, expected: Tensor) -> str:
     if mine.shape == expected.shape:
         return ""
-    one, other = (
-        "×".join(map(str, each.shape)) or "scalar" for each in (mine, expected)
+    shape, other = (
+        "×".join(map(str, tensor.shape)) or "scalar" for tensor in (mine, expected)
     )
-    return f" is {one}, and {other} in A"
+    return f" is {shape}, and {other} in A"

@@ -36,28 +36,31 @@ def load_side(side: DiffSide, request: Diff) -> Loaded:
             model, random_batch.inputs(side.model, request.batch, request.seed)
         )
     assert isinstance(side.model, Observe)
-    wanted = side.model
-    if wanted.source.looked_at:
+    observed = side.model
+    if observed.source.looked_at:
         raise SourceError(
             f"{side.name} is shown as a graph and not run; pass --trust to run a .pt2"
         )
-    if wanted.folder:
-        os.chdir(wanted.folder)  # relative paths in the model's code are relative to it
-    if not wanted.source.own_code:
-        _check_size(wanted)
+    if observed.folder:
+        os.chdir(
+            observed.folder
+        )  # relative paths in the model's code are relative to it
+    if not observed.source.own_code:
+        _check_size(observed)
     with rng.borrowed(request.seed):
-        return load_model(wanted, meta=False)
+        return load_model(observed, meta=False)
 
 
-def _check_size(wanted: Observe) -> None:
+def _check_size(observed: Observe) -> None:
     try:
-        held = load_model(wanted, meta=True).model
+        meta_model = load_model(observed, meta=True).model
     except SourceError:  # some constructors need values
         return
-    size = weight_bytes(held)
+    size = weight_bytes(meta_model)
     if size > LARGEST:
         raise SourceError(
-            f"{wanted.source} has {bytes_text(size)} of weights, and comparing numbers takes {bytes_text(LARGEST)} at "
+            f"{observed.source} has {bytes_text(size)} of weights, and comparing numbers takes "
+            f"{bytes_text(LARGEST)} at "
             "most. Pass arguments that make it smaller, such as fewer layers"
         )
 
@@ -81,7 +84,7 @@ def forget(side: DiffSide) -> None:
             and not _is_ours(name)
         ):
             del sys.modules[name]
-    sys.path[:] = [one for one in sys.path if Path(one or ".").resolve() != top]
+    sys.path[:] = [entry for entry in sys.path if Path(entry or ".").resolve() != top]
 
 
 def _is_ours(name: str) -> bool:
@@ -101,15 +104,15 @@ def load_weights(
         return []
     remarks: tuple[str, ...] = ()
     where = side.weights or side.name
-    given: Mapping[str, Tensor]
+    state_dict: Mapping[str, Tensor]
     if side.step is not None:
 
         def show(done: int, of: int) -> None:
             tell(f"Recomputing {side.name}: {done:,} of {of:,} steps")
 
-        given, remarks = weights_at_step(
+        state_dict, remarks = weights_at_step(
             Path(side.run), side.step, request.data_root, show, cancelled
         )
     else:
-        given = state_of(side.weights)
-    return [*remarks, *fit_weights(model, given, where, side.name)]
+        state_dict = state_of(side.weights)
+    return [*remarks, *fit_weights(model, state_dict, where, side.name)]

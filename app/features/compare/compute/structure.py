@@ -44,42 +44,44 @@ class Tree(Struct, frozen=True, eq=False, dict=True):
 
     @cached_property
     def children(self) -> list[list[int]]:
-        found: list[list[int]] = [[] for _ in self.modules]
-        for at, one in enumerate(self.modules):
-            if one.parent >= 0:
-                found[one.parent].append(at)
-        return found
+        children: list[list[int]] = [[] for _ in self.modules]
+        for at, module in enumerate(self.modules):
+            if module.parent >= 0:
+                children[module.parent].append(at)
+        return children
 
     @cached_property
     def whole(self) -> list[int]:
         """A number for each subtree with everything in it."""
-        return self._numbers(lambda one: (one.kind, one.settings, _untied(one.tensors)))
+        return self._numbers(
+            lambda module: (module.kind, module.settings, _untied(module.tensors))
+        )
 
     @cached_property
     def kinds(self) -> list[int]:
         """A number for each subtree by the classes in it and the shapes of their parameters."""
         return self._numbers(
-            lambda one: (
-                one.kind,
-                tuple(text.partition(" ")[0] for _, text in one.tensors),
+            lambda module: (
+                module.kind,
+                tuple(text.partition(" ")[0] for _, text in module.tensors),
             )
         )
 
     @cached_property
     def sizes(self) -> list[int]:
         """How many modules are in each subtree."""
-        found = [1] * len(self.modules)
+        counts = [1] * len(self.modules)
         for at in range(len(self.modules) - 1, 0, -1):
-            found[self.modules[at].parent] += found[at]
-        return found
+            counts[self.modules[at].parent] += counts[at]
+        return counts
 
     def _numbers(self, fact: Callable[[ModuleFacts], object]) -> list[int]:
-        found = [0] * len(self.modules)
+        numbers = [0] * len(self.modules)
         for at in range(len(self.modules) - 1, -1, -1):
-            inside = tuple([found[child] for child in self.children[at]])
+            inside = tuple([numbers[child] for child in self.children[at]])
             key = (fact(self.modules[at]), inside)
-            found[at] = self.known.setdefault(key, len(self.known) + 1)
-        return found
+            numbers[at] = self.known.setdefault(key, len(self.known) + 1)
+        return numbers
 
 
 def _untied(tensors: tuple[tuple[str, str], ...]) -> tuple[tuple[str, str], ...]:
@@ -96,8 +98,8 @@ def compare(a: Sequence[ModuleFacts], b: Sequence[ModuleFacts]) -> Structure:
     >>> found.changed[0].settings[0].text, found.added
     ('eps 1e-05 → 1e-06', (Alone(path='act', kind='ReLU'),))
     """
-    known: dict[object, int] = {}
-    return _Matching(Tree(a, known), Tree(_as_in_files_of(a, b), known)).result()
+    numbers: dict[object, int] = {}
+    return _Matching(Tree(a, numbers), Tree(_as_in_files_of(a, b), numbers)).result()
 
 
 def _as_in_files_of(
@@ -115,16 +117,16 @@ def _as_in_files_of(
     ours, theirs = (modules[0].kind.split(".")[:-1] for modules in (a, b))
     while ours and theirs and ours[-1] == theirs[-1]:
         ours, theirs = ours[:-1], theirs[:-1]
-    own, other = ".".join([*ours, ""]), ".".join([*theirs, ""])
+    prefix, other = ".".join([*ours, ""]), ".".join([*theirs, ""])
     if (
-        not ours or not theirs or any(one.kind.startswith(other) for one in a)
+        not ours or not theirs or any(module.kind.startswith(other) for module in a)
     ):  # A uses these very classes
         return b
     return [
-        msgspec.structs.replace(one, kind=own + one.kind.removeprefix(other))
-        if one.kind.startswith(other)
-        else one
-        for one in b
+        msgspec.structs.replace(module, kind=prefix + module.kind.removeprefix(other))
+        if module.kind.startswith(other)
+        else module
+        for module in b
     ]
 
 
@@ -139,17 +141,20 @@ class _Matching:
             self._match_below(*self._roots())
             self._match_rest(lambda tree: tree.whole)
             self._match_rest(lambda tree: tree.kinds)
-        one, other = self.a.modules, self.b.modules
+        modules_a, other = self.a.modules, self.b.modules
         return Structure(
             tuple(
-                [(one[at].path, other[self.of_a[at]].path) for at in sorted(self.of_a)]
+                [
+                    (modules_a[at].path, other[self.of_a[at]].path)
+                    for at in sorted(self.of_a)
+                ]
             ),
             tuple(
                 Alone(other[at].path, _short(other[at].kind))
                 for at in _tops(self.b, self.of_b)
             ),
             tuple(
-                Alone(one[at].path, _short(one[at].kind))
+                Alone(modules_a[at].path, _short(modules_a[at].kind))
                 for at in _tops(self.a, self.of_a)
             ),
             tuple(self._moved()),
@@ -179,30 +184,30 @@ class _Matching:
         while waiting:
             a, b = waiting.pop()
             self._pair(a, b)
-            ours = [one for one in self.a.children[a] if one not in self.of_a]
-            theirs = [one for one in self.b.children[b] if one not in self.of_b]
+            ours = [child for child in self.a.children[a] if child not in self.of_a]
+            theirs = [child for child in self.b.children[b] if child not in self.of_b]
             if ours and theirs:
                 waiting.extend(self._children(ours, theirs))
 
     def _children(
         self, ours: list[int], theirs: list[int]
     ) -> Iterator[tuple[int, int]]:
-        one, other = self.a.modules, self.b.modules
+        modules_a, other = self.a.modules, self.b.modules
         if len(ours) == len(theirs) and all(
-            one[a].kind == other[b].kind and one[a].name == other[b].name
+            modules_a[a].kind == other[b].kind and modules_a[a].name == other[b].name
             for a, b in zip(ours, theirs, strict=True)
         ):
             yield from zip(ours, theirs, strict=True)
             return
         names = {other[b].name: b for b in theirs if not other[b].name.isdecimal()}
-        found: list[tuple[int, int]] = []
+        matched: list[tuple[int, int]] = []
         for a in ours:
-            b = names.get(one[a].name)
-            if b is not None and _similar(one[a], other[b]):
-                found.append((a, b))
+            b = names.get(modules_a[a].name)
+            if b is not None and _similar(modules_a[a], other[b]):
+                matched.append((a, b))
         left, right = (
-            _without(ours, (a for a, _ in found)),
-            _without(theirs, (b for _, b in found)),
+            _without(ours, (a for a, _ in matched)),
+            _without(theirs, (b for _, b in matched)),
         )
         for keys in (
             lambda tree, at: tree.whole[at],
@@ -213,48 +218,53 @@ class _Matching:
                 [keys(self.a, at) for at in left], [keys(self.b, at) for at in right]
             )
             pairs = [(left[at], right[to]) for at, to in more]
-            found += pairs
+            matched += pairs
             left, right = (
                 _without(left, (a for a, _ in pairs)),
                 _without(right, (b for _, b in pairs)),
             )
-        apart = {one[a].name for a in left} & {
+        apart = {modules_a[a].name for a in left} & {
             other[b].name for b in right
         }  # they are at the same place
-        found = _slid(
-            found, ours, [a for a in left if one[a].name not in apart], self.a.whole
+        matched = _slid(
+            matched,
+            ours,
+            [a for a in left if modules_a[a].name not in apart],
+            self.a.whole,
         )
-        turned = [(b, a) for a, b in found]
+        turned = [(b, a) for a, b in matched]
         turned = _slid(
             turned,
             theirs,
             [b for b in right if other[b].name not in apart],
             self.b.whole,
         )
-        found = [(a, b) for b, a in turned]
+        matched = [(a, b) for b, a in turned]
         left, right = (
-            _without(ours, (a for a, _ in found)),
-            _without(theirs, (b for _, b in found)),
+            _without(ours, (a for a, _ in matched)),
+            _without(theirs, (b for _, b in matched)),
         )
         others = {other[b].name: b for b in right}  # another class at the same place
-        found += [
-            self._unwrapped(a, others[one[a].name])
+        matched += [
+            self._unwrapped(a, others[modules_a[a].name])
             for a in left
-            if one[a].name in others
+            if modules_a[a].name in others
         ]
-        yield from found
+        yield from matched
 
     def _unwrapped(self, a: int, b: int) -> tuple[int, int]:
         """Return two modules of one place, or what one of them wraps if that is like the other."""
         kinds_a, kinds_b = self.a.kinds, self.b.kinds
         if (
             inside := next(
-                (one for one in self.b.children[b] if kinds_b[one] == kinds_a[a]), None
+                (child for child in self.b.children[b] if kinds_b[child] == kinds_a[a]),
+                None,
             )
         ) is not None:
             return a, inside
         inside = next(
-            (one for one in self.a.children[a] if kinds_a[one] == kinds_b[b]), None
+            (child for child in self.a.children[a] if kinds_a[child] == kinds_b[b]),
+            None,
         )
         return (a, b) if inside is None else (inside, b)
 
@@ -273,36 +283,39 @@ class _Matching:
         ):  # parents come first, so that whole subtrees move
             if a in self.of_a or not _tells(self.a, a):
                 continue
-            found = there.get(of_a[a], [])
-            while found:
-                b = found.pop()
+            candidates = there.get(of_a[a], [])
+            while candidates:
+                b = candidates.pop()
                 if b not in self.of_b:
                     self._match_below(a, b)
                     break
 
     def _moved(self) -> Iterator[Moved]:
         for a, b in sorted(self.of_a.items()):
-            one, other = self.a.modules[a], self.b.modules[b]
-            if one.path == other.path or one.parent < 0 or other.parent < 0:
+            module, other = self.a.modules[a], self.b.modules[b]
+            if module.path == other.path or module.parent < 0 or other.parent < 0:
                 continue
-            if one.name == other.name and self.of_a.get(one.parent) == other.parent:
+            if (
+                module.name == other.name
+                and self.of_a.get(module.parent) == other.parent
+            ):
                 continue  # moved along
-            yield Moved(one.path, other.path, _short(one.kind))
+            yield Moved(module.path, other.path, _short(module.kind))
 
     def _changed(self) -> Iterator[Changed]:
         paths: dict[str, str] = {}
         for a, b in self.of_a.items():
             paths[self.a.modules[a].path] = self.b.modules[b].path
         for a, b in sorted(self.of_a.items()):
-            one, other = self.a.modules[a], self.b.modules[b]
+            module, other = self.a.modules[a], self.b.modules[b]
             if (
-                one.kind == other.kind
-                and one.settings == other.settings
-                and one.tensors == other.tensors
+                module.kind == other.kind
+                and module.settings == other.settings
+                and module.tensors == other.tensors
             ):
                 continue
-            if settings := tuple(_settings(one, other, paths)):
-                yield Changed(one.path, other.path, settings)
+            if settings := tuple(_settings(module, other, paths)):
+                yield Changed(module.path, other.path, settings)
 
 
 def _settings(
@@ -313,13 +326,13 @@ def _settings(
         yield Setting("class", *(short if short[0] != short[1] else (a.kind, b.kind)))
     same = _short(a.kind) == _short(b.kind)
     for ours, theirs in ((a.settings, b.settings), (a.tensors, b.tensors)):
-        one, other = dict(ours), dict(theirs)
-        for name in dict.fromkeys((*one, *other)):
-            left, right = one.get(name, ""), other.get(name, "")
+        values_a, other = dict(ours), dict(theirs)
+        for name in dict.fromkeys((*values_a, *other)):
+            left, right = values_a.get(name, ""), other.get(name, "")
             if (
                 _renamed(left, paths) == right
                 or left == right
-                or (not same and not (name in one and name in other))
+                or (not same and not (name in values_a and name in other))
             ):
                 continue
             yield Setting(name, left, right)
@@ -336,7 +349,7 @@ def _renamed(text: str, paths: dict[str, str]) -> str:
 
 
 def _slid(
-    found: list[tuple[int, int]], row: list[int], alone: list[int], whole: list[int]
+    pairs: list[tuple[int, int]], row: list[int], alone: list[int], subtrees: list[int]
 ) -> list[tuple[int, int]]:
     """Return pairs where each module of a row without a match follows those that equal it: which of equal ones is
     missing is undecidable, and then the fewest numbers shift.
@@ -344,16 +357,16 @@ def _slid(
     >>> _slid([(1, 10), (2, 11)], [0, 1, 2], [0], [7, 7, 7])
     [(0, 10), (1, 11)]
     """
-    if not alone or not found:
-        return found
-    match = dict(found)
-    places = {one: place for place, one in enumerate(row)}
-    for one in reversed(alone):
-        for after in row[places[one] + 1 :]:
-            if after not in match or whole[after] != whole[one]:
+    if not alone or not pairs:
+        return pairs
+    match = dict(pairs)
+    positions = {member: index for index, member in enumerate(row)}
+    for module in reversed(alone):
+        for after in row[positions[module] + 1 :]:
+            if after not in match or subtrees[after] != subtrees[module]:
                 break
-            match[one] = match.pop(after)
-            one = after
+            match[module] = match.pop(after)
+            module = after
     return list(match.items())
 
 
@@ -371,15 +384,15 @@ def _short(kind: str) -> str:
     return kind.rpartition(".")[2]
 
 
-def _without(found: list[int], taken: Iterable[int]) -> list[int]:
-    gone = set(taken)
-    return [one for one in found if one not in gone] if gone else found
+def _without(indices: list[int], removed: Iterable[int]) -> list[int]:
+    gone = set(removed)
+    return [index for index in indices if index not in gone] if gone else indices
 
 
 def _tops(tree: Tree, matched: dict[int, int]) -> Iterator[int]:
     """Yield the modules without a match; of those within one another, the outermost."""
-    for at, one in enumerate(tree.modules):
-        if at not in matched and (one.parent < 0 or one.parent in matched):
+    for at, module in enumerate(tree.modules):
+        if at not in matched and (module.parent < 0 or module.parent in matched):
             yield at
 
 
@@ -396,11 +409,11 @@ def common(a: Sequence[object], b: Sequence[object]) -> list[tuple[int, int]]:
     end = 0
     while end < min(len(a), len(b)) - start and a[-1 - end] == b[-1 - end]:
         end += 1
-    found = [(at, at) for at in range(start)]
+    positions = [(at, at) for at in range(start)]
     inner = _myers(a[start : len(a) - end], b[start : len(b) - end])
-    found += [(at + start, to + start) for at, to in inner]
-    found += [(len(a) - end + at, len(b) - end + at) for at in range(end)]
-    return found
+    positions += [(at + start, to + start) for at, to in inner]
+    positions += [(len(a) - end + at, len(b) - end + at) for at in range(end)]
+    return positions
 
 
 def _myers(a: Sequence[object], b: Sequence[object]) -> list[tuple[int, int]]:
@@ -423,7 +436,7 @@ def _myers(a: Sequence[object], b: Sequence[object]) -> list[tuple[int, int]]:
 
 
 def _traced(rows: list[dict[int, int]], x: int, y: int) -> list[tuple[int, int]]:
-    found: list[tuple[int, int]] = []
+    pairs: list[tuple[int, int]] = []
     for edits in range(len(rows) - 1, -1, -1):
         far, k = rows[edits], x - y
         down = k == -edits or (k != edits and far[k - 1] < far[k + 1])
@@ -432,22 +445,22 @@ def _traced(rows: list[dict[int, int]], x: int, y: int) -> list[tuple[int, int]]
         from_y = from_x - before if edits else 0
         while x > from_x and y > from_y:
             x, y = x - 1, y - 1
-            found.append((x, y))
+            pairs.append((x, y))
         x, y = from_x, from_y
-    return found[::-1]
+    return pairs[::-1]
 
 
 def _in_order(a: Sequence[object], b: Sequence[object]) -> list[tuple[int, int]]:
-    places: dict[object, list[int]] = defaultdict(list)
+    positions: dict[object, list[int]] = defaultdict(list)
     for at in range(len(b) - 1, -1, -1):
-        places[b[at]].append(at)
-    found: list[tuple[int, int]] = []
+        positions[b[at]].append(at)
+    pairs: list[tuple[int, int]] = []
     last = -1
-    for at, one in enumerate(a):
-        there = places.get(one, [])
+    for at, element in enumerate(a):
+        there = positions.get(element, [])
         while there and there[-1] <= last:
             there.pop()
         if there:
             last = there.pop()
-            found.append((at, last))
-    return found
+            pairs.append((at, last))
+    return pairs

@@ -34,12 +34,12 @@ def tensors_of(
         dict(module_tree.named_modules(b)),
     )
     for path_a, path_b in pairs:
-        one, other = ours.get(path_a), theirs.get(path_b)
-        if one is None or other is None:
+        module_a, other = ours.get(path_a), theirs.get(path_b)
+        if module_a is None or other is None:
             continue
         mine: dict[str, Tensor | None] = {
-            **one._parameters,
-            **(one._buffers if buffers else {}),
+            **module_a._parameters,
+            **(module_a._buffers if buffers else {}),
         }
         yours: dict[str, Tensor | None] = {
             **other._parameters,
@@ -55,13 +55,13 @@ def fill_constants(model: nn.Module, seed: int = 0) -> int:
     """Draw other values for parameters and running statistics that are constant, and return how many: a scale of ones
     or a bias of zeros hides what is wrong with it."""
     generator = torch.Generator().manual_seed(seed)
-    found = 0
+    count = 0
     with torch.no_grad():
         for module in module_tree.modules(model):
             running = [
-                one
-                for name, one in module._buffers.items()
-                if one is not None and name.startswith("running_")
+                buffer
+                for name, buffer in module._buffers.items()
+                if buffer is not None and name.startswith("running_")
             ]
             for tensor in (*module._parameters.values(), *running):
                 if (
@@ -75,8 +75,8 @@ def fill_constants(model: nn.Module, seed: int = 0) -> int:
                         tensor.shape, dtype=torch.float64, generator=generator
                     )
                     tensor.add_(0.2 * noise.to(tensor.dtype).to(tensor.device))
-                    found += 1
-    return found
+                    count += 1
+    return count
 
 
 def initial_differences(
@@ -84,11 +84,11 @@ def initial_differences(
 ) -> list[InitialDifference]:
     """List the parameters that both models draw from different distributions, or of which one is a constant."""
     return [
-        InitialDifference(path, f"{name} is initialised with {words}")
-        for path, _, name, one, other in tensors_of(a, b, pairs, buffers=False)
-        if one.shape == other.shape
-        and one.is_floating_point()
-        and (words := _drawn_differently(one, other))
+        InitialDifference(path, f"{name} is initialised with {description}")
+        for path, _, name, tensor, other in tensors_of(a, b, pairs, buffers=False)
+        if tensor.shape == other.shape
+        and tensor.is_floating_point()
+        and (description := _drawn_differently(tensor, other))
     ]
 
 
@@ -97,26 +97,26 @@ def _drawn_differently(a: Tensor, b: Tensor) -> str:
     a, b = a.detach().double().flatten(), b.detach().double().flatten()
     if torch.equal(a, b) or not a.numel():
         return ""
-    one, other = float(a.std(correction=0)), float(b.std(correction=0))
+    deviation, other = float(a.std(correction=0)), float(b.std(correction=0))
     mean, others = float(a.mean()), float(b.mean())
     means = f"{significant(mean, 3)} → {significant(others, 3)}"
     if a.numel() == 1 and not (_is_round(mean) and _is_round(others)):
         return ""  # one number that was drawn
-    if not one and not other:
+    if not deviation and not other:
         return means
-    words = f"standard deviation {significant(one, 3)} → {significant(other, 3)}, mean {means}"
-    if not one or not other:
-        return words if a.numel() > 1 else ""
+    description = f"standard deviation {significant(deviation, 3)} → {significant(other, 3)}, mean {means}"
+    if not deviation or not other:
+        return description if a.numel() > 1 else ""
     ratio = float((a @ b) / (a @ a))
     if a.numel() >= 4 and float((b - ratio * a).norm()) < 1e-6 * float(b.norm()):
-        return f"{words}: {significant(ratio, 4)} times the same numbers"
+        return f"{description}: {significant(ratio, 4)} times the same numbers"
     if a.numel() < LEAST:
         return ""
-    apart = abs(math.log(other / one)) > SIGMAS / math.sqrt(a.numel())
-    shifted = abs(mean - others) > SIGMAS * math.hypot(one, other) / math.sqrt(
+    apart = abs(math.log(other / deviation)) > SIGMAS / math.sqrt(a.numel())
+    shifted = abs(mean - others) > SIGMAS * math.hypot(deviation, other) / math.sqrt(
         a.numel()
     )
-    return words if apart or shifted else ""
+    return description if apart or shifted else ""
 
 
 def _is_round(value: float) -> bool:
@@ -139,9 +139,9 @@ def share(a: nn.Module, b: nn.Module, pairs: Sequence[tuple[str, str]]) -> list[
         )
     }
     with torch.no_grad():
-        for _, path, name, one, other in tensors_of(a, b, pairs):
-            if one.shape == other.shape:
-                other.copy_(one)
+        for _, path, name, tensor, other in tensors_of(a, b, pairs):
+            if tensor.shape == other.shape:
+                other.copy_(tensor)
                 left.discard(f"{path}.{name}" if path else name)
     tied: dict[int, list[str]] = {}
     for name, parameter in module_tree.named_parameters(b, remove_duplicate=False):
@@ -156,10 +156,12 @@ def distances(
     a: nn.Module, b: nn.Module, pairs: Sequence[tuple[str, str]]
 ) -> tuple[Distance, ...]:
     """Return how far the parameters and buffers of each matched module are apart."""
-    found: dict[tuple[str, str], list[tuple[Tensor, Tensor]]] = {}
-    for path_a, path_b, _, one, other in tensors_of(a, b, pairs):
-        found.setdefault((path_a, path_b), []).append((one.detach(), other.detach()))
-    return tuple(_distance(a, b, tensors) for (a, b), tensors in found.items())
+    tensor_pairs: dict[tuple[str, str], list[tuple[Tensor, Tensor]]] = {}
+    for path_a, path_b, _, tensor, other in tensors_of(a, b, pairs):
+        tensor_pairs.setdefault((path_a, path_b), []).append(
+            (tensor.detach(), other.detach())
+        )
+    return tuple(_distance(a, b, tensors) for (a, b), tensors in tensor_pairs.items())
 
 
 def state_distances(
@@ -167,20 +169,24 @@ def state_distances(
 ) -> tuple[Distance, ...]:
     """Return how far the tensors of two state_dicts are apart, module by module, by name; those of other shapes are
     infinitely far."""
-    found: dict[str, list[tuple[Tensor, Tensor]]] = {}
-    for name, one in a.items():
+    tensor_pairs: dict[str, list[tuple[Tensor, Tensor]]] = {}
+    for name, tensor in a.items():
         if name in b:
-            found.setdefault(name.rpartition(".")[0], []).append((one, b[name]))
-    return tuple(_distance(path, path, tensors) for path, tensors in found.items())
+            tensor_pairs.setdefault(name.rpartition(".")[0], []).append(
+                (tensor, b[name])
+            )
+    return tuple(
+        _distance(path, path, tensors) for path, tensors in tensor_pairs.items()
+    )
 
 
 def _distance(a: str, b: str, tensors: list[tuple[Tensor, Tensor]]) -> Distance:
-    if any(one.shape != other.shape for one, other in tensors):
+    if any(first.shape != other.shape for first, other in tensors):
         return Distance(a, b, math.inf, math.inf, 0, 0)
     square = norm = 0.0
     differing = count = 0
-    for one, other in tensors:
-        x, y = one.double(), other.to(one.device).double()
+    for tensor, other in tensors:
+        x, y = tensor.double(), other.to(tensor.device).double()
         square += float((y - x).square().sum())
         norm += float(x.square().sum())
         differing += int((x != y).sum())

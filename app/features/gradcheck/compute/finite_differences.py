@@ -87,8 +87,8 @@ class Copy:
         self._given = tree_map(lambda value: cast(value, dtype), function.given)
         self._buffers = [
             (b, b.clone())
-            for part in self._own
-            for module in modules_in(part)
+            for owned in self._own
+            for module in modules_in(owned)
             for b in module_tree.buffers(module)
         ]
         self._weights: tuple[Tensor, ...] = ()
@@ -99,14 +99,14 @@ class Copy:
             leaf.requires_grad_()
 
     def _named(self, names: tuple[str | None, ...]) -> Iterator[tuple[str, Tensor]]:
-        for place, leaf in enumerate(
+        for index, leaf in enumerate(
             t for t in tree_leaves(self._given) if isinstance(t, Tensor)
         ):
-            name = names[place] if place < len(names) else ""
+            name = names[index] if index < len(names) else ""
             if name is not None and (leaf.is_floating_point() or leaf.is_complex()):
-                yield name or f"input {place}", leaf
-        for part in self._own:
-            for module in modules_in(part):
+                yield name or f"input {index}", leaf
+        for owned in self._own:
+            for module in modules_in(owned):
                 yield from (
                     (name, p)
                     for name, p in module_tree.named_parameters(module)
@@ -125,20 +125,20 @@ class Copy:
             if self._state is not None:
                 torch.set_rng_state(self._state)
             # A copy, since in-place operations overwrite it.
-            given = tree_map(
+            arguments = tree_map(
                 lambda value: value.clone() if isinstance(value, Tensor) else value,
                 self._given,
             )
             with Wide() if self.dtype is torch.float64 else nullcontext():
-                result = self._run(self._own, given)
-        found = [leaf for leaf in tree_leaves(result) if isinstance(leaf, Tensor)]
-        found = [
+                result = self._run(self._own, arguments)
+        tensors = [leaf for leaf in tree_leaves(result) if isinstance(leaf, Tensor)]
+        tensors = [
             torch.view_as_real(leaf.resolve_conj()) if leaf.is_complex() else leaf
-            for leaf in found
+            for leaf in tensors
         ]
         return [
             leaf if leaf.layout is torch.strided else leaf.to_dense()
-            for leaf in found
+            for leaf in tensors
             if leaf.is_floating_point()
         ]
 
@@ -182,19 +182,19 @@ class Copy:
     def analytic(self) -> dict[str, Tensor]:
         """Backward's gradient of each output by every leaf, in shape (outputs, *leaf); zeros where none arrives."""
         totals, _ = self.values()
-        found: dict[str, list[Tensor]] = {name: [] for name in self.leaves}
-        for place, total in enumerate(totals):
+        gradients: dict[str, list[Tensor]] = {name: [] for name in self.leaves}
+        for index, total in enumerate(totals):
             for leaf in self.leaves.values():
                 leaf.grad = None
             if total.requires_grad:
                 with rng.borrowed(self._seed):  # a checkpoint inside runs forward again
-                    total.backward(retain_graph=place + 1 < len(totals))
+                    total.backward(retain_graph=index + 1 < len(totals))
             for name, leaf in self.leaves.items():
                 none = torch.zeros_like(stored(leaf))
-                found[name].append(
+                gradients[name].append(
                     none if leaf.grad is None else stored(leaf.grad, like=leaf)
                 )
-        return {name: torch.stack(grads) for name, grads in found.items()}
+        return {name: torch.stack(grads) for name, grads in gradients.items()}
 
     def evaluate_at(
         self, steps: Mapping[str, Tensor], eps: float, run: Callable[[], Any]
@@ -225,10 +225,10 @@ class Copy:
         ]
 
     def sides(
-        self, places: SourceLocations, steps: Mapping[str, Tensor], eps: float
+        self, locations: SourceLocations, steps: Mapping[str, Tensor], eps: float
     ) -> KinkWatch:
         """Record on which sides of their kinks the operations are, one step away."""
-        watch = KinkWatch(places)
+        watch = KinkWatch(locations)
         with watch:
             self.evaluate_at(steps, eps, self.outputs)
         return watch
@@ -240,20 +240,22 @@ def stored(tensor: Tensor, like: Tensor | None = None) -> Tensor:
 
     With `like` the numbers of a gradient, dense or sparse, at the indices where the tensor `like` has values.
     """
-    found = tensor.detach()
+    numbers = tensor.detach()
     if like is None:
-        found = values_of(found)
+        numbers = values_of(numbers)
     elif like.layout is not torch.strided:
-        found = at_places_of(like.detach(), found)
-    elif found.layout is not torch.strided:
-        found = found.to_dense()
-    return torch.view_as_real(found.resolve_conj()) if found.is_complex() else found
+        numbers = at_places_of(like.detach(), numbers)
+    elif numbers.layout is not torch.strided:
+        numbers = numbers.to_dense()
+    return (
+        torch.view_as_real(numbers.resolve_conj()) if numbers.is_complex() else numbers
+    )
 
 
 def check(
-    what: str,
+    title: str,
     function: Function,
-    places: SourceLocations,
+    locations: SourceLocations,
     seed: int | rng.Generators,
     budget: int,
     cancelled: Callable[[], bool],
@@ -266,27 +268,29 @@ def check(
     )
     inputs: list[CheckedInput] = []
     table: list[EpsRow] = []
-    watch, changes, stopped = KinkWatch(places), False, False
+    watch, changes, stopped = KinkWatch(locations), False, False
     try:
-        watch = double.sides(places, {}, 0.0)
+        watch = double.sides(locations, {}, 0.0)
         changes = not _equal(double.outputs(), double.outputs())
         if not changes and double.leaves:
             analytic, rough = double.analytic(), _roughly(single)
             for row in _table(double, single, analytic, rough):
                 table.append(row)
             left = max(0, budget - double.evaluations - single.evaluations)
-            for found in _inputs(double, analytic, rough, left, places, watch):
-                inputs.append(found)
+            for checked_input in _inputs(
+                double, analytic, rough, left, locations, watch
+            ):
+                inputs.append(checked_input)
     except GradcheckCancelledError:
         stopped = True
     kinks = {
-        one.kink
-        for given in inputs
-        for one in (given.worst, given.direction)
-        if one is not None and one.kink
+        element.kink
+        for input_report in inputs
+        for element in (input_report.worst, input_report.direction)
+        if element is not None and element.kink
     }
     return GradcheckReport(
-        what,
+        title,
         tuple(inputs),
         tuple(table),
         tuple(sorted(kinks, key=lambda kink: kink.place.line or 0)),
@@ -317,17 +321,19 @@ def _table(
         name: _direction(stored(leaf), generator)
         for name, leaf in double.leaves.items()
     }
-    for own, grads in ((single, rough), (double, analytic)):
+    for function_copy, grads in ((single, rough), (double, analytic)):
         if not grads:
             continue
-        steps = {name: value.to(own.dtype) for name, value in step.items()}
+        steps = {name: value.to(function_copy.dtype) for name, value in step.items()}
         expected = sum(
             float((grads[name] * value).sum()) for name, value in steps.items()
         )
         for eps in TABLE:
-            numeric = sum(one for one, _ in own.numeric(steps, eps))
+            numeric = sum(
+                derivative for derivative, _ in function_copy.numeric(steps, eps)
+            )
             yield EpsRow(
-                str(own.dtype).removeprefix("torch."),
+                str(function_copy.dtype).removeprefix("torch."),
                 eps,
                 numeric,
                 expected,
@@ -340,7 +346,7 @@ def _inputs(
     analytic: Mapping[str, Tensor],
     rough: Mapping[str, Tensor],
     budget: int,
-    places: SourceLocations,
+    locations: SourceLocations,
     base: KinkWatch,
 ) -> Iterator[CheckedInput]:
     """Check each input in turn; they share the evaluation budget, and small ones leave the rest to the others."""
@@ -355,28 +361,30 @@ def _inputs(
         share, waiting = pairs // max(waiting, 1), waiting - 1
         grad, worst, direction = analytic[name], None, None
         scale = max(_largest(grad), largest * _SMALL)
-        whole = leaf.numel() <= share
+        complete = leaf.numel() <= share
         chosen = (
             range(leaf.numel())
-            if whole
+            if complete
             else _chosen(grad.abs().amax(0), max(0, share - 1), generator)
         )
-        for place in chosen:
+        for position in chosen:
             step = torch.zeros_like(leaf).flatten()
-            step[place] = 1.0
-            index = _index(place, tuple(leaf.shape))
+            step[position] = 1.0
+            index = _index(position, tuple(leaf.shape))
             steps = {name: step.view_as(leaf)}
-            expected = grad.reshape(len(grad), -1)[:, place].tolist()
-            found = _compared(double, name, index, expected, steps, scale, places, base)
-            worst = found if worst is None or _rank(found) > _rank(worst) else worst
-        if not whole and share:
+            expected = grad.reshape(len(grad), -1)[:, position].tolist()
+            element = _compared(
+                double, name, index, expected, steps, scale, locations, base
+            )
+            worst = element if worst is None or _rank(element) > _rank(worst) else worst
+        if not complete and share:
             step = _direction(leaf, generator)
             step /= torch.linalg.vector_norm(
                 step
             )  # unit length, so that the tolerance of one element applies
             expected = (grad * step).reshape(len(grad), -1).sum(1).tolist()
             direction = _compared(
-                double, name, (), expected, {name: step}, scale, places, base
+                double, name, (), expected, {name: step}, scale, locations, base
             )
         pairs -= len(chosen) + (direction is not None)
         apart = (
@@ -394,26 +402,30 @@ def _compared(
     expected: Sequence[float],
     steps: Mapping[str, Tensor],
     scale: float,
-    places: SourceLocations,
+    locations: SourceLocations,
     base: KinkWatch,
 ) -> Element:
     """Compare all outputs and return the worst; `expected` has backward's derivative of each."""
     several = len(expected) > 1
-    found = [
-        _element(name, index, place if several else None, analytic, *numeric, scale)
-        for place, (analytic, numeric) in enumerate(
+    elements = [
+        _element(name, index, output if several else None, analytic, *numeric, scale)
+        for output, (analytic, numeric) in enumerate(
             zip(expected, double.numeric(steps, EPS), strict=True)
         )
     ]
-    worst = max(found, key=lambda one: one.error)
+    worst = max(elements, key=lambda side: side.error)
     if worst.error <= 1:
         return worst
-    above, below = double.sides(places, steps, EPS), double.sides(places, steps, -EPS)
-    place = crossed(above.sides, below.sides)
-    if place is None:
+    above, below = (
+        double.sides(locations, steps, EPS),
+        double.sides(locations, steps, -EPS),
+    )
+    location = crossed(above.sides, below.sides)
+    if location is None:
         return worst
     return replace(
-        worst, kink=Kink(place, sum(ties for at, _, ties in base.sides if at == place))
+        worst,
+        kink=Kink(location, sum(ties for at, _, ties in base.sides if at == location)),
     )
 
 
@@ -444,13 +456,13 @@ def _element(
     )
 
 
-def _index(place: int, shape: tuple[int, ...]) -> tuple[int, ...]:
+def _index(position: int, shape: tuple[int, ...]) -> tuple[int, ...]:
     """Unravel a flat index. (`torch.unravel_index` imports sympy, which takes a second.)"""
-    found: list[int] = []
+    indices: list[int] = []
     for size in reversed(shape):
-        place, at = divmod(place, size)
-        found.append(at)
-    return tuple(reversed(found))
+        position, at = divmod(position, size)
+        indices.append(at)
+    return tuple(reversed(indices))
 
 
 def _rank(element: Element) -> tuple[bool, float]:
@@ -473,13 +485,13 @@ def _direction(leaf: Tensor, generator: torch.Generator) -> Tensor:
     return torch.randn(leaf.shape, generator=generator, dtype=torch.float64).to(leaf)
 
 
-def _relative(one: float, other: float, scale: float = 0.0) -> float:
-    largest = max(abs(one), abs(other), scale)
-    return abs(one - other) / largest if largest else 0.0
+def _relative(derivative: float, other: float, scale: float = 0.0) -> float:
+    largest = max(abs(derivative), abs(other), scale)
+    return abs(derivative - other) / largest if largest else 0.0
 
 
-def _equal(one: list[Tensor], other: list[Tensor]) -> bool:
+def _equal(outputs: list[Tensor], other: list[Tensor]) -> bool:
     return all(
         torch.equal(a.nan_to_num(), b.nan_to_num())
-        for a, b in zip(one, other, strict=True)
+        for a, b in zip(outputs, other, strict=True)
     )

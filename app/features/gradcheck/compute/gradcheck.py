@@ -36,18 +36,18 @@ def check_net(
     if isinstance(loss, OwnLoss) and loss.place is None:
         batch.hold().release()  # finds which output it is
 
-    def run(own: Any, given: Any) -> Any:
-        inputs, kwargs, target = given
-        output = own[0](*inputs, **kwargs)
-        if own[1] is None:
+    def run(owned: Any, arguments: Any) -> Any:
+        inputs, kwargs, target = arguments
+        output = owned[0](*inputs, **kwargs)
+        if owned[1] is None:
             return output
-        value = loss_of(own[1], output, target)
+        value = loss_of(owned[1], output, target)
         return output if value is None else value
 
     kwargs = dict(batch.kwargs)
     inputs, targets = (
-        sum(isinstance(leaf, Tensor) for leaf in tree_leaves(part))
-        for part in ((batch.inputs, kwargs), batch.target)
+        sum(isinstance(leaf, Tensor) for leaf in tree_leaves(tree))
+        for tree in ((batch.inputs, kwargs), batch.target)
     )
     names = ("",) * inputs + (None,) * targets
     function = Function(
@@ -66,13 +66,13 @@ def check_layer(
     note: str = "",
 ) -> GradcheckReport:
     """Check the module at `path` with the inputs of its `call`-th call. Raises CaptureError if it was not called."""
-    given = call_of_layer(batch, path, call)
+    recorded_call = call_of_layer(batch, path, call)
     function = Function(
         (module_tree.submodule(batch.model, path),),
-        lambda own, g: own[0](*g[0], **g[1]),
-        (given.args, given.kwargs),
+        lambda owned, g: owned[0](*g[0], **g[1]),
+        (recorded_call.args, recorded_call.kwargs),
         batch.train,
-        state=given.state,
+        state=recorded_call.state,
     )
     return _checked(
         f"layer {path}" if path else "the network",
@@ -95,12 +95,14 @@ def check_function(
 ) -> GradcheckReport:
     """Any function of tensors, such as a custom Function's `apply`: by its floating point arguments that require a
     gradient, or by all of them if none does."""
-    given = [
+    requires_grad = [
         leaf.requires_grad
         for leaf in tree_leaves((args, kwargs))
         if isinstance(leaf, Tensor)
     ]
-    names = tuple("" if wanted or not any(given) else None for wanted in given)
+    names = tuple(
+        "" if required or not any(requires_grad) else None for required in requires_grad
+    )
     title = name or getattr(
         getattr(function, "__self__", function), "__name__", "the function"
     )
@@ -164,17 +166,17 @@ def check_node(
 
 
 def _again(call: RecordedCall) -> Callable[[Any, Any], Any]:
-    def run(_own: Any, given: Any) -> Any:
-        result = call.function(*given[0], **given[1])
+    def run(_own: Any, arguments: Any) -> Any:
+        result = call.function(*arguments[0], **arguments[1])
         return (
-            given[0][0] if result is None else result
+            arguments[0][0] if result is None else result
         )  # __setitem__ returns None and modifies its first argument
 
     return run
 
 
 def _checked(
-    what: str,
+    title: str,
     function: Function,
     batch: TrainingBatch | None,
     budget: int,
@@ -184,18 +186,18 @@ def _checked(
 ) -> GradcheckReport:
     for owned in function.owned:
         if isinstance(owned, nn.Module) and any(
-            isinstance(part, torch.jit.ScriptModule)
-            for part in module_tree.modules(owned)
+            isinstance(module, torch.jit.ScriptModule)
+            for module in module_tree.modules(owned)
         ):
             raise CaptureError(
-                f"{upper(what)} contains TorchScript, which cannot be converted to double precision here."
+                f"{upper(title)} contains TorchScript, which cannot be converted to double precision here."
             )
-    places = SourceLocations(None, batch.source if batch is not None else None)
+    locations = SourceLocations(None, batch.source if batch is not None else None)
     state = batch.seed if batch is not None else seed
     try:
         with torch.inference_mode(False), torch.enable_grad():
-            return check(what, function, places, state, budget, cancelled, note)
+            return check(title, function, locations, state, budget, cancelled, note)
     except (RuntimeError, TypeError, ValueError) as error:
         if isinstance(error, CaptureError):
             raise
-        raise CaptureError(f"{upper(what)} could not be checked: {error}") from None
+        raise CaptureError(f"{upper(title)} could not be checked: {error}") from None

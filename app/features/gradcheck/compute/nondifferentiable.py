@@ -70,16 +70,16 @@ class KinkWatch(FunctionCalls):
         result = func(*args, **kwargs)
         if name in KINKED or name in RANDOM:
             with torch._C.DisableTorchFunction():
-                place = self._places.here(frame, name)
+                here = self._places.here(frame, name)
                 if name in RANDOM and not _is_off(name, args, kwargs):
-                    self.random[place] = None
+                    self.random[here] = None
                 if (
                     name in KINKED
                     and args
                     and isinstance(args[0], Tensor)
                     and args[0].is_floating_point()
                 ):
-                    self.sides.append((place, *_side(name, before, kwargs, result)))
+                    self.sides.append((here, *_side(name, before, kwargs, result)))
         return result
 
 
@@ -95,9 +95,11 @@ def _side(name: str, args: Any, kwargs: Any, result: Any) -> tuple[Tensor, int]:
     """Return a tensor that changes when a kink is crossed, and how many inputs lie exactly on one."""
     x = args[0]
     if name in _POOLS:
-        given = {key: value for key, value in kwargs.items() if key != "return_indices"}
-        return _POOLS[name](x, *args[1:6], **given)[1], _pool_ties(
-            name, x, *args[1:6], **given
+        options = {
+            key: value for key, value in kwargs.items() if key != "return_indices"
+        }
+        return _POOLS[name](x, *args[1:6], **options)[1], _pool_ties(
+            name, x, *args[1:6], **options
         )
     if name in _AT_ZERO:
         return torch.sign(x), int((x == 0).sum())
@@ -118,9 +120,9 @@ def _side(name: str, args: Any, kwargs: Any, result: Any) -> tuple[Tensor, int]:
     indices = getattr(result, "indices", None)
     if isinstance(indices, Tensor):
         return indices, 0
-    whole = isinstance(result, Tensor) and result.dim() == 0
-    taken = x == result.detach() if whole else torch.sign(x)
-    return taken, int(taken.sum()) if whole and int(taken.sum()) > 1 else 0
+    scalar = isinstance(result, Tensor) and result.dim() == 0
+    mask = x == result.detach() if scalar else torch.sign(x)
+    return mask, int(mask.sum()) if scalar and int(mask.sum()) > 1 else 0
 
 
 def _pool_ties(
@@ -163,7 +165,7 @@ def crossed(
     after: list[tuple[OpLocation, Tensor, int]],
 ) -> OpLocation | None:
     """Return the first operation on another side of a kink; None if all are on the same."""
-    for (place, one, _), (_, other, _) in zip(before, after, strict=False):
-        if one.shape != other.shape or not torch.equal(one, other):
-            return place
+    for (location, side, _), (_, other, _) in zip(before, after, strict=False):
+        if side.shape != other.shape or not torch.equal(side, other):
+            return location
     return None

@@ -58,22 +58,22 @@ def _is_narrow(value: Any) -> bool:
     return isinstance(value, torch.dtype) and value in _NARROW
 
 
-def in_precision(part: Any, dtype: torch.dtype, train: bool) -> Any:
+def in_precision(owned: Any, dtype: torch.dtype, train: bool) -> Any:
     """Copy a module or a loss to a precision and a mode; return anything else unchanged."""
-    if isinstance(part, nn.Module):
+    if isinstance(owned, nn.Module):
         return (
-            module_tree.copied(part)
+            module_tree.copied(owned)
             ._apply(lambda tensor: cast(tensor, dtype))
             .train(train)
         )
-    if isinstance(part, ReadyLoss):
-        return replace(part, loss=in_precision(part.loss, dtype, train))
-    return part
+    if isinstance(owned, ReadyLoss):
+        return replace(owned, loss=in_precision(owned.loss, dtype, train))
+    return owned
 
 
-def modules_in(part: Any) -> list[nn.Module]:
+def modules_in(owned: Any) -> list[nn.Module]:
     """Return the module in an owned part, as a list of at most one."""
-    inner = part.loss if isinstance(part, ReadyLoss) else part
+    inner = owned.loss if isinstance(owned, ReadyLoss) else owned
     return [inner] if isinstance(inner, nn.Module) else []
 
 

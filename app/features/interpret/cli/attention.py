@@ -26,75 +26,82 @@ def run(options: argparse.Namespace) -> int:
         if options.layer
         else (None if options.out is not None else ())
     )
-    found = net.answer(
+    answer = net.answer(
         ReadAttention(net.net, common.samples(options), layers), task.attention
     )
-    known = {one.path for one in found.attentions}
-    if unknown := [path for path in layers or () if path not in known]:
-        there = ", ".join(known) or "none"
+    paths = {attention.path for attention in answer.attentions}
+    if unknown := [path for path in layers or () if path not in paths]:
+        there = ", ".join(paths) or "none"
         raise console.CommandError(
             f"{unknown[0]} computes no attention itself; modules that do: {there}", 1
         )
     if options.json:
         summary = {
-            "sample": found.sample.number,
-            "label": found.sample.label,
-            "prediction": found.sample.prediction,
+            "sample": answer.sample.number,
+            "label": answer.sample.label,
+            "prediction": answer.sample.prediction,
             "attentions": [
                 {
                     name: value
-                    for name, value in common.plain(one).items()
+                    for name, value in common.plain(attention).items()
                     if name != "maps"
                 }
-                for one in found.attentions
+                for attention in answer.attentions
             ],
-            "remarks": list(found.remarks),
+            "remarks": list(answer.remarks),
         }
         print(json.dumps(summary, ensure_ascii=False, allow_nan=False))
     else:
-        print(*map(console.printable, lines(found)), sep="\n")
-    if options.out is not None and found.attentions:
-        _write(options.out, found)
-    return int(not found.attentions or not all(one.checked for one in found.attentions))
+        print(*map(console.printable, lines(answer)), sep="\n")
+    if options.out is not None and answer.attentions:
+        _write(options.out, answer)
+    return int(
+        not answer.attentions
+        or not all(attention.checked for attention in answer.attentions)
+    )
 
 
-def lines(found: AttentionFound) -> list[str]:
+def lines(answer: AttentionFound) -> list[str]:
     """Format the attentions as a table."""
-    if not found.attentions:
+    if not answer.attentions:
         return [
             "The forward pass computes no scaled-dot-product attention.",
-            *found.remarks,
+            *answer.remarks,
         ]
-    width = max(9, *(len(one.name) for one in found.attentions))
-    told = [
+    width = max(9, *(len(entry.name) for entry in answer.attentions))
+    rows = [
         f"{'attention':<{width}}  {'heads':>5}  {'queries x keys':>15}  {'computed by':<28}  difference"
     ]
-    for one in found.attentions:
-        heads = f"{one.groups}x{one.heads}" if one.groups > 1 else str(one.heads)
+    for attention in answer.attentions:
+        heads = (
+            f"{attention.groups}x{attention.heads}"
+            if attention.groups > 1
+            else str(attention.heads)
+        )
         size, kind = (
-            f"{one.queries:,} x {one.keys:,}",
-            one.kind.removeprefix("_scaled_dot_product_"),
+            f"{attention.queries:,} x {attention.keys:,}",
+            attention.kind.removeprefix("_scaled_dot_product_"),
         )
-        told.append(
-            f"{one.name:<{width}}  {heads:>5}  {size:>15}  {kind:<28}  {one.error:.1e}"
-            f"{f'  {one.remark}' if one.remark else ''}"
+        rows.append(
+            f"{attention.name:<{width}}  {heads:>5}  {size:>15}  {kind:<28}  {attention.error:.1e}"
+            f"{f'  {attention.remark}' if attention.remark else ''}"
         )
-    exact = sum(one.checked for one in found.attentions)
-    told.append(
-        f"{exact} of {len(found.attentions)} give the output of their call to rounding (relative difference)"
+    exact = sum(entry.checked for entry in answer.attentions)
+    rows.append(
+        f"{exact} of {len(answer.attentions)} give the output of their call to rounding (relative difference)"
     )
-    return [*told, *found.remarks]
+    return [*rows, *answer.remarks]
 
 
-def _write(path: Path, found: AttentionFound) -> None:
-    shown = [one for one in found.attentions if one.maps is not None]
+def _write(path: Path, answer: AttentionFound) -> None:
+    shown = [attention for attention in answer.attentions if attention.maps is not None]
     if path.suffix == ".png" and len(shown) > MOST:
         console.warn(
             f"{path} shows the first {MOST} of {len(shown)} attentions; choose with --layer"
         )
     common.write(
         path,
-        found,
-        lambda: {one.name: one.maps for one in shown},
+        answer,
+        lambda: {attention.name: attention.maps for attention in shown},
         lambda: pictures.of_attention(shown[:MOST]),
     )

@@ -32,46 +32,55 @@ def run(options: argparse.Namespace) -> int:
         options.layer,
         options.argument,
     )
-    found = net.answer(request, task.attributions)
+    attributions = net.answer(request, task.attributions)
     if options.json:
         plain = [
             {
                 name: value
-                for name, value in common.plain(one).items()
+                for name, value in common.plain(attribution).items()
                 if name != "values"
             }
-            for one in found
+            for attribution in attributions
         ]
         for row in plain:
             row["sample"].pop("picture")
         print(json.dumps({"attributions": plain}, ensure_ascii=False, allow_nan=False))
     else:
-        print(*(console.printable(line(one)) for one in found), sep="\n")
+        print(
+            *(console.printable(line(attribution)) for attribution in attributions),
+            sep="\n",
+        )
     if options.out is not None:
         common.write(
             options.out,
-            found,
-            lambda: {f"sample_{one.sample.number}": one.values for one in found},
-            lambda: pictures.of_attributions(found),
+            attributions,
+            lambda: {
+                f"sample_{attribution.sample.number}": attribution.values
+                for attribution in attributions
+            },
+            lambda: pictures.of_attributions(attributions),
         )
     return int(
         options.method == INTEGRATED_GRADIENTS
-        and not all(one.complete for one in found)
+        and not all(attribution.complete for attribution in attributions)
     )
 
 
-def line(found: Attribution) -> str:
+def line(attribution: Attribution) -> str:
     """Describe an attribution and its completeness in one line."""
-    sample = found.sample
-    told = (
+    sample = attribution.sample
+    sentence = (
         f"sample {sample.number}{f', label {sample.label}' if sample.label else ''}: "
     )
-    told += f"{found.method} of {found.target} (score {found.score:.4g})"
-    if found.layer:
-        told += f", at {found.layer}"
-    if found.steps:
-        told += (
-            f"; the sum {found.total:.5g} equals the difference {found.score - found.baseline:.5g} from the score at "
-            f"{found.against} up to {found.incompleteness:.2%}, in {found.steps:,} steps"
+    sentence += (
+        f"{attribution.method} of {attribution.target} (score {attribution.score:.4g})"
+    )
+    if attribution.layer:
+        sentence += f", at {attribution.layer}"
+    if attribution.steps:
+        sentence += (
+            f"; the sum {attribution.total:.5g} equals the difference "
+            f"{attribution.score - attribution.baseline:.5g} from the score at "
+            f"{attribution.against} up to {attribution.incompleteness:.2%}, in {attribution.steps:,} steps"
         )
-    return told + (f"; {found.remark}" if found.remark else "")
+    return sentence + (f"; {attribution.remark}" if attribution.remark else "")

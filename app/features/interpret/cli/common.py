@@ -43,7 +43,7 @@ class InterpretedNet(Struct, frozen=True, eq=False):
         if not isinstance(source, ModelCapture):
             return task(source, request)
         return models.answer(
-            request, source.model, self.seconds, lambda asked: task(source, asked)
+            request, source.model, self.seconds, lambda question: task(source, question)
         )
 
 

@@ -23,18 +23,18 @@ def run(options: argparse.Namespace) -> int:
 
     changes = _changes(options)
     net = common.read_source(options)
-    found = net.answer(
+    effect = net.answer(
         MeasureEffect(net.net, changes, common.samples(options)), task.effect
     )
     if options.json:
         plain = {
-            **common.plain(found),
-            "change": found.change,
+            **common.plain(effect),
+            "change": effect.change,
             "changes": list(map(str, changes)),
         }
         print(json.dumps(plain, ensure_ascii=False, allow_nan=False))
     else:
-        print(*map(console.printable, lines(found)), sep="\n")
+        print(*map(console.printable, lines(effect)), sep="\n")
     return 0
 
 
@@ -45,30 +45,30 @@ def _changes(options: argparse.Namespace) -> tuple[Intervention, ...]:
         raise console.CommandError("--take PART and --from N require each other")
     changes = [
         *map(parse_part, options.mute),
-        *(parse_part(one, options.source) for one in options.take),
+        *(parse_part(text, options.source) for text in options.take),
     ]
     return tuple(
-        replace(one, axis=options.axis) if one.channel is not None else one
-        for one in changes
+        replace(change, axis=options.axis) if change.channel is not None else change
+        for change in changes
     )
 
 
-def lines(found: Effect) -> list[str]:
+def lines(effect: Effect) -> list[str]:
     """Format an effect as text."""
-    told = [
-        f"{found.measure} {found.before:.6g} -> {found.after:.6g}, a change of {found.change:+.6g}",
-        f"output changed by {found.shift:.3%} of its norm",
+    report_lines = [
+        f"{effect.measure} {effect.before:.6g} -> {effect.after:.6g}, a change of {effect.change:+.6g}",
+        f"output changed by {effect.shift:.3%} of its norm",
     ]
-    if len(found.each_before) == len(found.samples):
+    if len(effect.each_before) == len(effect.samples):
         for number, before, after, (old, new) in zip(
-            found.samples,
-            found.each_before,
-            found.each_after,
-            found.predictions,
+            effect.samples,
+            effect.each_before,
+            effect.each_after,
+            effect.predictions,
             strict=True,
         ):
-            told.append(
+            report_lines.append(
                 f"sample {number}: {before:.6g} -> {after:.6g}"
                 + (f", {old} -> {new}" if old else "")
             )
-    return [*told, *found.remarks]
+    return [*report_lines, *effect.remarks]

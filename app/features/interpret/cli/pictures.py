@@ -17,23 +17,23 @@ DARK, WARM, LIGHT = (18, 20, 38), (202, 84, 58), (255, 241, 186)
 RED, BLUE = (214, 56, 52), (52, 104, 214)
 
 
-def of_attention(found: Sequence[AttentionReading]) -> Any:
+def of_attention(readings: Sequence[AttentionReading]) -> Any:
     """Draw a row of heads for each attention, each map from 0 to its own largest weight; of several windows the
     first."""
     rows = []
-    for one in found:
-        maps = one.maps[0]
-        size = f"{one.queries} x {one.keys}" + (
-            f", the first of {one.groups} windows" if one.groups > 1 else ""
+    for reading in readings:
+        maps = reading.maps[0]
+        size = f"{reading.queries} x {reading.keys}" + (
+            f", the first of {reading.groups} windows" if reading.groups > 1 else ""
         )
         tiles = [
             (
-                _ramp(each / max(float(each.max()), 1e-12)),
-                f"head {head}, max {float(each.max()):.3g}",
+                _ramp(head_map / max(float(head_map.max()), 1e-12)),
+                f"head {head}, max {float(head_map.max()):.3g}",
             )
-            for head, each in enumerate(maps)
+            for head, head_map in enumerate(maps)
         ]
-        rows.append((f"{one.name}: {size}", tiles))
+        rows.append((f"{reading.name}: {size}", tiles))
     return _sheet(
         rows,
         MAP,
@@ -41,23 +41,32 @@ def of_attention(found: Sequence[AttentionReading]) -> Any:
     )
 
 
-def of_attributions(found: Sequence[Attribution]) -> Any:
+def of_attributions(attributions: Sequence[Attribution]) -> Any:
     """Draw for each sample its picture, the attributions, and both; red speaks for the class, blue against it."""
     rows = []
-    for one in found:
+    for attribution in attributions:
         tiles = (
-            [(one.sample.picture, "input")] if one.sample.picture is not None else []
+            [(attribution.sample.picture, "input")]
+            if attribution.sample.picture is not None
+            else []
         )
-        flat = np.atleast_2d(one.values.sum(0) if one.values.ndim == 3 else one.values)
+        flat = np.atleast_2d(
+            attribution.values.sum(0)
+            if attribution.values.ndim == 3
+            else attribution.values
+        )
         largest = float(np.abs(flat).max(initial=0.0))
-        tiles.append((signed(flat), f"{one.method}, largest {largest:.3g}"))
+        tiles.append((signed(flat), f"{attribution.method}, largest {largest:.3g}"))
         if (
-            one.sample.picture is not None
-            and one.sample.picture.shape[:2] == flat.shape
+            attribution.sample.picture is not None
+            and attribution.sample.picture.shape[:2] == flat.shape
         ):
-            tiles.append((overlay(one.sample.picture, flat), "both"))
+            tiles.append((overlay(attribution.sample.picture, flat), "both"))
         rows.append(
-            (f"sample {one.sample.number}: {one.target}, score {one.score:.4g}", tiles)
+            (
+                f"sample {attribution.sample.number}: {attribution.target}, score {attribution.score:.4g}",
+                tiles,
+            )
         )
     scale = signed(np.linspace(-1, 1, SCALE)[None])[0]
     return _sheet(
@@ -81,10 +90,10 @@ def overlay(picture: NDArray[np.uint8], values: NDArray[Any]) -> NDArray[np.uint
 
 
 def _ramp(share: NDArray[Any]) -> NDArray[np.uint8]:
-    places = np.array([0.0, 0.5, 1.0])
+    positions = np.array([0.0, 0.5, 1.0])
     colours = np.array([DARK, WARM, LIGHT], float)
     return np.stack(
-        [np.interp(share, places, colours[:, at]) for at in range(3)], -1
+        [np.interp(share, positions, colours[:, at]) for at in range(3)], -1
     ).astype(np.uint8)
 
 
@@ -120,8 +129,8 @@ def _sheet(
         if title:
             pen.text((EDGE, top), title, fill="black")
             top += LINE
-        for place, (pixels, caption) in enumerate(tiles):
-            left = EDGE + place * (side + GAP)
+        for column, (pixels, caption) in enumerate(tiles):
+            left = EDGE + column * (side + GAP)
             high, broad = pixels.shape[:2]
             scale = side / max(high, broad)
             how = Image.Resampling.NEAREST if scale >= 1 else Image.Resampling.BOX

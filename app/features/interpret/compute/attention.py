@@ -92,7 +92,9 @@ class AttentionFinder:
         self._softmax: dict[int, Tensor] = {}
         self._number = 0
         self._parameters = {
-            _storage(one) for one in module_tree.parameters(model) if _storage(one)
+            _storage(parameter)
+            for parameter in module_tree.parameters(model)
+            if _storage(parameter)
         }
 
     @contextlib.contextmanager
@@ -136,11 +138,11 @@ class AttentionFinder:
         self._calls[path] += 1
         self.busy = True
         try:
-            place = user_frames.location(frame, generated=True)
+            location = user_frames.location(frame, generated=True)
             pictures = tuple(reversed(self._pictures))
             self._found(
                 Attention(
-                    path, self._calls[path], kind, place, pictures=pictures, **rest
+                    path, self._calls[path], kind, location, pictures=pictures, **rest
                 )
             )
         finally:
@@ -180,8 +182,8 @@ class AttentionFinder:
             mask = mask[..., :keys]
 
         def rows(begin: int, end: int) -> tuple[Tensor, float]:
-            part = query[..., begin:end, :].double()
-            scores = part @ key.double().transpose(-2, -1) * scale
+            double = query[..., begin:end, :].double()
+            scores = double @ key.double().transpose(-2, -1) * scale
             top = float(scores.abs().amax()) if scores.numel() else 0.0
             if mask is not None:
                 some = (
@@ -240,8 +242,8 @@ class AttentionFinder:
         name = func.__name__.partition(".")[0]
         if name.startswith(_FUSED) and "backward" not in name and "math" not in name:
             given = {
-                one.name: value
-                for one, value in zip(func._schema.arguments, args, strict=False)
+                argument.name: value
+                for argument, value in zip(func._schema.arguments, args, strict=False)
             } | kwargs
             given.setdefault("attn_mask", given.get("attn_bias"))
             self._fused(
@@ -252,13 +254,17 @@ class AttentionFinder:
             )
             return
         made = [
-            one
-            for one in tree_leaves(output)
-            if isinstance(one, Tensor) and one.is_floating_point()
+            tree_leave
+            for tree_leave in tree_leaves(output)
+            if isinstance(tree_leave, Tensor) and tree_leave.is_floating_point()
         ]
         if not made or name in _OTHERS:
             return
-        taken = [one for one in tree_leaves((args, kwargs)) if isinstance(one, Tensor)]
+        taken = [
+            tree_leave
+            for tree_leave in tree_leaves((args, kwargs))
+            if isinstance(tree_leave, Tensor)
+        ]
         if name in _MATMULS:
             self._matmul(taken[-2:], made[0], frame)
         elif name in _SOFTMAX:
@@ -274,15 +280,15 @@ class AttentionFinder:
         else:
             self._pass_on(taken, made)
 
-    def _pass_on(self, taken: list[Tensor], made: list[Tensor]) -> None:
+    def _pass_on(self, inputs: list[Tensor], outputs: list[Tensor]) -> None:
         """Follow scores and weights through views, casts, masks and whatever else keeps most of them."""
-        for one in taken:
-            for known in (self._scores, self._weights):
-                mark = known.get(one)
+        for tensor in inputs:
+            for marks in (self._scores, self._weights):
+                mark = marks.get(tensor)
                 if mark is not None:
-                    for result in made:
-                        if 2 * result.numel() >= one.numel():
-                            known[result] = mark
+                    for result in outputs:
+                        if 2 * result.numel() >= tensor.numel():
+                            marks[result] = mark
 
     def _matmul(
         self, operands: list[Tensor], output: Tensor, frame: FrameType | None
@@ -309,19 +315,20 @@ class AttentionFinder:
         frame: FrameType | None,
     ) -> None:
         """Take softmax(scores) @ values, or values^T @ softmax(scores)^T if `transposed`."""
-        weights, values, made = left, right, output
+        weights, values, product = left, right, output
         if transposed:
-            weights, values, made = (
-                one.transpose(-2, -1) for one in (right, left, output)
+            weights, values, product = (
+                tensor.transpose(-2, -1) for tensor in (right, left, output)
             )
         queries, keys = weights.shape[-2:]
         lead = softmax.shape[:-2]
         if math.prod(lead) * queries != weights.numel() // max(keys, 1):
             lead = weights.shape[:-2]
-        weights, values, made = (
-            one.reshape(*lead, *one.shape[-2:]) for one in (weights, values, made)
+        weights, values, product = (
+            tensor.reshape(*lead, *tensor.shape[-2:])
+            for tensor in (weights, values, product)
         )
-        if _storage(made) != _storage(output):
+        if _storage(product) != _storage(output):
             return  # a copy, which an intervention could not write to
         same = weights.numel() == softmax.numel() and torch.equal(
             weights, softmax.reshape(weights.shape).to(weights)
@@ -339,7 +346,7 @@ class AttentionFinder:
             "softmax",
             frame,
             values=values,
-            output=made,
+            output=product,
             queries=queries,
             keys=keys,
             lead=tuple(lead),

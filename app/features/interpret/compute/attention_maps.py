@@ -30,10 +30,14 @@ def attentions(
     """
     remarks: tuple[str, ...] = ()
     for kernels in (True, False):
-        found: list[AttentionReading] = []
+        readings: list[AttentionReading] = []
 
-        def collect(one: Attention, found: list[AttentionReading] = found) -> None:
-            found.append(read(one, batch, sample, keep is None or one.path in keep))
+        def collect(
+            attention: Attention, collected: list[AttentionReading] = readings
+        ) -> None:
+            collected.append(
+                read(attention, batch, sample, keep is None or attention.path in keep)
+            )
 
         try:
             with AttentionFinder(model, collect).watching(kernels):
@@ -46,51 +50,57 @@ def attentions(
                 "dispatch mode.",
             )
             continue
-        return tuple(found), remarks
+        return tuple(readings), remarks
     raise AssertionError
 
 
-def read(one: Attention, batch: int, sample: int, keep: bool) -> AttentionReading:
+def read(attention: Attention, batch: int, sample: int, keep: bool) -> AttentionReading:
     """Return the weights of an attention for one sample, or a summary by head, and their error against its output."""
-    groups, heads = dims(one.lead, batch)
-    pooled = _pooling(groups * heads, one.queries, one.keys) if keep else 1
+    groups, heads = dims(attention.lead, batch)
+    pooled = _pooling(groups * heads, attention.queries, attention.keys) if keep else 1
     parts: list[Tensor] = []
-    entropy = torch.zeros(heads, dtype=torch.float64, device=one.output.device)
+    entropy = torch.zeros(heads, dtype=torch.float64, device=attention.output.device)
     difference = largest = top = 0.0
-    for begin, end, weights, score in one.chunks(pooled):
+    for begin, end, weights, score in attention.chunks(pooled):
         top = max(top, score)
-        made = one.output[..., begin:end, :].double()
-        difference = max(difference, _largest(weights @ one.values.double() - made))
-        largest = max(largest, _largest(made))
-        own = weights.reshape(-1, groups, heads, end - begin, one.keys)[
-            sample if one.lead else 0
-        ]
-        entropy += torch.special.entr(own).sum((0, 2, 3))
+        output_chunk = attention.output[..., begin:end, :].double()
+        difference = max(
+            difference, _largest(weights @ attention.values.double() - output_chunk)
+        )
+        largest = max(largest, _largest(output_chunk))
+        sample_weights = weights.reshape(
+            -1, groups, heads, end - begin, attention.keys
+        )[sample if attention.lead else 0]
+        entropy += torch.special.entr(sample_weights).sum((0, 2, 3))
         if keep:
-            parts.append(_pool(own, pooled))
+            parts.append(_pool(sample_weights, pooled))
     error = difference / largest if largest else difference
-    fair = error <= tolerance(one.output.dtype, top)
-    remark = one.remark
+    fair = error <= tolerance(attention.output.dtype, top)
+    remark = attention.remark
     if not fair:
-        why = f", since dropout of {one.dropout:g} is applied" if one.dropout else ""
+        why = (
+            f", since dropout of {attention.dropout:g} is applied"
+            if attention.dropout
+            else ""
+        )
         remark = (
             f"{remark}; " * bool(remark)
             + f"these weights do not reproduce the output of the call{why}"
         )
     return AttentionReading(
-        one.path,
-        one.call,
-        one.kind,
-        _format_line(one.place),
+        attention.path,
+        attention.call,
+        attention.kind,
+        _format_line(attention.place),
         groups,
         heads,
-        one.queries,
-        one.keys,
+        attention.queries,
+        attention.keys,
         error,
         fair,
-        tuple((entropy / max(groups * one.queries, 1)).tolist()),
+        tuple((entropy / max(groups * attention.queries, 1)).tolist()),
         pooled,
-        grid_of(one.keys, one.pictures) if groups == pooled == 1 else None,
+        grid_of(attention.keys, attention.pictures) if groups == pooled == 1 else None,
         torch.cat(parts, 2).numpy() if parts else None,
         remark,
     )
@@ -151,12 +161,12 @@ def _pool(weights: Tensor, factor: int) -> Tensor:
     if factor > 1:
         padded = torch.nn.functional.pad(weights, (0, -weights.shape[-1] % factor))
         weights = padded.reshape(*weights.shape[:-1], -1, factor).sum(-1)
-        weights = torch.stack([part.mean(2) for part in weights.split(factor, 2)], 2)
+        weights = torch.stack([rows.mean(2) for rows in weights.split(factor, 2)], 2)
     return weights.float().cpu()
 
 
-def _format_line(place: tuple[str, int]) -> str:
-    file, line = place
+def _format_line(location: tuple[str, int]) -> str:
+    file, line = location
     return (
         f"{PurePath(file).name}:{line}"
         if line and not file.startswith("<")

@@ -59,29 +59,29 @@ def attribute(
         others = list(subject.tensors)
         with torch.no_grad(), hook(None):
             scores = subject.scores(subject.run(*others))
-        index, words = _target(subject, scores, target)
+        index, label = _target(subject, scores, target)
 
-        def score(given: Tensor) -> Tensor:
-            """Return the chosen score (n,) of copies of the sample with `given` (n, ...) in place of the value."""
-            count = len(given)
-            tensors = [_copies(one, count) for one in others]
+        def score(tensor: Tensor) -> Tensor:
+            """Return the chosen score (n,) of copies of the sample with `tensor` (n, ...) in place of the value."""
+            count = len(tensor)
+            tensors = [_copies(other, count) for other in others]
             if value is others[argument]:
-                tensors[argument] = given
-            with hook(given):
+                tensors[argument] = tensor
+            with hook(tensor):
                 return _score(subject.scores(subject.run(*tensors)), index)
 
         if method == SALIENCY:
-            found = _saliency(score, value)
+            attribution = _saliency(score, value)
         elif method == GRAD_CAM:
-            found = _grad_cam(subject, score, value, layer, others)
+            attribution = _grad_cam(subject, score, value, layer, others)
         else:
-            found = _integrated_gradients(score, value, *base)
+            attribution = _integrated_gradients(score, value, *base)
         before = float(_score(scores, index)[0])
-    values, rest = found
+    values, rest = attribution
     if value is not others[argument]:  # over the embedding
         values = values.abs().sum(-1) if method == SALIENCY else values.sum(-1)
     return Attribution(
-        sample, method, words, before, values.float().cpu().numpy(), **rest
+        sample, method, label, before, values.float().cpu().numpy(), **rest
     )
 
 
@@ -94,28 +94,28 @@ def _start(
         raise InterpretError(
             f"the model takes {len(subject.tensors)} tensors, counted from 0; there is no {argument}"
         )
-    given = subject.tensors[argument]
-    if given.is_floating_point():
+    tensor = subject.tensors[argument]
+    if tensor.is_floating_point():
         return (
-            given,
-            (torch.zeros_like(given), "zeros"),
+            tensor,
+            (torch.zeros_like(tensor), "zeros"),
             lambda _value: contextlib.nullcontext(),
         )
-    found: list[tuple[nn.Module, Tensor]] = []
+    embeddings: list[tuple[nn.Module, Tensor]] = []
 
     def note(module: nn.Module, args: Any, output: Tensor) -> None:
         if (
-            not found
+            not embeddings
             and args
             and isinstance(args[0], Tensor)
-            and args[0].shape == given.shape
+            and args[0].shape == tensor.shape
         ):
-            found.append((module, output.detach()))
+            embeddings.append((module, output.detach()))
 
     hooks = [
-        module_tree.on_call(one, note)
-        for one in module_tree.modules(subject.model)
-        if isinstance(one, nn.Embedding)
+        module_tree.on_call(layer, note)
+        for layer in module_tree.modules(subject.model)
+        if isinstance(layer, nn.Embedding)
     ]
     try:
         with torch.no_grad():
@@ -123,12 +123,12 @@ def _start(
     finally:
         for hook in hooks:
             hook.remove()
-    if not found:
+    if not embeddings:
         raise InterpretError(
-            f"input {argument} is {given.dtype} and is not the input of an nn.Embedding, so it has no gradient to "
+            f"input {argument} is {tensor.dtype} and is not the input of an nn.Embedding, so it has no gradient to "
             "attribute; choose another input"
         )
-    module, value = found[0]
+    module, value = embeddings[0]
 
     @contextlib.contextmanager
     def replaced(other: Tensor | None) -> Iterator[None]:
@@ -147,22 +147,26 @@ def _start(
         finally:
             hook.remove()
 
-    return value, _same_token(module, given), replaced
+    return value, _same_token(module, tensor), replaced
 
 
 def _same_token(module: nn.Module, ids: Tensor) -> tuple[Tensor, str]:
     """Return the embedding of an input of one token, the first whose embedding is not zero as that of padding is."""
-    found = torch.zeros(())
+    embedding = torch.zeros(())
     for token in (0, 1):
         with torch.no_grad():
-            found = module(torch.full_like(ids, token)).detach()
-        if found.any():
+            embedding = module(torch.full_like(ids, token)).detach()
+        if embedding.any():
             break
-    return found, f"token {token}"
+    return embedding, f"token {token}"
 
 
-def _copies(one: Tensor, count: int) -> Tensor:
-    return one.expand(count, *one.shape[1:]) if one.ndim and len(one) == 1 else one
+def _copies(tensor: Tensor, count: int) -> Tensor:
+    return (
+        tensor.expand(count, *tensor.shape[1:])
+        if tensor.ndim and len(tensor) == 1
+        else tensor
+    )
 
 
 def _target(
@@ -174,12 +178,12 @@ def _target(
         count = scores[0].numel() if scores.ndim > 1 else 1
         number = target or 0
         index = tuple(
-            int(one)
-            for one in torch.unravel_index(
+            int(coordinate)
+            for coordinate in torch.unravel_index(
                 torch.tensor(number % max(count, 1)), scores.shape[1:]
             )
         )
-        words = f"output {number}" if count > 1 else "the output"
+        label = f"output {number}" if count > 1 else "the output"
     else:
         count = scores.shape[axis]
         if scores.ndim == 3:  # of tokens the last
@@ -189,18 +193,18 @@ def _target(
             chosen = scores[0].reshape(count, -1).mean(1)
             number = int(chosen.argmax()) if target is None else target
             index = (number,)
-        words = subject.name_of(number)
+        label = subject.name_of(number)
     if not 0 <= number < count:
         raise InterpretError(
             f"the output has {count} values, counted from 0; there is no {number}"
         )
-    return index, words
+    return index, label
 
 
 def _score(scores: Tensor, index: tuple[int, ...]) -> Tensor:
     picked = scores
-    for place in index:
-        picked = picked.select(1, place)
+    for position in index:
+        picked = picked.select(1, position)
     return picked.reshape(len(picked), -1).mean(1)  # of a class at every pixel the mean
 
 
@@ -221,18 +225,18 @@ def _integrated_gradients(
     with torch.no_grad():
         difference = float(score(value)[0].double() - score(start)[0].double())
         base = float(score(start)[0])
-    found, total, steps, remark = start, math.nan, 0, ""
+    attributions, total, steps, remark = start, math.nan, 0, ""
     for steps in STEPS:
         method = IntegratedGradients(score)
-        found = method.attribute(
+        attributions = method.attribute(
             value.detach().clone(), start, n_steps=steps, internal_batch_size=TOGETHER
         ).detach()
-        total = float(found.double().sum())
+        total = float(attributions.double().sum())
         if abs(total - difference) <= COMPLETE / 2 * abs(difference):
             break
     else:
         remark = f"after {steps:,} steps they do not sum to the difference of the scores to 1 %"
-    return found[0], {
+    return attributions[0], {
         "total": total,
         "baseline": base,
         "steps": steps,
@@ -269,16 +273,16 @@ def _grad_cam(
             f"pixel; layers that do: {there}"
         )
     module = module_tree.submodule(subject.model, chosen)
-    found = LayerGradCam(score, module).attribute(
+    heat_map = LayerGradCam(score, module).attribute(
         value.detach().clone(), relu_attributions=True
     )
-    grown = LayerAttribution.interpolate(found, tuple(value.shape[-2:]), "bilinear")
+    grown = LayerAttribution.interpolate(heat_map, tuple(value.shape[-2:]), "bilinear")
     return grown[0, 0].detach(), {"layer": chosen}
 
 
 def _pictured(subject: Subject, others: list[Tensor]) -> dict[str, tuple[int, ...]]:
     """Return the modules with output (N, C, H, W), in the order in which they return, with that shape."""
-    found: dict[str, tuple[int, ...]] = {}
+    shapes: dict[str, tuple[int, ...]] = {}
     hooks: list[Any] = []
     for path, module in module_tree.named_modules(subject.model):
 
@@ -289,8 +293,8 @@ def _pictured(subject: Subject, others: list[Tensor]) -> dict[str, tuple[int, ..
                 and output.ndim == 4
                 and min(output.shape[2:]) > 1
             ):
-                found.pop(path, None)
-                found[path] = tuple(output.shape)
+                shapes.pop(path, None)
+                shapes[path] = tuple(output.shape)
 
         hooks.append(module_tree.on_call(module, note))
     try:
@@ -299,4 +303,4 @@ def _pictured(subject: Subject, others: list[Tensor]) -> dict[str, tuple[int, ..
     finally:
         for hook in hooks:
             hook.remove()
-    return found
+    return shapes

@@ -53,11 +53,11 @@ class Interventions:
         self._model, self._batch = model, batch
         self.changes = tuple(changes)
         self.remarks: list[str] = []
-        for one in changes:
-            find_module(model, one.path)
-            if one.head is not None and one.channel is not None:
+        for change in changes:
+            find_module(model, change.path)
+            if change.head is not None and change.channel is not None:
                 raise InterpretError(
-                    f"{one.path}: choose a head or a channel, not both"
+                    f"{change.path}: choose a head or a channel, not both"
                 )
         self._recorded: Recorded = {}
         self._used: set[Intervention] = set()
@@ -89,27 +89,29 @@ class Interventions:
     ) -> Any:
         """Call `act(change, number of the call, part)` for each part, and replace the part by its result."""
         self._used, self._heads = set(), {}
-        heads = [one for one in changes if one.head is not None]
-        hooks = [self._hook(one, act) for one in changes if one.head is None]
+        heads = [change for change in changes if change.head is not None]
+        hooks = [self._hook(change, act) for change in changes if change.head is None]
 
-        def change_heads(found: Attention) -> None:
-            count = dims(found.lead, self._batch)[1]
-            self._heads[found.path] = count
-            for one in heads:
+        def change_heads(attention: Attention) -> None:
+            count = dims(attention.lead, self._batch)[1]
+            self._heads[attention.path] = count
+            for change in heads:
                 if (
-                    one.path == found.path
-                    and one.call in (0, found.call)
-                    and one.head is not None
-                    and one.head < count
+                    change.path == attention.path
+                    and change.call in (0, attention.call)
+                    and change.head is not None
+                    and change.head < count
                 ):
-                    own = _head(found.output, found.lead, one.head, count)
-                    own.copy_(act(one, found.call, own))
-                    self._used.add(one)
+                    head_output = _head(
+                        attention.output, attention.lead, change.head, count
+                    )
+                    head_output.copy_(act(change, attention.call, head_output))
+                    self._used.add(change)
 
         try:
             # Without heads a pass runs as ever. With them the one without changes is watched too: it takes no fused
             # inference of nn.TransformerEncoder either, so that both are computed by the same kernels.
-            watched = any(one.head is not None for one in self.changes)
+            watched = any(change.head is not None for change in self.changes)
             with (
                 AttentionFinder(self._model, change_heads).watching()
                 if watched
@@ -119,82 +121,84 @@ class Interventions:
         finally:
             for hook in hooks:
                 hook.remove()
-        for one in changes:
-            if one not in self._used:
-                raise InterpretError(self._unused(one))
+        for intervention in changes:
+            if intervention not in self._used:
+                raise InterpretError(self._unused(intervention))
 
     def _hook(
-        self, one: Intervention, act: Callable[[Intervention, int, Tensor], Tensor]
+        self, change: Intervention, act: Callable[[Intervention, int, Tensor], Tensor]
     ) -> Any:
-        module, count = find_module(self._model, one.path), Counter[str]()
+        module, count = find_module(self._model, change.path), Counter[str]()
 
         def hook(_module: nn.Module, _args: Any, output: Any) -> Any:
             count["calls"] += 1
             call = count["calls"]
-            if one.call not in (0, call):
+            if change.call not in (0, call):
                 return None
-            self._used.add(one)
-            place = Counter[str]()
+            self._used.add(change)
+            counts = Counter[str]()
 
-            def changed(part: Any) -> Any:
-                if not isinstance(part, Tensor) or not part.is_floating_point():
-                    return part
-                place["tensors"] += 1
-                if one.channel is None:
-                    return act(one, 1000 * call + place["tensors"], part)
-                if place["tensors"] > 1:
-                    return part
-                axis = channel_axis(module, part) if one.axis is None else one.axis
-                self._check_channel(one, part, axis)
-                made = part.clone()
-                own = made.select(axis, one.channel)
-                own.copy_(act(one, call, own))
-                return made
+            def changed(leaf: Any) -> Any:
+                if not isinstance(leaf, Tensor) or not leaf.is_floating_point():
+                    return leaf
+                counts["tensors"] += 1
+                if change.channel is None:
+                    return act(change, 1000 * call + counts["tensors"], leaf)
+                if counts["tensors"] > 1:
+                    return leaf
+                axis = (
+                    channel_axis(module, leaf) if change.axis is None else change.axis
+                )
+                self._check_channel(change, leaf, axis)
+                patched = leaf.clone()
+                channel = patched.select(axis, change.channel)
+                channel.copy_(act(change, call, channel))
+                return patched
 
             return tree_map(changed, output)
 
         return module_tree.on_call(module, hook)
 
-    def _check_channel(self, one: Intervention, part: Tensor, axis: int) -> None:
+    def _check_channel(self, change: Intervention, tensor: Tensor, axis: int) -> None:
         if (
-            not -part.ndim <= axis < part.ndim
-            or one.channel is None
-            or one.channel >= part.shape[axis]
+            not -tensor.ndim <= axis < tensor.ndim
+            or change.channel is None
+            or change.channel >= tensor.shape[axis]
         ):
-            count = part.shape[axis] if -part.ndim <= axis < part.ndim else 0
+            count = tensor.shape[axis] if -tensor.ndim <= axis < tensor.ndim else 0
             raise InterpretError(
-                f"{one}: the output of {one.path} is {tuple(part.shape)} with {count} channels along axis {axis}, "
+                f"{change}: the output of {change.path} is {tuple(tensor.shape)} with {count} channels "
+                f"along axis {axis}, "
                 "counted from 0; choose one of them, or another axis"
             )
-        words = (
-            f"{one.path}: channels are axis {axis} of its output {tuple(part.shape)}"
-        )
-        if words not in self.remarks:
-            self.remarks.append(words)
+        remark = f"{change.path}: channels are axis {axis} of its output {tuple(tensor.shape)}"
+        if remark not in self.remarks:
+            self.remarks.append(remark)
 
-    def _note(self, one: Intervention, number: int, part: Tensor) -> Tensor:
-        self._recorded[replace(one, source=None), number] = part.detach().clone()
-        return part
+    def _note(self, change: Intervention, number: int, tensor: Tensor) -> Tensor:
+        self._recorded[replace(change, source=None), number] = tensor.detach().clone()
+        return tensor
 
-    def _change(self, one: Intervention, number: int, part: Tensor) -> Tensor:
-        if one.source is None:
-            return torch.zeros_like(part)
-        other = self._recorded.get((replace(one, source=None), number))
-        if other is None or other.shape != part.shape:
+    def _change(self, change: Intervention, number: int, tensor: Tensor) -> Tensor:
+        if change.source is None:
+            return torch.zeros_like(tensor)
+        other = self._recorded.get((replace(change, source=None), number))
+        if other is None or other.shape != tensor.shape:
             there = "nothing" if other is None else str(tuple(other.shape))
             raise InterpretError(
-                f"{one}: its output is {tuple(part.shape)} for the samples and {there} for sample {one.source}; the "
+                f"{change}: its output is {tuple(tensor.shape)} for the samples and {there} for sample "
+                f"{change.source}; the "
                 "shapes must match"
             )
         return other
 
-    def _unused(self, one: Intervention) -> str:
-        if one.head is None:
-            return f"{one}: the forward pass makes no such call of this module"
-        if one.path in self._heads:
-            return f"{one}: its attention has {self._heads[one.path]} heads, counted from 0, or fewer calls"
+    def _unused(self, change: Intervention) -> str:
+        if change.head is None:
+            return f"{change}: the forward pass makes no such call of this module"
+        if change.path in self._heads:
+            return f"{change}: its attention has {self._heads[change.path]} heads, counted from 0, or fewer calls"
         there = ", ".join(self._heads) or "none at all"
-        return f"{one}: this module itself computes no attention; those that do are {there}"
+        return f"{change}: this module itself computes no attention; those that do are {there}"
 
 
 def channel_axis(module: nn.Module, output: Tensor) -> int:
@@ -208,16 +212,16 @@ def channel_axis(module: nn.Module, output: Tensor) -> int:
 
 def find_module(model: nn.Module, path: str) -> nn.Module:
     """Return the module at a path, "" for the model. Raises InterpretError that names near ones."""
-    known = dict(module_tree.named_modules(model))
-    if path not in known:
+    modules = dict(module_tree.named_modules(model))
+    if path not in modules:
         near = (
-            difflib.get_close_matches(path, known, 5, 0.4)
-            or [one for one in known if one][:5]
+            difflib.get_close_matches(path, modules, 5, 0.4)
+            or [name for name in modules if name][:5]
         )
         raise InterpretError(
             f"the model has no module {path}; near it are {', '.join(near)}"
         )
-    return known[path]
+    return modules[path]
 
 
 def _head(output: Tensor, lead: tuple[int, ...], head: int, count: int) -> Tensor:

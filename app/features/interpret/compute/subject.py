@@ -50,7 +50,7 @@ class Subject(Struct, frozen=True, eq=False):
     @property
     def batch(self) -> int:
         """The number of samples: the first size of the first tensor that has one."""
-        return next((len(one) for one in self.tensors if one.ndim), 1)
+        return next((len(tensor) for tensor in self.tensors if tensor.ndim), 1)
 
     @contextmanager
     def quiet(self) -> Any:
@@ -60,14 +60,14 @@ class Subject(Struct, frozen=True, eq=False):
 
     def of_samples(self, at: Sequence[int]) -> Subject:
         """Return the subject with some samples of its batch alone. Raises InterpretError if there is none such."""
-        if any(not 0 <= one < self.batch for one in at):
+        if any(not 0 <= number < self.batch for number in at):
             raise InterpretError(
                 f"the input has {self.batch} samples, counted from 0; there is no sample {max(at)}"
             )
         batch, index = self.batch, torch.tensor(list(at))
         tensors = tuple(
-            one[index] if one.ndim and len(one) == batch else one
-            for one in self.tensors
+            tensor[index] if tensor.ndim and len(tensor) == batch else tensor
+            for tensor in self.tensors
         )
         return with_values(self, tensors=tensors)
 
@@ -84,19 +84,19 @@ def of_model(
     Raises InterpretError for one that takes no tensor.
     """
     leaves, shape = tree_flatten((args, dict(kwargs)))
-    places = [at for at, one in enumerate(leaves) if isinstance(one, Tensor)]
+    positions = [at for at, leaf in enumerate(leaves) if isinstance(leaf, Tensor)]
 
-    if not places:
+    if not positions:
         raise InterpretError("the model takes no tensor")
 
     def run(*tensors: Tensor) -> Any:
-        given = list(leaves)
-        for place, one in zip(places, tensors, strict=True):
-            given[place] = one
-        positional, named = tree_unflatten(given, shape)
+        filled = list(leaves)
+        for position, tensor in zip(positions, tensors, strict=True):
+            filled[position] = tensor
+        positional, named = tree_unflatten(filled, shape)
         return model(*positional, **named)
 
-    return Subject(model, tuple(leaves[at] for at in places), run, chief_of, kind="")
+    return Subject(model, tuple(leaves[at] for at in positions), run, chief_of, kind="")
 
 
 WHOLE = "Its inputs are one sample as a whole: it computes something else of a part of them."
@@ -108,7 +108,7 @@ def in_samples(subject: Subject) -> Subject:
     Where they do not, such as for the nodes and the edges of a graph, all of its inputs are one sample: a part of them
     is called alone, and gives something else than it gives among the others. Raises what the model raises.
     """
-    sizes = {len(one) for one in subject.tensors if one.ndim}
+    sizes = {len(tensor) for tensor in subject.tensors if tensor.ndim}
     if sizes <= {1}:
         return subject
     with subject.quiet(), torch.no_grad():
@@ -138,17 +138,18 @@ def as_one_sample(subject: Subject) -> Subject:
     """Return a subject with one sample, which consists of all inputs; each sample is a call of its own."""
 
     def run(*tensors: Tensor) -> Any:
-        count = next(len(one) for one in tensors)
+        count = next(len(tensor) for tensor in tensors)
         outputs = [
-            subject.run(*(one[place] for one in tensors)) for place in range(count)
+            subject.run(*(tensor[index] for tensor in tensors))
+            for index in range(count)
         ]
-        leaves = [tree_flatten(one)[0] for one in outputs]
+        leaves = [tree_flatten(output)[0] for output in outputs]
         _, shape = tree_flatten(outputs[0])
         return tree_unflatten(
-            [_stacked(each) for each in zip(*leaves, strict=True)], shape
+            [_stacked(samples) for samples in zip(*leaves, strict=True)], shape
         )
 
-    batched = tuple(one[None] for one in subject.tensors)
+    batched = tuple(tensor[None] for tensor in subject.tensors)
     return with_values(
         subject, tensors=batched, run=run, remarks=(*subject.remarks, WHOLE)
     )
@@ -169,10 +170,12 @@ def chief_of(output: Any) -> Tensor:
     else:
         parts = dict(output) if isinstance(output, Mapping) else _fields(output)
         ordered = [parts[name] for name in _CHIEF if name in parts] + [*parts.values()]
-        for one in ordered:
-            if isinstance(one, Tensor | list | tuple | Mapping) or is_dataclass(one):
+        for candidate in ordered:
+            if isinstance(candidate, Tensor | list | tuple | Mapping) or is_dataclass(
+                candidate
+            ):
                 try:
-                    return chief_of(one)
+                    return chief_of(candidate)
                 except InterpretError:
                     continue
     raise InterpretError(
@@ -184,17 +187,19 @@ def own_loss(output: Any) -> Tensor | None:
     """Return the loss that a model has computed itself: a scalar output, or the output's `loss`."""
     if isinstance(output, Tensor):
         return output if output.ndim == 0 and output.is_floating_point() else None
-    found = (
+    loss = (
         output.get("loss")
         if isinstance(output, Mapping)
         else getattr(output, "loss", None)
     )
-    return found if isinstance(found, Tensor) and found.numel() == 1 else None
+    return loss if isinstance(loss, Tensor) and loss.numel() == 1 else None
 
 
 def _fields(output: Any) -> dict[Any, Any]:
     if is_dataclass(output):
-        return {one.name: getattr(output, one.name, None) for one in fields(output)}
+        return {
+            field.name: getattr(output, field.name, None) for field in fields(output)
+        }
     if isinstance(output, list | tuple):
         names = getattr(output, "_fields", None)
         return dict(zip(names or range(len(output)), output, strict=True))
@@ -205,22 +210,22 @@ def losses(subject: Subject, output: Any, before: Any) -> tuple[str, Tensor, Ten
     """Return the name, mean and values (N,) of the measure for an output; `before` is the output without
     any change, against whose prediction a model is measured that has no loss."""
     if subject.loss is not None:
-        whole, each = subject.loss(output)
-        return subject.measure, whole, each
-    if (own := own_loss(output)) is not None:
-        return "its own loss", own.reshape(()), own.reshape(1)
+        mean, per_sample = subject.loss(output)
+        return subject.measure, mean, per_sample
+    if (model_loss := own_loss(output)) is not None:
+        return "its own loss", model_loss.reshape(()), model_loss.reshape(1)
     now, reference = subject.scores(output).float(), subject.scores(before)
     axis = class_axis(now, subject.kind)
     if axis is None:
-        each = now.reshape(len(now), -1).mean(1)
-        return MEAN, each.mean(), each
+        per_sample = now.reshape(len(now), -1).mean(1)
+        return MEAN, per_sample.mean(), per_sample
     target = reference.argmax(axis)
-    each = (
+    per_sample = (
         F.cross_entropy(now.movedim(axis, 1), target, reduction="none")
         .reshape(len(now), -1)
         .mean(1)
     )
-    return OWN_PREDICTION, each.mean(), each
+    return OWN_PREDICTION, per_sample.mean(), per_sample
 
 
 def class_axis(scores: Tensor, kind: str) -> int | None:
@@ -244,7 +249,9 @@ def predictions(subject: Subject, output: Any) -> tuple[str, ...]:
     axis = class_axis(scores, subject.kind)
     if axis is None or scores.ndim > 3:
         return ("",) * len(scores)
-    found = scores.argmax(axis)
+    classes = scores.argmax(axis)
     return tuple(
-        map(subject.name_of, (found[:, -1] if found.ndim == 2 else found).tolist())
+        map(
+            subject.name_of, (classes[:, -1] if classes.ndim == 2 else classes).tolist()
+        )
     )

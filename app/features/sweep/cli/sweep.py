@@ -32,20 +32,33 @@ def run(options: argparse.Namespace) -> int:
     """Check the settings of all runs, train them, and print them with the best first; return 1 if one failed."""
     planned = _planned(options)
     folder = store.runs_beside(options.project)
-    tag = next_tag(tag for kept in store.listed(folder) for tag in kept.record.tags)
+    tag = next_tag(
+        tag for stored_run in store.listed(folder) for tag in stored_run.record.tags
+    )
     root = str(options.data) if options.data else None
     done, failed, stopped = list[Path](), 0, False
-    for number, (name, each, analysis) in enumerate(planned, 1):
+    for number, (name, project, analysis) in enumerate(planned, 1):
         if not options.json:
             print(console.printable(f"{tag}, run {number} of {len(planned)}: {name}"))
         with console.writing(folder):
-            kept = store.begin(folder, each, name=name[: store.MOST_NAME], tags=(tag,))
-        last, stopped = _train(preflight.job(each, analysis, root), each, kept, options)
-        done.append(kept.folder)
+            new_run = store.begin(
+                folder, project, name=name[: store.MOST_NAME], tags=(tag,)
+            )
+        last, stopped = _train(
+            preflight.job(project, analysis, root), project, new_run, options
+        )
+        done.append(new_run.folder)
         failed += _tell_failure(last, name)
         if stopped:
             break
-    _print_best(options, [kept for kept in store.listed(folder) if kept.folder in done])
+    _print_best(
+        options,
+        [
+            stored_run
+            for stored_run in store.listed(folder)
+            if stored_run.folder in done
+        ],
+    )
     if len(done) < len(planned):
         console.warn(f"the sweep was stopped after {len(done)} of {len(planned)} runs")
     return int(failed > 0)
@@ -73,7 +86,7 @@ def _planned(options: argparse.Namespace) -> list[tuple[str, Project, Analysis]]
 
 def _setting(text: str, draws: bool) -> SweepSetting:
     """Parse an argument of --set. Raises CommandError."""
-    name, is_set, values = (part.strip() for part in text.partition("="))
+    name, is_set, values = (piece.strip() for piece in text.partition("="))
     if not (name and is_set and values):
         raise console.CommandError(
             f"--set {text}: write a setting and its values, as lr=0.1,0.01"
@@ -90,15 +103,15 @@ def _setting(text: str, draws: bool) -> SweepSetting:
 
 
 def _train(
-    job: Job, project: Project, kept: Kept, options: argparse.Namespace
+    job: Job, project: Project, stored_run: Kept, options: argparse.Namespace
 ) -> tuple[Event, bool]:
     """Train one run into its folder; return its last event, and whether the user stopped it."""
-    place = RunPlacement(1) if options.own_process else None
-    control = Control() if place is None else control_for(place)
-    recorder = Recorder(kept, project, job.source.text)
+    placement = RunPlacement(1) if options.own_process else None
+    control = Control() if placement is None else control_for(placement)
+    recorder = Recorder(stored_run, project, job.source.text)
     out: RunOutput = _Silent() if options.json else ProgressBar(project.training.epochs)
     with train.interruptible(control):
-        _, last, unread = train.watch(job, control, out, recorder, None, place)
+        _, last, unread = train.watch(job, control, out, recorder, None, placement)
     if unread is not None:
         raise unread
     return last, control.stopping
@@ -122,7 +135,7 @@ def _print_best(options: argparse.Namespace, runs: list[Kept]) -> None:
     """Print the runs, the smallest validation loss first."""
     shown = ordered(runs, named("best_loss"), False, listing.listed)
     if options.json:
-        for kept in shown:
-            print(json.dumps(listing.plain(kept), ensure_ascii=False))
+        for stored_run in shown:
+            print(json.dumps(listing.plain(stored_run), ensure_ascii=False))
     elif shown:
         listing.print_table(shown)

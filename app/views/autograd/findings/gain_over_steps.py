@@ -48,8 +48,8 @@ class GainsOverRun(QWidget):
         self._version = -1
         self._selected: frozenset[str] = frozenset()
         shown = QWidget()
-        words = hbox((self.rule, 1), margins=(12, 6, 12, 2))
-        self._column = vbox(words, on=shown, margins=0, spacing=0)
+        rule_row = hbox((self.rule, 1), margins=(12, 6, 12, 2))
+        self._column = vbox(rule_row, on=shown, margins=0, spacing=0)
         self._stack = QStackedWidget()
         self._stack.addWidget(self.empty)
         self._stack.addWidget(shown)
@@ -60,18 +60,18 @@ class GainsOverRun(QWidget):
     def map(self) -> GainMap:
         """The heat map, made with the first run in which gains were measured: its import is that of all charts."""
 
-        made = GainMap()
-        self._column.addWidget(made, 1)
-        made.show()  # a layout would, in the next turn
-        made.plot.view.setMouseEnabled(x=False, y=False)
-        made.plot.view.sigResized.connect(
+        gain_map = GainMap()
+        self._column.addWidget(gain_map, 1)
+        gain_map.show()  # a layout would, in the next turn
+        gain_map.plot.view.setMouseEnabled(x=False, y=False)
+        gain_map.plot.view.sigResized.connect(
             lambda _view: QTimer.singleShot(0, self, self.redraw)
         )
-        made.plot.pointed.connect(self._point)
-        made.layerClicked.connect(self.layerChosen)
-        made.set_history(self._history or History(), "step")
-        made.set_selected(self._selected)
-        return made
+        gain_map.plot.pointed.connect(self._point)
+        gain_map.layerClicked.connect(self.layerChosen)
+        gain_map.set_history(self._history or History(), "step")
+        gain_map.set_selected(self._selected)
+        return gain_map
 
     def set_history(self, history: History | None) -> None:
         """Show a run, None for none; a run shown already is updated if its history has grown."""
@@ -120,9 +120,9 @@ class GainsOverRun(QWidget):
         low, high = plot.view.viewRange()[0]
         rect = plot.view.sceneBoundingRect()
         heading = f"step {formatting.grouped_digits(int(history.steps['step'][index]))}"
-        place = rect.left() + (at - low) / (high - low) * rect.width()
+        cursor_x = rect.left() + (at - low) / (high - low) * rect.width()
         plot.readout.show_at(
-            place, heading, self.map.note_at(index), self.map.rows(index)
+            cursor_x, heading, self.map.note_at(index), self.map.rows(index)
         )
 
     def showEvent(self, event: QShowEvent) -> None:
@@ -138,8 +138,8 @@ class GainsOverRun(QWidget):
 def summary_text(history: History) -> str:
     """Summarise the measured steps over all layers."""
     reach = history.seen.tables["reach"]
-    if found := lost_over(reach):
-        return " ".join(one.text for one in found)
+    if problems := lost_over(reach):
+        return " ".join(problem.text for problem in problems)
     steps = (
         f"any of the {len(reach):,} measured steps"
         if len(reach) > 1

@@ -48,9 +48,9 @@ class _Mapped(_Part):
             for name, color in now.categories.items()
         }
         outer = (
-            (rect, one.category)
-            for one, rect in self.members
-            if self.frame_of(one) is None
+            (rect, member.category)
+            for member, rect in self.members
+            if self.frame_of(member) is None
         )
         return [], [
             (rect.x, rect.y, rect.right, rect.bottom, colors[category])
@@ -58,7 +58,7 @@ class _Mapped(_Part):
         ]
 
     @abstractmethod
-    def frame_of(self, one: Any) -> str | None:
+    def frame_of(self, member: Any) -> str | None:
         """Return the group of a part; None for none."""
 
 
@@ -83,8 +83,8 @@ class Groups(_Mapped):
             )
         return _about([rect for _, rect in self.members])
 
-    def frame_of(self, one: Group) -> str | None:
-        return one.parent
+    def frame_of(self, member: Group) -> str | None:
+        return member.parent
 
 
 class Boxes(_Mapped):
@@ -112,8 +112,8 @@ class Boxes(_Mapped):
             into[color].append(QRectF(*rect))
         return _about([rect for _, rect in self.members])
 
-    def frame_of(self, one: Box) -> str | None:
-        return one.group
+    def frame_of(self, member: Box) -> str | None:
+        return member.group
 
 
 class Arrows(_Part):
@@ -151,16 +151,16 @@ class OverviewMembers(NamedTuple):
     def of(cls, drawing: Drawing, layout: Layout) -> OverviewMembers:
         """Collect and sort them; usable on any thread."""
         groups = [
-            (one, layout.groups[one.id])
-            for one in drawing.groups
-            if one.id in layout.groups
+            (frame, layout.groups[frame.id])
+            for frame in drawing.groups
+            if frame.id in layout.groups
         ]
         boxes = [(box, layout.boxes[box.id]) for box in drawing.boxes]
         arrows = list(zip(drawing.arrows, layout.routes, strict=True))
         if len(boxes) > BATCH:
             side = math.sqrt(layout.width * layout.height * BATCH / len(boxes))
-            boxes.sort(key=lambda one: (one[1].y // side, one[1].x // side))
-            arrows.sort(key=lambda one: (one[1][0][1] // side, one[1][0][0] // side))
+            boxes.sort(key=lambda pair: (pair[1].y // side, pair[1].x // side))
+            arrows.sort(key=lambda pair: (pair[1][0][1] // side, pair[1][0][0] // side))
         return cls(groups, boxes, arrows)
 
 

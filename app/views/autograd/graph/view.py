@@ -84,8 +84,10 @@ class TapeView(PanZoomView):
     def frame_selection(self) -> None:
         """Fit the selected or linked parts; everything if there are none."""
         key = self._scene.current_key()
-        part = self._scene.part(key) if key else None
-        parts = [part] if part is not None else self._scene.linked_parts()
+        box_or_group = self._scene.part(key) if key else None
+        parts = (
+            [box_or_group] if box_or_group is not None else self._scene.linked_parts()
+        )
         if not parts:
             self.frame_all()
             return
@@ -105,20 +107,20 @@ class TapeView(PanZoomView):
 
         A little may stay hidden, so that what is under the pointer stays there.
         """
-        area, seen = self._scene.itemsBoundingRect(), self.visible_area()
-        room = min(seen.width(), area.width()) * min(seen.height(), area.height())
-        both = seen.intersected(area)
+        area, visible = self._scene.itemsBoundingRect(), self.visible_area()
+        room = min(visible.width(), area.width()) * min(visible.height(), area.height())
+        both = visible.intersected(area)
         if 1 - both.width() * both.height() / max(room, 1.0) <= HIDDEN:
             return
-        right = _way_to_fill(area.left(), area.right(), seen.left(), seen.right())
-        down = _way_to_fill(area.top(), area.bottom(), seen.top(), seen.bottom())
+        right = _way_to_fill(area.left(), area.right(), visible.left(), visible.right())
+        down = _way_to_fill(area.top(), area.bottom(), visible.top(), visible.bottom())
         self.pan(-right * self.zoom, -down * self.zoom)
 
     def viewportEvent(self, event: QEvent) -> bool:
         if event.type() == QEvent.Type.ToolTip:
             assert isinstance(event, QHelpEvent)
-            words = self._scene.tip_at(self.mapToScene(event.pos()))
-            QToolTip.showText(event.globalPos(), words, self.viewport())
+            tip = self._scene.tip_at(self.mapToScene(event.pos()))
+            QToolTip.showText(event.globalPos(), tip, self.viewport())
             return True
         return super().viewportEvent(event)
 
@@ -144,11 +146,11 @@ class TapeView(PanZoomView):
             by, self._pan_from = at - self._pan_from, at
             self.pan(by.x(), by.y())
             return
-        part = self._part_at(at)
-        self._scene.hover(part.key if part is not None else None)
+        box_or_group = self._part_at(at)
+        self._scene.hover(box_or_group.key if box_or_group is not None else None)
         self.viewport().setCursor(
             Qt.CursorShape.PointingHandCursor
-            if part is not None
+            if box_or_group is not None
             else Qt.CursorShape.ArrowCursor
         )
 
@@ -167,34 +169,34 @@ class TapeView(PanZoomView):
 
     def mouseDoubleClickEvent(self, event: QMouseEvent) -> None:
         at = event.position().toPoint()
-        part = self._part_at(at)
+        box_or_group = self._part_at(at)
         if (
             event.button() == Qt.MouseButton.LeftButton
-            and part is not None
-            and not self._on_chevron(part, at)
+            and box_or_group is not None
+            and not self._on_chevron(box_or_group, at)
         ):
-            self.fold_at(part.key)
+            self.fold_at(box_or_group.key)
         event.accept()
 
     def _click(self, at: QPoint, leads: bool) -> None:
-        part = self._part_at(at)
-        if part is None:
+        box_or_group = self._part_at(at)
+        if box_or_group is None:
             self._scene.choose("")
         elif leads:
-            self.led.emit(part.key)
-        elif self._on_chevron(part, at):
-            self.fold_at(part.key)
+            self.led.emit(box_or_group.key)
+        elif self._on_chevron(box_or_group, at):
+            self.fold_at(box_or_group.key)
         else:
-            self._scene.choose(part.key)
+            self._scene.choose(box_or_group.key)
 
-    def _on_chevron(self, part: BoxPart | GroupPart, at: QPoint) -> bool:
+    def _on_chevron(self, box_or_group: BoxPart | GroupPart, at: QPoint) -> bool:
         point = self.mapToScene(at)
-        if isinstance(part, GroupPart):
-            return part.on_chevron(point)
+        if isinstance(box_or_group, GroupPart):
+            return box_or_group.on_chevron(point)
         return (
-            part.foldable
-            and point.x() - part.place.x <= 20
-            and point.y() - part.place.y <= 22
+            box_or_group.foldable
+            and point.x() - box_or_group.place.x <= 20
+            and point.y() - box_or_group.place.y <= 22
         )
 
     def _part_at(self, at: QPoint) -> BoxPart | GroupPart | None:

@@ -119,8 +119,8 @@ class SnippetControl(QObject):
             page.player.moved.connect(lambda _before, _now: self._moved(REFRESH))
             page.player.stood.connect(lambda _stop: self._moved(0.0))
             page.room.exportRequested.connect(self._export)
-            if kept := self._workspace.settings.snippet:
-                page.load(kept, "Your lines from last time.")
+            if saved_text := self._workspace.settings.snippet:
+                page.load(saved_text, "Your lines from last time.")
         return self._page
 
     @property
@@ -251,8 +251,8 @@ class SnippetControl(QObject):
         self._stop.set()
         page = self._page
         if page is not None and page.foreign is None:
-            own = page.ready.value() is None
-            self._workspace.settings.snippet = page.edit.text() if own else ""
+            hand_written = page.ready.value() is None
+            self._workspace.settings.snippet = page.edit.text() if hand_written else ""
 
     # -- files ---------------------------------------------------------------------------------------------------------
 

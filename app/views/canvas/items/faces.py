@@ -68,11 +68,11 @@ class Face(Struct, frozen=True, dict=True):
     @cached_property
     def _numbers(self) -> dict[tuple[str, int], int]:
         """Numbers of pins by port and index, and under -1 of the first of each port."""
-        found: dict[tuple[str, int], int] = {}
+        numbers: dict[tuple[str, int], int] = {}
         for number, pin in enumerate(self.inputs):
-            found.setdefault((pin.port, -1), number)
-            found.setdefault((pin.port, pin.index), number)
-        return found
+            numbers.setdefault((pin.port, -1), number)
+            numbers.setdefault((pin.port, pin.index), number)
+        return numbers
 
 
 class Drawn(Struct, frozen=True):
@@ -101,13 +101,13 @@ _inner: LruCache[Inner] = LruCache(512)
 
 def problems_by_node(analysis: Analysis | None) -> Problems:
     """Group problems by node, errors first."""
-    found: dict[str, list[Problem]] = defaultdict(list)
+    grouped: dict[str, list[Problem]] = defaultdict(list)
     for problem in analysis.problems if analysis else ():
         if problem.node is not None and problem.severity != "info":
-            found[problem.node].append(problem)
+            grouped[problem.node].append(problem)
     return {
         node: tuple(sorted(group, key=lambda p: p.rank) if len(group) > 1 else group)
-        for node, group in found.items()
+        for node, group in grouped.items()
     }
 
 
@@ -125,10 +125,10 @@ def learnt_of(before: Analysis | None, after: Analysis) -> set[str]:
             node for node, result in after.results.items() if then[node] is not result
         }
     values = {node for node, _ in differing(before.values, after.values)}
-    known = differing(before.resolved, after.resolved) | differing(
+    analysed = differing(before.resolved, after.resolved) | differing(
         before.parameters, after.parameters
     )
-    return values | known | (before.graph.nodes.keys() ^ after.graph.nodes.keys())
+    return values | analysed | (before.graph.nodes.keys() ^ after.graph.nodes.keys())
 
 
 def _passed(analysis: Analysis) -> bool:
@@ -206,13 +206,13 @@ def drawn_of(spec: OpSpec, catalog: Catalog) -> Drawn:
     block = spec.definition
     assert block is not None
     inside = (block, *spec.contains)
-    ops = dict.fromkeys(op for one in inside for op in _ops_in(one))
+    ops = dict.fromkeys(op for contained in inside for op in _ops_in(contained))
     stands_on = (*inside, *(catalog.get(op) for op in ops))
-    kept = _drawn.get(Same(block))
-    if kept is None or kept[0] != stands_on:
-        kept = stands_on, Drawn(block, _faces(block, catalog, None))
-        _drawn.put(Same(block), kept)
-    return kept[1]
+    cached = _drawn.get(Same(block))
+    if cached is None or cached[0] != stands_on:
+        cached = stands_on, Drawn(block, _faces(block, catalog, None))
+        _drawn.put(Same(block), cached)
+    return cached[1]
 
 
 def _ops_in(block: Block) -> tuple[str, ...]:
@@ -222,12 +222,14 @@ def _ops_in(block: Block) -> tuple[str, ...]:
 
 
 def _faces(
-    block: Block, catalog: Catalog, known: Analysis | None
+    block: Block, catalog: Catalog, analysis: Analysis | None
 ) -> FrozenMap[str, Face]:
     nodes = block.graph.nodes
     return FrozenMap(
         {
-            node: face_of(block.graph, node, catalog, known, {}, node in block.unfolded)
+            node: face_of(
+                block.graph, node, catalog, analysis, {}, node in block.unfolded
+            )
             for node in nodes
         }
     )
@@ -269,11 +271,11 @@ def _outputs(
 ) -> tuple[Pin, ...]:
     spec = catalog.spec_of(graph, graph.nodes[node_id])
     used = {edge.output for edge in graph.out_of(node_id)}
-    asked = analysis is not None and node_id in analysis.graph.nodes
+    analysed = analysis is not None and node_id in analysis.graph.nodes
     unknown = {
         i
         for i in range(len(spec.outputs))
-        if asked and analysis and (node_id, i) not in analysis.values
+        if analysed and analysis and (node_id, i) not in analysis.values
     }
     return tuple(
         Pin(port.name, port.kind, i, i in used, idle=i in unknown)

@@ -73,11 +73,15 @@ class NodeLook:
         self._count = _line_of(face.count if counted and strip_words else "", "caption")
         self._badge = _line_of(face.badge, "caption")
         now = theme.current()
-        known = face.category in now.categories
-        self._category = now.categories[face.category if known else "block"]
-        self._header = theme.header_fill(face.category if known else "block")
+        categorised = face.category in now.categories
+        self._category = now.categories[face.category if categorised else "block"]
+        self._header = theme.header_fill(face.category if categorised else "block")
         self._icon = (
-            "help" if face.state == "unknown" else face.category if known else "block"
+            "help"
+            if face.state == "unknown"
+            else face.category
+            if categorised
+            else "block"
         )
         self._icon_color = (
             "text3" if face.state == "unknown" or face.muted else self._category
@@ -271,7 +275,9 @@ def paint_ports(
     now = theme.current()
     for is_output, pins in ((False, look.face.inputs), (True, look.face.outputs)):
         for number, pin in enumerate(pins):
-            place = look.shape.output(number) if is_output else look.shape.input(number)
+            port_point = (
+                look.shape.output(number) if is_output else look.shape.input(number)
+            )
             mark = marks.get((is_output, number))
             color = (
                 now.accent
@@ -283,12 +289,14 @@ def paint_ports(
             color = now.error if pin.error else color
             if mark is not None:
                 color = now.run if mark == FITS else now.error
-            paint_port(painter, place, pin, color, now.canvas, ring=mark is not None)
+            paint_port(
+                painter, port_point, pin, color, now.canvas, ring=mark is not None
+            )
 
 
 def paint_port(
     painter: QPainter,
-    place: QPointF,
+    point: QPointF,
     pin: Pin,
     color: QColor,
     ground: QColor,
@@ -297,18 +305,18 @@ def paint_port(
     """Paint one port: a circle, a diamond or a square; hollow if it has no wire."""
     painter.setPen(Qt.PenStyle.NoPen)
     painter.setBrush(ground)
-    painter.drawPath(_port(pin.kind, True).translated(place))
+    painter.drawPath(_port(pin.kind, True).translated(point))
     if ring:
         painter.setBrush(ground)
         painter.setPen(QPen(color, 1.75))
-        painter.drawEllipse(place, 8, 8)
+        painter.drawEllipse(point, 8, 8)
     if pin.wired or ring:
         painter.setPen(Qt.PenStyle.NoPen)
         painter.setBrush(color)
     else:
         painter.setPen(QPen(color, 1.5))
         painter.setBrush(ground)
-    painter.drawPath(_port(pin.kind, False).translated(place))
+    painter.drawPath(_port(pin.kind, False).translated(point))
 
 
 @lru_cache(maxsize=16)
@@ -357,17 +365,17 @@ class _Paths:
     """The outlines of a node of one size."""
 
     def __init__(self, width: float, height: float) -> None:
-        whole = QRectF(0, 0, width, height)
-        self.body = _round(whole, RADIUS)
-        self.inner = _round(whole.adjusted(1, 1, -1, -1), RADIUS - 1)
-        self.header = _round_top(whole, HEADER)
+        rect = QRectF(0, 0, width, height)
+        self.body = _round(rect, RADIUS)
+        self.inner = _round(rect.adjusted(1, 1, -1, -1), RADIUS - 1)
+        self.header = _round_top(rect, HEADER)
         self.strip = self.header & _box(QRectF(0, 0, width, 3))
         self.hatch = QPainterPath()
         for x in range(0, int(width + HEADER), 9):
             self.hatch.moveTo(x, 3)
             self.hatch.lineTo(x - HEADER, HEADER + 3)
-        self.border = _round(whole.adjusted(0.5, 0.5, -0.5, -0.5), RADIUS - 0.5)
-        self.selection = _round(whole.adjusted(-1.5, -1.5, 1.5, 1.5), RADIUS + 1.5)
+        self.border = _round(rect.adjusted(0.5, 0.5, -0.5, -0.5), RADIUS - 0.5)
+        self.selection = _round(rect.adjusted(-1.5, -1.5, 1.5, 1.5), RADIUS + 1.5)
 
 
 @lru_cache(maxsize=2048)

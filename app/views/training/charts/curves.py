@@ -190,10 +190,10 @@ class Curves(QWidget):
             self._below.sizeHint().height() if self._below is not None else 0
         )
         high = room >= TWO * theme.manager().scale
-        wanted = Qt.Orientation.Vertical if high else Qt.Orientation.Horizontal
-        if self._pairs[0].orientation() != wanted:
+        orientation = Qt.Orientation.Vertical if high else Qt.Orientation.Horizontal
+        if self._pairs[0].orientation() != orientation:
             for pair in self._pairs:
-                pair.setOrientation(wanted)
+                pair.setOrientation(orientation)
             for chart in self.charts:
                 chart.legend.set_in_one_line(not high)
             self._share_room()
@@ -211,8 +211,8 @@ class Curves(QWidget):
             WIDTHS["gradients"],
             WIDTHS["side"] + beside,
         ]
-        for place, share in enumerate(shares):
-            self.cards.setStretchFactor(place, share)
+        for index, share in enumerate(shares):
+            self.cards.setStretchFactor(index, share)
         self.cards.setSizes(shares)
         for pair in self._pairs:
             pair.setSizes(
@@ -264,7 +264,8 @@ class Curves(QWidget):
         self._known = ((), {})
         for chart in (self.loss, self.accuracy):
             chart.set_others(
-                self._history, [Other(title, each) for title, each in others]
+                self._history,
+                [Other(title, other_history) for title, other_history in others],
             )
         if history is not None and not self.has_run:
             self._paint_in_turns()
@@ -313,11 +314,11 @@ class Curves(QWidget):
     @property
     def _nodes(self) -> dict[str, tuple[str, ...]]:
         """The nodes of each layer; the layers are known from the first norms on."""
-        seen = self._history.seen.tables
+        tables = self._history.seen.tables
         layers = (
             *self._history.layers,
-            *seen["dead"].layers,
-            *map(path_of, seen["reach"].layers),
+            *tables["dead"].layers,
+            *map(path_of, tables["reach"].layers),
         )
         if self._source is not None and layers != self._known[0]:
             self._known = (layers, nodes_by_layer(self._source, layers))
@@ -538,12 +539,16 @@ class Curves(QWidget):
         x = float(self._scale.of_steps()[index])
         low, high = chart.plot.view.viewRange()[0]
         rect = chart.plot.view.sceneBoundingRect()
-        place = rect.left() + (x - low) / (high - low) * rect.width()
+        cursor_x = rect.left() + (x - low) / (high - low) * rect.width()
         heading = f"step {formatting.grouped_digits(int(steps['step'][index]))}"
         note = f"epoch {int(steps['epoch'][index]):,}"
         cuts = chart.plot.backdrop.cuts_near(x, NEAR)
-        told = [(theme.current().accent, "network edited", cut.text) for cut in cuts]
-        chart.plot.readout.show_at(place, heading, note, [*chart.rows(index), *told])
+        cut_rows = [
+            (theme.current().accent, "network edited", cut.text) for cut in cuts
+        ]
+        chart.plot.readout.show_at(
+            cursor_x, heading, note, [*chart.rows(index), *cut_rows]
+        )
 
     # layers
 

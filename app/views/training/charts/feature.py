@@ -178,10 +178,12 @@ class ChartsFeature(Feature):
     def paint_gradients(self, _overlay: str = "") -> None:
         """Draw strips on the nodes that are as they were when the shown run began, or was opened."""
         workspace, step = self.workspace, self.workspace.shown_run.step
-        wanted = self._gradients is not None and workspace.overlays.chosen == GRADIENTS
+        gradients_chosen = (
+            self._gradients is not None and workspace.overlays.chosen == GRADIENTS
+        )
         shown = (
             self._gradients.read(within=workspace.place.path, until=step)
-            if self._gradients and wanted
+            if self._gradients and gradients_chosen
             else None
         )
         if shown is None:

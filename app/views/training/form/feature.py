@@ -82,12 +82,16 @@ class TrainingFormFeature(Feature):
 
     def _listed(self, runs: list[Kept]) -> None:
         """Tell the form how long the newest run took that has ended."""
-        known = next(
-            (each.record for each in runs if each.record.state in ("done", "stopped")),
+        newest = next(
+            (
+                stored_run.record
+                for stored_run in runs
+                if stored_run.record.state in ("done", "stopped")
+            ),
             None,
         )
         title, seconds = (
-            (known.title, known.summary.seconds) if known is not None else ("", 0.0)
+            (newest.title, newest.summary.seconds) if newest is not None else ("", 0.0)
         )
         self.training_form.checkpoints.set_run(title, seconds)
 
@@ -111,14 +115,14 @@ class TrainingFormFeature(Feature):
 
     def _run_started(self, run: Run) -> None:
         watched = self.workspace.session.watches  # whose settings are its script's
-        kept = (
+        settings = (
             None
             if watched
             else RunSettings(
                 f"Run {run.display_number}", run.job.training, run.job.data
             )
         )
-        self.training_form.set_running(True, kept)
+        self.training_form.set_running(True, settings)
 
     def _run_state(self, _state: str) -> None:
         if not self.workspace.session.active:

@@ -68,7 +68,7 @@ class DeviceField(ChoiceField):
         fastest = f"auto ({devices[0].id})" if devices else _DEFAULT_DEVICE
         pairs = [
             (_DEFAULT_DEVICE, fastest),
-            *((each.id, _device_text(each)) for each in devices),
+            *((device.id, _device_text(device)) for device in devices),
         ]
         super().__init__(pairs, _DEFAULT_DEVICE, parent=parent, pairs=True)
         self.setAccessibleName("Device")
@@ -107,11 +107,11 @@ class SpeedSection(KnobSection):
 
     def __init__(self) -> None:
         super().__init__("Precision and speed", settings_fields.SPEED)
-        words = (
+        doc = (
             "Activations of these modules are recomputed in backward: less memory, more time "
             "(gradient checkpointing)."
         )
-        self.recompute = PathList("recompute", words, "recompute of")
+        self.recompute = PathList("recompute", doc, "recompute of")
         self.recompute.changed.connect(
             lambda paths: self.edited.emit("recompute", paths, None)
         )
@@ -276,13 +276,13 @@ class TrainingForm(QWidget):
             lambda choice, merge: self._set_training("loss", choice, merge)
         )
         self.loss.rows_made.connect(
-            lambda rows, words, merge: self._apply("losses", rows, words, merge)
+            lambda rows, change, merge: self._apply("losses", rows, change, merge)
         )
         self.schedule.made.connect(
-            lambda value, words, merge: self._apply("schedule", value, words, merge)
+            lambda value, change, merge: self._apply("schedule", value, change, merge)
         )
         self.groups.made.connect(
-            lambda value, words, merge: self._apply("groups", value, words, merge)
+            lambda value, change, merge: self._apply("groups", value, change, merge)
         )
         for knob in self.knobs:
             knob.edited.connect(self._set_training)
@@ -311,8 +311,8 @@ class TrainingForm(QWidget):
         vbox(self.running, self.live_rate, on=self._banner, margins=(12, 8, 12, 8))
         self._banner.hide()
         column.addWidget(self._banner)
-        for part in (self.data, *self.sections):
-            column.addWidget(part)
+        for section in (self.data, *self.sections):
+            column.addWidget(section)
         column.addStretch(1)
         self._column = column
 
@@ -341,9 +341,11 @@ class TrainingForm(QWidget):
         if self._document.project.opened is not None:
             self._show_arguments(self._document.project)
             return
-        names, fields, taken = preflight.taken_fields(self._document.project, analysis)
+        names, fields, field_names = preflight.taken_fields(
+            self._document.project, analysis
+        )
         self.data.fields.show_fields(
-            names, fields, taken, self._document.project.training.inputs
+            names, fields, field_names, self._document.project.training.inputs
         )
 
     def _show_arguments(self, project: Project) -> None:
@@ -399,45 +401,51 @@ class TrainingForm(QWidget):
         """Look again whether the data are here, as after a download."""
         self.data.show_config(self._document.project.data)
 
-    def set_running(self, running: bool, kept: RunSettings | None = None) -> None:
+    def set_running(self, running: bool, settings: RunSettings | None = None) -> None:
         """Show that a running run keeps its settings, beside each field that is edited meanwhile; edits apply to the
         next run. Those of a script are not known: it has none to keep.
         """
         if running:
-            self.running.set("info", *(RUN_KEEPS if kept is not None else SCRIPT_HAS))
+            self.running.set(
+                "info", *(RUN_KEEPS if settings is not None else SCRIPT_HAS)
+            )
             self.live_rate.begin()
-        self._kept = kept if running else None
+        self._kept = settings if running else None
         self.running.setVisible(running)
         self._banner.setVisible(running)
         self._remark()
 
     def _remark(self) -> None:
         """Show beside each field that differs from the active run the value of that run."""
-        kept, project = self._kept, self._document.project
+        run_settings, project = self._kept, self._document.project
         forms: list[tuple[ParamForm, Any, Any]] = [
-            (section.form, kept.training if kept else None, project.training)
+            (
+                section.form,
+                run_settings.training if run_settings else None,
+                project.training,
+            )
             for section in self.knobs
         ]
         forms += [
-            (form, kept.data if kept else None, project.data)
+            (form, run_settings.data if run_settings else None, project.data)
             for form in (self.data.split, self.data.loading, self.data.bad)
         ]
         for form, before, now in forms:
             for name, row in form.rows.items():
                 value = getattr(before, name, None)
-                differs = kept is not None and getattr(now, name, None) != value
+                differs = run_settings is not None and getattr(now, name, None) != value
                 row.show_remark(
-                    f"{kept.title} continues with {show(value)}. {NEXT}"
-                    if kept and differs
+                    f"{run_settings.title} continues with {show(value)}. {NEXT}"
+                    if run_settings and differs
                     else ""
                 )
         if self.optimizer.form is None:
             return
-        chosen = kept.training.optimizer if kept else Choice("")
+        chosen = run_settings.training.optimizer if run_settings else Choice("")
         for name, row in self.optimizer.form.rows.items():
             value = chosen.params.get(name, row.param.default)
             same = (
-                not kept
+                not run_settings
                 or chosen.name != project.training.optimizer.name
                 or equal_values(row.value, value)
             )
@@ -448,8 +456,8 @@ class TrainingForm(QWidget):
             )
             row.show_remark(
                 ""
-                if same or kept is None
-                else f"{kept.title} continues with {show(value)}. {cure}"
+                if same or run_settings is None
+                else f"{run_settings.title} continues with {show(value)}. {cure}"
             )
 
     def choose_data(self) -> None:
@@ -510,16 +518,16 @@ class TrainingForm(QWidget):
                 section.differs or section in (self.run, self.loss, self.optimizer)
             )
 
-    def _set_data(self, config: DataConfig, words: str, merge: str | None) -> None:
+    def _set_data(self, config: DataConfig, change: str, merge: str | None) -> None:
         project = opened.with_data(self._document.project, config)
         self._document.apply(
-            words, project, merge=f"training/{merge}" if merge else None
+            change, project, merge=f"training/{merge}" if merge else None
         )
 
     def _set_training(self, name: str, value: Any, merge: str | None) -> None:
         self._apply(name, value, f"Set {name.replace('_', ' ')}", merge)
 
-    def _apply(self, name: str, value: Any, words: str, merge: str | None) -> None:
+    def _apply(self, name: str, value: Any, change: str, merge: str | None) -> None:
         project = self._document.project
         project = replace(project, training=project.training.changed(**{name: value}))
         form = next(
@@ -535,7 +543,7 @@ class TrainingForm(QWidget):
                 return
         form.set_problem(name, "")
         self._document.apply(
-            words, project, merge=f"training/{merge}" if merge else None
+            change, project, merge=f"training/{merge}" if merge else None
         )
 
     def _reset(self, section: KnobSection) -> None:
@@ -556,9 +564,9 @@ def _image_size(project: Project) -> tuple[int, ...]:
         if node.op == "input"
     ]
     shape = shapes[0] if len(shapes) == 1 else None
-    known = (
+    image_shaped = (
         isinstance(shape, tuple)
         and len(shape) == 3
         and all(isinstance(size, int) for size in shape[1:])
     )
-    return tuple(shape[1:]) if known and isinstance(shape, tuple) else ()
+    return tuple(shape[1:]) if image_shaped and isinstance(shape, tuple) else ()

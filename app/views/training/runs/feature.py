@@ -63,7 +63,7 @@ class RunsFeature(Feature):
         yield Page("runs", "Runs", "runs", "bottom", self._make_runs, words="&Runs")
 
     def actions(self) -> Iterable[Action | Submenu]:
-        control, places = self.workspace.run_control, self.places
+        control, placement = self.workspace.run_control, self.places
         return (
             Action("run", "&Run or resume", control.run, "F5", "run"),
             Action("pause", "&Pause", control.pause, "F6", "pause"),
@@ -101,11 +101,11 @@ class RunsFeature(Feature):
                 tip="Shapes, dtypes and ranges of the next inputs of its models",
             ),
             Submenu("ranks", "Rank of the s&cript", self.ranks.fill),
-            Submenu("places", "Run i&n", places.fill),
+            Submenu("places", "Run i&n", placement.fill),
             Action(
-                "watch-run", "&Attach to a running job…", places.ask_file, tip=WATCH
+                "watch-run", "&Attach to a running job…", placement.ask_file, tip=WATCH
             ),
-            Action("watch-file", "", places.watch),
+            Action("watch-file", "", placement.watch),
         )
 
     def _make_console(self) -> Console:
@@ -143,7 +143,7 @@ class RunsFeature(Feature):
         self.runs.set_session(session)
         workspace.run_control.started.connect(self.console.begin)
         session.told.connect(self.console.write_events)
-        session.noted.connect(lambda words: self.console.log(words, "text3"))
+        session.noted.connect(lambda remark: self.console.log(remark, "text3"))
         session.progressed.connect(self._progressed)
         session.stateChanged.connect(self._ended)
         self.runs_control = RunsControl(workspace, self.runs)
@@ -200,7 +200,7 @@ class RunsFeature(Feature):
     def _rank(self) -> str:
         """Return which rank of a script is watched, "" where it has one process."""
         session = self.workspace.session
-        own = next(
+        watched_rank = next(
             (
                 rank
                 for rank, path in session.ranks.items()
@@ -209,8 +209,8 @@ class RunsFeature(Feature):
             None,
         )
         return (
-            f", rank {own} of {len(session.ranks)}"
-            if len(session.ranks) > 1 and own is not None
+            f", rank {watched_rank} of {len(session.ranks)}"
+            if len(session.ranks) > 1 and watched_rank is not None
             else ""
         )
 

@@ -68,9 +68,9 @@ class RunsKeeper(QObject):
         """Set the predicate `busy`: a run's folder is not moved before it has ended."""
         self._busy = busy
 
-    def write_event_files(self, wanted: bool) -> None:
+    def write_event_files(self, enabled: bool) -> None:
         """Have each run write TensorBoard event files, or not, from the next one on."""
-        self._event_files = wanted
+        self._event_files = enabled
 
     def recorder(
         self,
@@ -81,16 +81,16 @@ class RunsKeeper(QObject):
         tags: tuple[str, ...] = (),
     ) -> Recorder | None:
         """Return the recorder of a starting run; None if no folder is writable, which `announce_start` reports."""
-        kept: Kept | None
+        stored_run: Kept | None
         try:
-            kept = store.begin(self.folder, project, parent, name, tags)
+            stored_run = store.begin(self.folder, project, parent, name, tags)
         except OSError as error:
-            kept = self._elsewhere(project, parent, name, tags, error)
-        if kept is None:
+            stored_run = self._elsewhere(project, parent, name, tags, error)
+        if stored_run is None:
             return None
         if not self._beside:
-            self._made.append(kept.folder)
-        return Recorder(kept, project, job.source.text, watch=self.watch(job))
+            self._made.append(stored_run.folder)
+        return Recorder(stored_run, project, job.source.text, watch=self.watch(job))
 
     @property
     def unsaved(self) -> tuple[Path, ...]:
@@ -123,7 +123,7 @@ class RunsKeeper(QObject):
         folder = self._spare
         reason = f"{self.folder} cannot be written: {error.strerror or error}."
         try:
-            kept = store.begin(folder, project, parent, name, tags)
+            stored_run = store.begin(folder, project, parent, name, tags)
         except OSError as again:
             nor = f"Neither can {folder}: {again.strerror or again}. Its weights can be exported."
             self._word = (self.refused, "This run is not saved", f"{reason} {nor}")
@@ -131,9 +131,9 @@ class RunsKeeper(QObject):
         self._word = (
             self.said,
             "This run is saved in another folder",
-            f"{reason} It is saved in {kept.folder}.",
+            f"{reason} It is saved in {stored_run.folder}.",
         )
-        return kept
+        return stored_run
 
     def announce_start(self) -> None:
         """Emit the pending message about the run that has started: the start clears earlier messages."""
@@ -234,8 +234,8 @@ class RunsKeeper(QObject):
         )
         name = f"{target.stem}.tape"
         if problem:
-            words = f"{problem.rstrip('.')}. They are still in {source}."
-            self.refused.emit(f"Not all runs were copied beside {name}", words)
+            reason = f"{problem.rstrip('.')}. They are still in {source}."
+            self.refused.emit(f"Not all runs were copied beside {name}", reason)
         elif count:
             self.said.emit(
                 f"Copied {counted(count, 'run')} beside {name}",
@@ -246,9 +246,9 @@ class RunsKeeper(QObject):
 
     def _move(self) -> None:
         """Move the runs of an unsaved project to where it was saved."""
-        made, self._made = self._made, []
+        folders, self._made = self._made, []
         self._background.ask(
-            "moved runs", _moved, tuple(made), self.folder, on_answer=self._has_moved
+            "moved runs", _moved, tuple(folders), self.folder, on_answer=self._has_moved
         )
 
     def _has_moved(self, problem: str) -> None:
@@ -258,15 +258,15 @@ class RunsKeeper(QObject):
 
 
 def _listed(folders: tuple[Path, ...]) -> list[Kept]:
-    return [kept for folder in folders for kept in store.listed(folder)]
+    return [stored_run for folder in folders for stored_run in store.listed(folder)]
 
 
 def _copied(source: Path, target: Path) -> tuple[int, str]:
     """Copy the runs of a folder into another; how many, and what went wrong, "" if nothing did."""
     count, problem = 0, ""
-    for kept in reversed(store.listed(source)):
+    for stored_run in reversed(store.listed(source)):
         try:
-            count += store.copy(kept, target) is not None
+            count += store.copy(stored_run, target) is not None
         except (OSError, RunError) as error:
             problem = str(error)
     return count, problem

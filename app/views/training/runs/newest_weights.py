@@ -79,7 +79,7 @@ class NewestWeightsSource(QObject):
 
 
 def _written(
-    run: Run, thread: TrainingThread, kept: Path, folder: Path
+    run: Run, thread: TrainingThread, run_folder: Path, folder: Path
 ) -> WeightsChoice:
     """Have the run write its current weights to a new file in `folder`."""
 
@@ -96,10 +96,10 @@ def _written(
         ):  # it ended meanwhile, a step later perhaps
             thread.write_weights(path)
     except NoWeightsError:
-        return NewestWeights(str(kept))
-    words = "under way" if result is None else f"at step {result.step:,}"
+        return NewestWeights(str(run_folder))
+    progress = "under way" if result is None else f"at step {result.step:,}"
     return WeightsFile(
         str(path),
-        f"of Run {run.display_number}{', ' if result is None else ' '}{words}",
+        f"of Run {run.display_number}{', ' if result is None else ' '}{progress}",
         False,
     )

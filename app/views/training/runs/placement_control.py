@@ -76,11 +76,11 @@ class PlacesControl(QObject):
 
     def _ask_count(self, before: int) -> int:
         """Ask for the number of processes; 0 if cancelled."""
-        words = "Each batch is split across this number of processes on this machine. On CUDA each uses its own GPU."
+        prompt = "Each batch is split across this number of processes on this machine. On CUDA each uses its own GPU."
         count, chosen = QInputDialog.getInt(
             self._workspace.window,
             "Run on several processes",
-            words,
+            prompt,
             before,
             2,
             MOST_PROCESSES,

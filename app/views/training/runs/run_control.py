@@ -147,8 +147,8 @@ class RunControl(QObject):
 
     def pause(self) -> None:
         if self._session.watches and not self._session.commands:
-            words = "Pause and stop it where it was started. Stop here only ends the watching."
-            self.refused.emit("This run executes elsewhere", words)
+            hint = "Pause and stop it where it was started. Stop here only ends the watching."
+            self.refused.emit("This run executes elsewhere", hint)
         self._session.pause()
 
     def toggle(self) -> None:
@@ -179,12 +179,12 @@ class RunControl(QObject):
                 "The next run uses the optimizer's lr, under Training.",
             )
             return
-        asked = self._session.training_thread.run_between_steps(SetRate(rate, group))
-        asked.add_done_callback(self._on_rate_set)
+        future = self._session.training_thread.run_between_steps(SetRate(rate, group))
+        future.add_done_callback(self._on_rate_set)
 
-    def _on_rate_set(self, asked: Future[float]) -> None:
+    def _on_rate_set(self, future: Future[float]) -> None:
         """Handle the answer, on the thread of the run."""
-        if not asked.cancelled() and (error := asked.exception()) is not None:
+        if not future.cancelled() and (error := future.exception()) is not None:
             self.refused.emit("The learning rate was not changed", str(error))
 
     def watch_again(self) -> None:
@@ -211,7 +211,7 @@ class RunControl(QObject):
         self._ask_script(
             "save",
             "No checkpoint was saved",
-            lambda told: ("Checkpoint saved", str(told["path"])),
+            lambda reply: ("Checkpoint saved", str(reply["path"])),
         )
 
     def describe_batch(self) -> None:
@@ -219,30 +219,33 @@ class RunControl(QObject):
         self._ask_script(
             "batch",
             "The batch was not described",
-            lambda told: (
-                f"Next batch of {told['model']}",
-                described((*told["args"], *told["kwargs"].items())),
+            lambda reply: (
+                f"Next batch of {reply['model']}",
+                described((*reply["args"], *reply["kwargs"].items())),
             ),
         )
 
     def _ask_script(
-        self, do: str, failed: str, words: Callable[[dict[str, Any]], tuple[str, str]]
+        self,
+        do: str,
+        failed: str,
+        describe: Callable[[dict[str, Any]], tuple[str, str]],
     ) -> None:
         thread = self._session.training_thread
         if thread is None or not self.takes_commands:
             self.refused.emit("No script is watched", NO_SCRIPT)
             return
 
-        def answered(asked: Future[dict[str, Any]]) -> None:
+        def answered(future: Future[dict[str, Any]]) -> None:
             """Handle the answer, on the thread of the run."""
-            error = asked.exception()
+            error = future.exception()
             if error is not None:
                 self.refused.emit(failed, str(error))
             else:
-                self.said.emit(*words(asked.result()))
+                self.said.emit(*describe(future.result()))
 
-        asked: Future[dict[str, Any]] = getattr(thread.control, "ask")(do)  # noqa: B009  of a watched run
-        asked.add_done_callback(answered)
+        reply: Future[dict[str, Any]] = getattr(thread.control, "ask")(do)  # noqa: B009  of a watched run
+        reply.add_done_callback(answered)
 
     def choose_device(self, device: str) -> None:
         """Set the device of the next run; an active run keeps its own."""
@@ -296,25 +299,36 @@ class RunControl(QObject):
         """Start a new run of the open project from the weights of a checkpoint."""
         self._start(step=False, start=start, parent=parent)
 
-    def go_on(self, kept: Kept, found: Resumable, history: History) -> None:
+    def go_on(self, stored_run: Kept, resumable: Resumable, history: History) -> None:
         """Resume a stored run from one of its checkpoints; with changed settings, as a new run."""
 
         if self._session.active:
             self.refused.emit(
-                f"{kept.record.title} cannot be resumed",
+                f"{stored_run.record.title} cannot be resumed",
                 "A run is in progress. Stop it first.",
             )
             return
-        project, stage, job = found.project, found.job.at_stage(found.stage), found.job
+        project, stage, job = (
+            resumable.project,
+            resumable.job.at_stage(resumable.stage),
+            resumable.job,
+        )
         if self._wants_data(project):
             return
         recorder: Recorder | None
-        if found.changed is not None and self._keeper is not None:
+        if resumable.changed is not None and self._keeper is not None:
             parent = Parent(
-                kept.record.title, found.checkpoint.name, found.changed.step
+                stored_run.record.title,
+                resumable.checkpoint.name,
+                resumable.changed.step,
             )
             recorder = self._continuing(
-                kept, found, found.checkpoint, parent, "", found.changed
+                stored_run,
+                resumable,
+                resumable.checkpoint,
+                parent,
+                "",
+                resumable.changed,
             )
             job = (
                 replace(job, begin=str(recorder.kept.begin))
@@ -323,56 +337,56 @@ class RunControl(QObject):
             )
         else:
             watch = self._keeper.watch(stage) if self._keeper is not None else None
-            resumed = partial(resume_from, kept.folder, found.checkpoint)
-            recorder = Recorder(kept, project, stage.source.text, resumed, watch)
+            resumed = partial(resume_from, stored_run.folder, resumable.checkpoint)
+            recorder = Recorder(stored_run, project, stage.source.text, resumed, watch)
         if recorder is not None:
-            _plan(recorder, found)
+            _plan(recorder, resumable)
         run = self._session.start(
             job,
             recorder=recorder,
-            resume=found.checkpoint,
+            resume=resumable.checkpoint,
             history=history,
-            stage=found.stage,
+            stage=resumable.stage,
         )
         self._on_begin(run, project)
 
     def fork_without(
-        self, kept: Kept, found: Fork, history: History, step: int
+        self, stored_run: Kept, fork: Fork, history: History, step: int
     ) -> None:
         """Start a fork of a stored run from before a step whose batch is left out; its name says so."""
 
         if self._session.active:
             self.refused.emit(
-                f"{kept.record.title} cannot be forked",
+                f"{stored_run.record.title} cannot be forked",
                 "A run is in progress. Stop it first.",
             )
             return
-        if self._keeper is None or self._wants_data(found.project):
+        if self._keeper is None or self._wants_data(fork.project):
             return
-        checkpoint = found.checkpoint
+        checkpoint = fork.checkpoint
         parent = Parent(
-            kept.record.title,
+            stored_run.record.title,
             checkpoint.name if checkpoint is not None else "",
-            found.checkpoint_step,
+            fork.checkpoint_step,
         )
-        name = f"{kept.record.title} without step {step:,}"[:MOST_NAME]
-        recorder = self._continuing(kept, found, checkpoint, parent, name)
+        name = f"{stored_run.record.title} without step {step:,}"[:MOST_NAME]
+        recorder = self._continuing(stored_run, fork, checkpoint, parent, name)
         if recorder is not None:
-            _plan(recorder, found)
+            _plan(recorder, fork)
         begun = history if checkpoint is not None else None
         run = self._session.start(
-            found.job,
+            fork.job,
             recorder=recorder,
             resume=checkpoint,
             history=begun,
-            stage=found.stage,
+            stage=fork.stage,
         )
-        self._on_begin(run, found.project)
+        self._on_begin(run, fork.project)
 
     def _continuing(
         self,
-        kept: Kept,
-        found: Resumable | Fork,
+        stored_run: Kept,
+        continuation: Resumable | Fork,
         checkpoint: Path | None,
         parent: Parent,
         name: str,
@@ -382,29 +396,30 @@ class RunControl(QObject):
 
         keeper = self._keeper
         recorder = (
-            keeper.recorder(found.project, found.job, parent, name)
+            keeper.recorder(continuation.project, continuation.job, parent, name)
             if keeper is not None
             else None
         )
         if recorder is None or keeper is None or checkpoint is None:
             return recorder
-        stage = found.job.at_stage(found.stage)
+        stage = continuation.job.at_stage(continuation.stage)
         new = replace(
-            recorder.kept, record=continuing(recorder.kept.record, kept.record, changed)
+            recorder.kept,
+            record=continuing(recorder.kept.record, stored_run.record, changed),
         )
-        resumed = partial(fork_from, kept, new, checkpoint)
+        resumed = partial(fork_from, stored_run, new, checkpoint)
         return Recorder(
-            new, found.project, stage.source.text, resumed, keeper.watch(stage)
+            new, continuation.project, stage.source.text, resumed, keeper.watch(stage)
         )
 
     def _wants_data(self, project: Project) -> bool:
         """Return whether the data must be downloaded first; then request that."""
         source = project.data.source
         stands_in = bool(project.data.options.get("stand_in"))
-        wanted = not stands_in and not is_present(source, self._settings.data_folder)
-        if wanted:
+        missing = not stands_in and not is_present(source, self._settings.data_folder)
+        if missing:
             self.download_wanted.emit(source)
-        return wanted
+        return missing
 
     def _start(
         self,
@@ -524,15 +539,15 @@ class RunControl(QObject):
     def _finished(self, finished: Finished) -> None:
         history = self._session.history
         epochs = len(history.epochs) if history else 0
-        words = counted(finished.steps, "step")
+        summary = counted(finished.steps, "step")
         if (
             history
             and epochs
             and history.epochs["val_accuracy"][-1] == history.epochs["val_accuracy"][-1]
         ):
-            words += f", validation accuracy {100 * history.epochs['val_accuracy'][-1]:.2f} %"
+            summary += f", validation accuracy {100 * history.epochs['val_accuracy'][-1]:.2f} %"
         if (why := finished.reason_text) and finished.reason == "done":
-            words = f"{why[:1].upper()}{why[1:]}. {words}"
+            summary = f"{why[:1].upper()}{why[1:]}. {summary}"
         early = bool(finished.note) and epochs < self._planned_epochs
         done = "Training ended early" if early else "Training is done"
         title = (
@@ -550,7 +565,7 @@ class RunControl(QObject):
             if self._session.watched_last
             else f"It is saved and can be resumed under Runs{of}."
         )
-        self.said.emit(title, words if finished.reason == "done" else stopped)
+        self.said.emit(title, summary if finished.reason == "done" else stopped)
 
     @property
     def _planned_epochs(self) -> int:
@@ -573,7 +588,7 @@ def described(value: Any) -> str:
         )
         return f"{value['dtype']} {shape}{spread}"
     if isinstance(value, dict):
-        return "; ".join(f"{name}: {described(each)}" for name, each in value.items())
+        return "; ".join(f"{name}: {described(entry)}" for name, entry in value.items())
     if isinstance(value, tuple) and len(value) == 2 and isinstance(value[0], str):
         return f"{value[0]}: {described(value[1])}"
     return (
@@ -592,9 +607,11 @@ def _sheet(project: Project, name: str) -> Sheet | None:
     return project.blocks.get(name) if name else project
 
 
-def _plan(recorder: Recorder, found: Resumable | Fork) -> None:
+def _plan(recorder: Recorder, continuation: Resumable | Fork) -> None:
     """Have the projects of the stages ready that follow the current one of a run."""
     for later, edited in zip(
-        found.job.stages[found.stage - 1 :], found.projects[found.stage :], strict=True
+        continuation.job.stages[continuation.stage - 1 :],
+        continuation.projects[continuation.stage :],
+        strict=True,
     ):
         recorder.plan(later.surgery, edited)

@@ -206,7 +206,7 @@ class RunPanel(QWidget):
         )
         row.push(self.search)
         self._tools = row
-        told = hbox((self._hint, 1), margins=(12, 2, 8, 4))
+        hint_row = hbox((self._hint, 1), margins=(12, 2, 8, 4))
         self._event_files = False
         self.splitter = QSplitter(Qt.Orientation.Horizontal)
         self.splitter.addWidget(self.table)
@@ -216,7 +216,7 @@ class RunPanel(QWidget):
         self.splitter.setSizes([560, 420])
         listed = QWidget()
         self._column = vbox(
-            tools, told, (self.splitter, 1), on=listed, margins=0, spacing=0
+            tools, hint_row, (self.splitter, 1), on=listed, margins=0, spacing=0
         )
         self._stack = QStackedLayout(self)
         self._stack.addWidget(self.empty)
@@ -270,9 +270,9 @@ class RunPanel(QWidget):
         selection = self.table.selectionModel()
         selection.blockSignals(True)
         flags = selection.SelectionFlag.Select | selection.SelectionFlag.Rows
-        for place, row in enumerate(self.model.rows):
+        for index, row in enumerate(self.model.rows):
             if row.key in self._before:
-                selection.select(self.model.index(place, 0), flags)
+                selection.select(self.model.index(index, 0), flags)
         selection.blockSignals(False)
         self._hidden = tuple(set(self._before) - {row.key for row in self.model.rows})
         self.table.viewport().update()
@@ -333,16 +333,16 @@ class RunPanel(QWidget):
     def selected_rows(self) -> list[RunRow]:
         """The selected rows, from top to bottom."""
         return [
-            self.model.row_at(place)
-            for place in selected_rows(self.table)
-            if place < len(self.model.rows)
+            self.model.row_at(index)
+            for index in selected_rows(self.table)
+            if index < len(self.model.rows)
         ]
 
-    def _select(self, place: int) -> None:
+    def _select(self, index: int) -> None:
         """Select one row, whatever keys are held: `selectRow` would toggle it with Ctrl."""
         selection = self.table.selectionModel()
         flags = selection.SelectionFlag.ClearAndSelect | selection.SelectionFlag.Rows
-        selection.setCurrentIndex(self.model.index(place, NAME), flags)
+        selection.setCurrentIndex(self.model.index(index, NAME), flags)
 
     def show_runs(self, text: str, column: str, descending: bool = False) -> None:
         """Filter the runs, and sort them by the column of a key."""
@@ -352,11 +352,11 @@ class RunPanel(QWidget):
         )
         self.table.sortByColumn(KEYS.index(column), order)
 
-    def choose(self, kept: Kept) -> None:
+    def choose(self, stored_run: Kept) -> None:
         """Select the row of a run."""
-        for place, row in enumerate(self.model.rows):
-            if row.kept is not None and row.kept.folder == kept.folder:
-                self._select(place)
+        for index, row in enumerate(self.model.rows):
+            if row.kept is not None and row.kept.folder == stored_run.folder:
+                self._select(index)
 
     def set_settings(self, rows: list[RunRow], lines: tuple[Setting, ...]) -> None:
         """Show the settings of the chosen runs side by side; an answer to other rows is dropped."""
@@ -374,7 +374,9 @@ class RunPanel(QWidget):
             action = self.fork_menu.addAction(
                 f"{checkpoint.label[:1].upper()}{checkpoint.label[1:]}"
             )
-            action.triggered.connect(lambda _=False, each=checkpoint: self._fork(each))
+            action.triggered.connect(
+                lambda _=False, chosen=checkpoint: self._fork(chosen)
+            )
         if not checkpoints:
             self.fork_menu.addAction("It has no checkpoint").setEnabled(False)
 
@@ -453,31 +455,37 @@ class RunPanel(QWidget):
     @property
     def _two(self) -> tuple[Kept, Kept] | None:
         """The older and the newer stored run, if exactly two are selected."""
-        kept = [row.kept for row in self.selected_rows if row.kept is not None]
-        return (kept[1], kept[0]) if len(kept) == len(self.selected_rows) == 2 else None
+        stored_runs = [row.kept for row in self.selected_rows if row.kept is not None]
+        return (
+            (stored_runs[1], stored_runs[0])
+            if len(stored_runs) == len(self.selected_rows) == 2
+            else None
+        )
 
     def _compare_models(self) -> None:
         if self._two is not None:
             self.modelsCompared.emit(*self._two)
 
     def _enable(self) -> None:
-        rows, one, hidden = self.selected_rows, self._one, self.hidden_rows
-        if one is None or (self._disk is not None and self._disk[0] != one.folder):
+        rows, single, hidden = self.selected_rows, self._one, self.hidden_rows
+        if single is None or (
+            self._disk is not None and self._disk[0] != single.folder
+        ):
             self._disk = None
-        about = rows[0] if one is not None else None, hidden, self._going, self._use
+        about = rows[0] if single is not None else None, hidden, self._going, self._use
         same = "Resume this run from its newest checkpoint, as if it had not stopped"
         new = "Start a new run with the open project's settings from the weights of a checkpoint"
-        for button, why, words in (
+        for button, why, tip in (
             (self.go_on, resume_refusal(*about), same),
             (self.fork, fork_refusal(*about), new),
         ):
             button.setEnabled(not why)
-            button.setToolTip(why or words)
-        self.restore.setEnabled(one is not None)
+            button.setToolTip(why or tip)
+        self.restore.setEnabled(single is not None)
         self.curves.setEnabled(bool(rows or hidden))
         self.panels.setEnabled(bool(rows or hidden))
-        if one is not None:
-            self.measured.emit(one)
+        if single is not None:
+            self.measured.emit(single)
         self._tell()
 
     @property
@@ -493,23 +501,23 @@ class RunPanel(QWidget):
         """Say what is selected, how the run ended, and what its checkpoints for revisiting take."""
         shown, count = len(self.model.rows), self.model.count
         resumable = self._use.any if self._use is not None and not self._going else None
-        said = self._refused or selection_text(
+        selection = self._refused or selection_text(
             self.selected_rows, self.hidden_rows, shown, count, resumable
         )
-        words = " ".join(filter(None, (said, disk_text(self._use))))
-        self._hint.setText(words)
-        self._hint.setToolTip(words)
+        hint = " ".join(filter(None, (selection, disk_text(self._use))))
+        self._hint.setText(hint)
+        self._hint.setToolTip(hint)
         set_property(self._hint, "tone", "error" if self._refused else "text3")
 
-    def show_disk(self, kept: Kept, use: DiskUse) -> None:
+    def show_disk(self, stored_run: Kept, use: DiskUse) -> None:
         """Show what checkpoints a run has, as measured."""
-        known = kept.folder, use
+        measured_use = stored_run.folder, use
         if (
             self._one is not None
-            and self._one.folder == kept.folder
-            and known != self._disk
+            and self._one.folder == stored_run.folder
+            and measured_use != self._disk
         ):
-            self._disk = known
+            self._disk = measured_use
             self._enable()
 
     def _emit_for_selected(self, signal: SignalInstance) -> None:
@@ -521,16 +529,16 @@ class RunPanel(QWidget):
             self.forked.emit(self._one, checkpoint)
 
     def _delete(self) -> None:
-        kept = [row.kept for row in self.selected_rows if row.kept is not None]
-        if kept:
-            self.deleted.emit(kept)
+        stored_runs = [row.kept for row in self.selected_rows if row.kept is not None]
+        if stored_runs:
+            self.deleted.emit(stored_runs)
 
     def _edit(self, column: int) -> None:
-        places = self.table.selectionModel().selectedRows(column)
-        if len(places) == 1:
+        indexes = self.table.selectionModel().selectedRows(column)
+        if len(indexes) == 1:
             self.table.setColumnHidden(column, False)
-            self.table.scrollTo(places[0])
-            self.table.edit(places[0])
+            self.table.scrollTo(indexes[0])
+            self.table.edit(indexes[0])
 
     def _show_menu(self, spot: QPoint) -> None:
         menu = QMenu(self)
@@ -552,24 +560,24 @@ class RunPanel(QWidget):
 
     def _fill_menu(self, menu: QMenu) -> None:
         menu.clear()
-        one, any_kept = (
+        single, any_kept = (
             self._one is not None,
             any(row.kept is not None for row in self.selected_rows),
         )
-        for words, act, able in (
-            ("Rename", lambda: self._edit(NAME), one),
-            ("Edit notes", lambda: self._edit(KEYS.index("note")), one),
-            ("Edit tags", lambda: self._edit(KEYS.index("tags")), one),
+        for text, act, able in (
+            ("Rename", lambda: self._edit(NAME), single),
+            ("Edit notes", lambda: self._edit(KEYS.index("note")), single),
+            ("Edit tags", lambda: self._edit(KEYS.index("tags")), single),
             (
                 "Compare models of these runs",
                 self._compare_models,
                 self._two is not None and self.can_compare_models,
             ),
-            ("Open folder", lambda: self._emit_for_selected(self.opened), one),
+            ("Open folder", lambda: self._emit_for_selected(self.opened), single),
             (
                 "Export as TensorBoard…",
                 lambda: self._emit_for_selected(self.exported),
-                one,
+                single,
             ),
             (
                 self._delete_kept_text(),
@@ -578,10 +586,10 @@ class RunPanel(QWidget):
             ),
             ("Delete…", self._delete, any_kept),
         ):
-            action = menu.addAction(words)
+            action = menu.addAction(text)
             action.triggered.connect(lambda _=False, act=act: act())
             action.setEnabled(able)
-            if words == "Rename":
+            if text == "Rename":
                 action.setShortcut(QKeySequence(Qt.Key.Key_F2))
         menu.addSeparator()
         self.fill_columns_menu(menu.addMenu("Columns"))
@@ -590,10 +598,10 @@ class RunPanel(QWidget):
         while_running.setChecked(self._event_files)
         while_running.toggled.connect(self._choose_event_files)
 
-    def set_event_files(self, wanted: bool) -> None:
+    def set_event_files(self, enabled: bool) -> None:
         """Set whether the menu says that runs write TensorBoard files; `eventFilesChanged` is not emitted."""
-        self._event_files = wanted
+        self._event_files = enabled
 
-    def _choose_event_files(self, wanted: bool) -> None:
-        self._event_files = wanted
-        self.eventFilesChanged.emit(wanted)
+    def _choose_event_files(self, enabled: bool) -> None:
+        self._event_files = enabled
+        self.eventFilesChanged.emit(enabled)

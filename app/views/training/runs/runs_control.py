@@ -44,29 +44,29 @@ A = TypeVar("A")
 Given = TypeVarTuple("Given")
 
 
-def _compared_settings(kept: tuple[Kept, ...]) -> tuple[Setting, ...]:
-    return compare.settings(kept)
+def _compared_settings(stored_runs: tuple[Kept, ...]) -> tuple[Setting, ...]:
+    return compare.settings(stored_runs)
 
 
-def _histories(kept: tuple[Kept, ...]) -> list[History]:
-    return [store.history_of(each) for each in kept]
+def _histories(stored_runs: tuple[Kept, ...]) -> list[History]:
+    return [store.history_of(stored_run) for stored_run in stored_runs]
 
 
-def _annotated(kept: Kept, what: str, text: str) -> Kept:
-    match what:
+def _annotated(stored_run: Kept, field: str, text: str) -> Kept:
+    match field:
         case "name":
-            return store.annotate(kept, name=text)
+            return store.annotate(stored_run, name=text)
         case "note":
-            return store.annotate(kept, note=text)
-    return store.annotate(kept, tags=text.split(","))
+            return store.annotate(stored_run, note=text)
+    return store.annotate(stored_run, tags=text.split(","))
 
 
-def _deleted(kept: tuple[Kept, ...]) -> str:
+def _deleted(stored_runs: tuple[Kept, ...]) -> str:
     """Delete runs; what went wrong, "" if nothing did."""
     problem = ""
-    for each in kept:
+    for stored_run in stored_runs:
         try:
-            store.delete(each)
+            store.delete(stored_run)
         except (OSError, RunError) as error:
             problem = f"{error}"
     return problem
@@ -142,7 +142,7 @@ class RunsControl(QObject):
         )
 
     def _failed(self, title: str, failure: WorkerFailure) -> None:
-        known = (
+        expected = (
             RunError
             | DataError
             | OSError
@@ -150,7 +150,7 @@ class RunsControl(QObject):
             | EngineError
             | file.ProjectFileError
         )
-        if isinstance(failure.error, known):
+        if isinstance(failure.error, expected):
             self._workspace.notifier.refuse(title, failure.message)
         else:
             self._workspace.notifier.show_unexpected(
@@ -169,30 +169,34 @@ class RunsControl(QObject):
         )
         self._workspace.shown_run.show(figures)
 
-    def _show_stored(self, kept: Kept) -> None:
+    def _show_stored(self, stored_run: Kept) -> None:
         def shown(history: History) -> None:
-            source = self._same_source(kept)
-            record = kept.record
+            source = self._same_source(stored_run)
+            record = stored_run.record
             figures = Figures(
                 history,
                 record.title,
                 source,
                 record.loss,
-                folder=kept.folder,
+                folder=stored_run.folder,
                 label=record.label,
             )
             self._workspace.shown_run.show(figures)
 
         self._ask(
-            "run shown", "The run cannot be shown", store.history_of, kept, then=shown
+            "run shown",
+            "The run cannot be shown",
+            store.history_of,
+            stored_run,
+            then=shown,
         )
 
-    def _same_source(self, kept: Kept) -> Source | None:
+    def _same_source(self, stored_run: Kept) -> Source | None:
         """Return the source of the open drawing if the run trained exactly that text, so that its layers are nodes
         here."""
         analysis = self._workspace.live.analysis
         try:
-            text = (kept.folder / store.SOURCE).read_text(encoding="utf-8")
+            text = (stored_run.folder / store.SOURCE).read_text(encoding="utf-8")
         except OSError:
             return None
         return (
@@ -204,8 +208,8 @@ class RunsControl(QObject):
     def compare(self, rows: list[RunRow]) -> None:
         """Show the curves of several runs in one view, and their settings side by side."""
         first, *others = rows
-        kept = tuple(row.kept for row in rows if row.kept is not None)
-        if len(kept) != len(rows):
+        stored_runs = tuple(row.kept for row in rows if row.kept is not None)
+        if len(stored_runs) != len(rows):
             return
 
         def read(histories: list[History]) -> None:
@@ -221,14 +225,14 @@ class RunsControl(QObject):
             source = (
                 first.run.job.source
                 if first.run is not None
-                else self._same_source(kept[0])
+                else self._same_source(stored_runs[0])
             )
             loss = (
                 first.run.job.training.loss_name
                 if first.run is not None
-                else kept[0].record.loss
+                else stored_runs[0].record.loss
             )
-            folders = tuple(each.folder for each in kept)
+            folders = tuple(stored_run.folder for stored_run in stored_runs)
             figures = Figures(
                 shown[0],
                 first.title,
@@ -242,27 +246,31 @@ class RunsControl(QObject):
             self._workspace.shown_run.show(figures)
 
         self._ask(
-            "run shown", "The runs cannot be compared", _histories, kept, then=read
+            "run shown",
+            "The runs cannot be compared",
+            _histories,
+            stored_runs,
+            then=read,
         )
         panel = self._panel
         self._ask(
             "runs compared",
             "The runs cannot be compared",
             _compared_settings,
-            kept,
+            stored_runs,
             then=lambda lines: panel.set_settings(rows[:MOST], lines),
         )
 
     # -- deeds --------------------------------------------------------------------------------------------------------
 
-    def annotate(self, kept: Kept, what: str, text: str) -> None:
+    def annotate(self, stored_run: Kept, field: str, text: str) -> None:
         """Change the name, the note or the tags (separated by commas) of a run."""
         self._ask(
             "run annotated",
             "The run was not changed",
             _annotated,
-            kept,
-            what,
+            stored_run,
+            field,
             text,
             then=self._have_annotated,
         )
@@ -281,14 +289,18 @@ class RunsControl(QObject):
     def _hide_columns(self, keys: list[str]) -> None:
         self._workspace.settings.hidden_run_columns = keys
 
-    def ask_delete(self, kept: list[Kept]) -> None:
+    def ask_delete(self, stored_runs: list[Kept]) -> None:
         """Delete runs after asking."""
-        what = kept[0].record.title if len(kept) == 1 else f"{len(kept)} runs"
+        subject = (
+            stored_runs[0].record.title
+            if len(stored_runs) == 1
+            else f"{len(stored_runs)} runs"
+        )
         reason = "Its curves, its checkpoints and its folder are deleted. This cannot be undone."
-        if len(kept) > 1:
+        if len(stored_runs) > 1:
             reason = reason.replace("Its", "Their").replace("its", "their")
-        if self._confirmed(f"Delete {what}?", reason):
-            self.delete(kept)
+        if self._confirmed(f"Delete {subject}?", reason):
+            self.delete(stored_runs)
 
     def _confirmed(self, title: str, text: str) -> bool:
         """Ask whether to delete something."""
@@ -300,7 +312,7 @@ class RunsControl(QObject):
         dialog.deleteLater()
         return dialog.answer is DialogAnswer.DISCARD
 
-    def delete(self, kept: list[Kept]) -> None:
+    def delete(self, stored_runs: list[Kept]) -> None:
         """Delete runs and all their files."""
 
         def done(problem: str) -> None:
@@ -308,7 +320,11 @@ class RunsControl(QObject):
                 self._workspace.notifier.refuse("Not everything was deleted", problem)
             figures, gone = (
                 self._workspace.shown_run.figures,
-                {each.folder for each in kept if not each.folder.exists()},
+                {
+                    stored_run.folder
+                    for stored_run in stored_runs
+                    if not stored_run.folder.exists()
+                },
             )
             if figures is not None and gone & {figures.folder, *figures.beside_folders}:
                 self._workspace.shown_run.show(None)
@@ -318,48 +334,48 @@ class RunsControl(QObject):
             "runs deleted",
             "The runs were not deleted",
             _deleted,
-            tuple(kept),
+            tuple(stored_runs),
             then=done,
         )
 
-    def _measure(self, kept: Kept) -> None:
+    def _measure(self, stored_run: Kept) -> None:
         """Find out whether a run has checkpoints, and measure those that are kept for revisiting."""
         self._workspace.background.ask(
             "checkpoints measured",
             measured,
-            kept.checkpoints,
-            on_answer=lambda found: self._panel.show_disk(kept, found),
+            stored_run.checkpoints,
+            on_answer=lambda disk_use: self._panel.show_disk(stored_run, disk_use),
             on_error=lambda _failure: None,
         )
 
-    def ask_delete_kept(self, kept: Kept) -> None:
+    def ask_delete_kept(self, stored_run: Kept) -> None:
         """Delete the checkpoints for revisiting of a run after asking."""
         if self._confirmed(
-            f"Delete the checkpoints for revisiting of {kept.record.title}?",
+            f"Delete the checkpoints for revisiting of {stored_run.record.title}?",
             "Its steps can still be recomputed from the other checkpoints or the start, which may take as long as the "
             "run did. This cannot be undone.",
         ):
-            self.delete_kept(kept)
+            self.delete_kept(stored_run)
 
-    def delete_kept(self, kept: Kept) -> None:
+    def delete_kept(self, stored_run: Kept) -> None:
         """Delete the checkpoints of a run that are kept for revisiting."""
         self._ask(
             "checkpoints deleted",
             "Not all checkpoints were deleted",
             delete_kept,
-            kept,
-            then=lambda _none: self._measure(kept),
+            stored_run,
+            then=lambda _none: self._measure(stored_run),
         )
 
-    def restore(self, kept: Kept) -> None:
+    def restore(self, stored_run: Kept) -> None:
         """Make the project of a run the open one, in one step that can be undone."""
 
         def read(project: Project) -> None:
             self._workspace.document.apply(
-                f"Restore the project of {kept.record.title}", project
+                f"Restore the project of {stored_run.record.title}", project
             )
             self._workspace.notifier.say(
-                f"The project of {kept.record.title} is open",
+                f"The project of {stored_run.record.title} is open",
                 "Undo restores the previous project.",
             )
 
@@ -367,17 +383,17 @@ class RunsControl(QObject):
             "run restored",
             "The project was not restored",
             store.project_of,
-            kept,
+            stored_run,
             then=read,
         )
 
-    def open_folder(self, kept: Kept) -> None:
-        if not QDesktopServices.openUrl(QUrl.fromLocalFile(str(kept.folder))):
+    def open_folder(self, stored_run: Kept) -> None:
+        if not QDesktopServices.openUrl(QUrl.fromLocalFile(str(stored_run.folder))):
             self._workspace.notifier.refuse(
-                "The folder cannot be opened", f"Open it yourself: {kept.folder}."
+                "The folder cannot be opened", f"Open it yourself: {stored_run.folder}."
             )
 
-    def go_on(self, kept: Kept, takes: bool = False) -> None:
+    def go_on(self, stored_run: Kept, takes: bool = False) -> None:
         """Continue a run from its newest checkpoint, with its own settings or with those that Training `takes`."""
 
         now, root = (
@@ -386,43 +402,45 @@ class RunsControl(QObject):
         )
         control = self._workspace.run_control
 
-        title = f"{kept.record.title} cannot be resumed"
+        title = f"{stored_run.record.title} cannot be resumed"
 
-        def on_resumable(found: Resumable) -> None:
-            if found.others and not takes and not found.refusal:
-                match self._asked_settings(kept, found.others):
+        def on_resumable(resumable: Resumable) -> None:
+            if resumable.others and not takes and not resumable.refusal:
+                match self._asked_settings(stored_run, resumable.others):
                     case DialogAnswer.CANCEL:
                         return
                     case DialogAnswer.DISCARD:
-                        self.go_on(kept, takes=True)
+                        self.go_on(stored_run, takes=True)
                         return
             self._ask(
                 "run to resume",
                 title,
                 store.history_of,
-                kept,
-                then=lambda history: ready(found, history),
+                stored_run,
+                then=lambda history: ready(resumable, history),
             )
 
-        def ready(found: Resumable, history: History) -> None:
-            control.go_on(kept, found, history)
-            if found.passed_over:
-                words = f"{' '.join(found.passed_over)} The run resumes from {found.checkpoint.name}."
-                self._workspace.notifier.warn("An older checkpoint was used", words)
-            elif found.refusal:
-                words = f"Training has other ones, which cannot be taken amid a run: {'; '.join(found.others)}."
+        def ready(resumable: Resumable, history: History) -> None:
+            control.go_on(stored_run, resumable, history)
+            if resumable.passed_over:
+                note = f"{' '.join(resumable.passed_over)} The run resumes from {resumable.checkpoint.name}."
+                self._workspace.notifier.warn("An older checkpoint was used", note)
+            elif resumable.refusal:
+                note = f"Training has other ones, which cannot be taken amid a run: {'; '.join(resumable.others)}."
                 self._workspace.notifier.say(
-                    f"{kept.record.title} resumes with its own settings", words
+                    f"{stored_run.record.title} resumes with its own settings", note
                 )
 
         self._ask_engine(
             "run to resume",
             title,
-            FindResumable(kept.folder, now, root, takes),
+            FindResumable(stored_run.folder, now, root, takes),
             on_resumable,
         )
 
-    def _asked_settings(self, kept: Kept, others: tuple[str, ...]) -> DialogAnswer:
+    def _asked_settings(
+        self, stored_run: Kept, others: tuple[str, ...]
+    ) -> DialogAnswer:
         """Ask whether a run resumes with its own settings or with those of Training: SAVE or DISCARD."""
 
         reason = (
@@ -430,7 +448,7 @@ class RunsControl(QObject):
             "a new run from its newest checkpoint."
         )
         dialog = QuestionDialog(
-            f"Resume {kept.record.title} with its own settings?",
+            f"Resume {stored_run.record.title} with its own settings?",
             reason,
             self._workspace.window,
         )
@@ -443,7 +461,7 @@ class RunsControl(QObject):
 
     def go_on_newest(self) -> None:
         """Continue the run that began last."""
-        kept = next(
+        stored_run = next(
             (
                 row.kept
                 for row in self._panel.model.newest_first
@@ -451,56 +469,59 @@ class RunsControl(QObject):
             ),
             None,
         )
-        if kept is None:
+        if stored_run is None:
             self._workspace.notifier.refuse(
                 "There is no run to resume",
                 "Runs of this project are listed under Runs.",
             )
         else:
-            self.go_on(kept)
+            self.go_on(stored_run)
 
-    def write_event_files(self, wanted: bool) -> None:
+    def write_event_files(self, enabled: bool) -> None:
         """Set whether future runs also write TensorBoard files."""
-        self._workspace.settings.event_files = wanted
-        self._workspace.runs_keeper.write_event_files(wanted)
+        self._workspace.settings.event_files = enabled
+        self._workspace.runs_keeper.write_event_files(enabled)
 
     def _setting_changed(self, name: str) -> None:
         if name == "event_files":
-            wanted = self._workspace.settings.event_files
-            self._panel.set_event_files(wanted)
-            self._workspace.runs_keeper.write_event_files(wanted)
+            enabled = self._workspace.settings.event_files
+            self._panel.set_event_files(enabled)
+            self._workspace.runs_keeper.write_event_files(enabled)
 
-    def ask_export(self, kept: Kept) -> None:
+    def ask_export(self, stored_run: Kept) -> None:
         """Ask for a folder, and write a run as TensorBoard event files."""
         start = str(self._workspace.settings.export_folder)
         name = QFileDialog.getExistingDirectory(
             self._workspace.window, "Folder for TensorBoard event files", start
         )
         if name:
-            self.export(kept, Path(name))
+            self.export(stored_run, Path(name))
 
-    def export(self, kept: Kept, folder: Path) -> None:
+    def export(self, stored_run: Kept, folder: Path) -> None:
         """Write a run as TensorBoard event files below a folder."""
         root = str(self._workspace.settings.data_folder)
 
         def done(target: Path) -> None:
             self._workspace.notifier.say(
-                f"{kept.record.title} was exported for TensorBoard",
+                f"{stored_run.record.title} was exported for TensorBoard",
                 f"tensorboard --logdir {target}",
             )
 
-        request = ExportEventFiles(kept.folder, folder, root)
+        request = ExportEventFiles(stored_run.folder, folder, root)
         self._ask_engine(
-            "run exported", f"{kept.record.title} could not be exported", request, done
+            "run exported",
+            f"{stored_run.record.title} could not be exported",
+            request,
+            done,
         )
 
-    def fork(self, kept: Kept, checkpoint: Checkpoint) -> None:
+    def fork(self, stored_run: Kept, checkpoint: Checkpoint) -> None:
         """Start a new run of the open project from the weights of a checkpoint."""
-        name = f"{kept.record.title}, {checkpoint.label}"
-        parent = Parent(kept.record.title, checkpoint.path.name, checkpoint.step)
+        name = f"{stored_run.record.title}, {checkpoint.label}"
+        parent = Parent(stored_run.record.title, checkpoint.path.name, checkpoint.step)
 
         def ready(start: StartWeights) -> None:
             self._workspace.run_control.fork(start, parent)
 
-        title = f"{kept.record.title} cannot be forked"
+        title = f"{stored_run.record.title} cannot be forked"
         self._ask_engine("run forked", title, StartFrom(checkpoint.path, name), ready)

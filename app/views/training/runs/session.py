@@ -172,13 +172,13 @@ class RunSession(QObject):
         waits for it."""
         self._before_run = before
 
-    def run_next_at(self, place: RunPlacement) -> None:
+    def run_next_at(self, placement: RunPlacement) -> None:
         """Carry out runs there from the next one on."""
-        self._place = place
+        self._place = placement
 
-    def note(self, words: str) -> None:
+    def note(self, remark: str) -> None:
         """Make a remark on the current run."""
-        self.noted.emit(words)
+        self.noted.emit(remark)
 
     @property
     def current(self) -> Run | None:
@@ -211,8 +211,8 @@ class RunSession(QObject):
         run = self.runs[-1]
         if shown is None or run.series is None or run.series.number == 1:
             return True
-        before = [each.history for each in self.runs[-2:]]
-        return not shown.beside and any(shown.history is each for each in before)
+        before = [recent.history for recent in self.runs[-2:]]
+        return not shown.beside and any(shown.history is history for history in before)
 
     @property
     def room(self) -> int:

@@ -67,13 +67,13 @@ class StepControl(QObject):
             self._workspace.shown_run.figures,
             f"step {grouped_digits(step)}",
         )
-        if figures is not None and (words := figures.history.marks.get(step)):
-            short = words if len(words) <= 70 else f"{words[:69]}…"
+        if figures is not None and (text := figures.history.marks.get(step)):
+            short = text if len(text) <= 70 else f"{text[:69]}…"
             menu.addAction(short).setEnabled(False)
             menu.addSeparator()
         stored, active = self._folder is not None, self._workspace.session.active
         why = "" if stored else NOT_STORED
-        for words, act, reason, tip in (
+        for text, act, reason, tip in (
             (
                 f"Show {title}",
                 lambda: self._workspace.shown_run.choose_step(step),
@@ -99,7 +99,7 @@ class StepControl(QObject):
                 "Fork the run before this step, without its batch",
             ),
         ):
-            action = menu.addAction(words)
+            action = menu.addAction(text)
             action.triggered.connect(lambda _=False, act=act: act())
             action.setEnabled(not reason)
             action.setToolTip(reason or tip)
@@ -127,8 +127,12 @@ class StepControl(QObject):
         self._workspace.pages.show("curves")
         self._recompute.recompute(step, self._debug)
 
-    def _debug(self, found: Revisited) -> None:
-        norms = {one.layer: one.norm for one in found.layers if one.norm is not None}
+    def _debug(self, revisited: Revisited) -> None:
+        norms = {
+            layer.layer: layer.norm
+            for layer in revisited.layers
+            if layer.norm is not None
+        }
         self._workspace.pages.show("layer")
         if norms:
             self._workspace.commands.trigger(
@@ -230,8 +234,8 @@ class StepControl(QObject):
                 on_error=lambda failure: self._failed(title, failure),
             )
 
-        def begin(fork: Fork, kept: Kept, history: History) -> None:
-            workspace.run_control.fork_without(kept, fork, history, step)
+        def begin(fork: Fork, stored_run: Kept, history: History) -> None:
+            workspace.run_control.fork_without(stored_run, fork, history, step)
             if fork.passed_over:
                 workspace.notifier.warn(
                     "An older checkpoint was used", " ".join(fork.passed_over)
@@ -245,8 +249,8 @@ class StepControl(QObject):
         )
 
     def _failed(self, title: str, failure: WorkerFailure) -> None:
-        known = RunError | DataError | JobError | EngineError | ValueError | OSError
-        if isinstance(failure.error, known):
+        expected = RunError | DataError | JobError | EngineError | ValueError | OSError
+        if isinstance(failure.error, expected):
             self._workspace.notifier.refuse(title, failure.message)
         else:
             self._workspace.notifier.show_unexpected(
@@ -256,5 +260,5 @@ class StepControl(QObject):
 
 def _stored(folder: Path) -> tuple[Kept, History]:
     """Read a stored run. Raises RunError."""
-    kept = Kept(folder, record.read(folder))
-    return kept, store.history_of(kept)
+    stored_run = Kept(folder, record.read(folder))
+    return stored_run, store.history_of(stored_run)

@@ -29,17 +29,17 @@ PARTS = (
 def versions() -> tuple[tuple[str, str], ...]:
     """Return the versions of the program and its libraries from package metadata, without importing them."""
 
-    found = [
+    entries = [
         ("Tapedeck", __version__),
         ("Python", platform.python_version()),
         ("Qt", qVersion()),
     ]
     for name in PARTS:
         try:
-            found.append((name, metadata.version(name)))
+            entries.append((name, metadata.version(name)))
         except metadata.PackageNotFoundError:
-            found.append((name, "not installed"))
-    return (*found, ("System", platform.platform(terse=True)))
+            entries.append((name, "not installed"))
+    return (*entries, ("System", platform.platform(terse=True)))
 
 
 class AboutDialog(Dialog):
@@ -53,8 +53,8 @@ class AboutDialog(Dialog):
         picture.setPixmap(app_icon().pixmap(56, 56))
         picture.setAccessibleName("Tapedeck's icon: a cassette with two reels")
         self.body.addWidget(picture)
-        words = "Build PyTorch networks on a canvas, train them, inspect the autograd graph, and export the code."
-        self.body.addWidget(label(words, "body", "text2", wrap=True))
+        description = "Build PyTorch networks on a canvas, train them, inspect the autograd graph, and export the code."
+        self.body.addWidget(label(description, "body", "text2", wrap=True))
         table = QGridLayout()
         table.setHorizontalSpacing(24)
         table.setVerticalSpacing(4)

@@ -123,24 +123,26 @@ class Minimap(QWidget):
             self._parent.size() / self.view.unit
         )  # with larger text less of a graph is in sight
         self.fits = room.width() >= TIGHT.width() and room.height() >= TIGHT.height()
-        wanted = (
+        map_size = (
             SIZE
             if room.width() >= ROOMY.width() and room.height() >= ROOMY.height()
             else SMALL
         )
-        if wanted != self.size():
-            self.setFixedSize(wanted)
+        if map_size != self.size():
+            self.setFixedSize(map_size)
             self._stale = True
         self.move(self._place(self._corner))
-        seen, whole = self.view.visible_area(), self._source.content_rect()
-        hidden = not whole.isEmpty() and not seen.adjusted(-1, -1, 1, 1).contains(whole)
+        visible, content = self.view.visible_area(), self._source.content_rect()
+        hidden = not content.isEmpty() and not visible.adjusted(-1, -1, 1, 1).contains(
+            content
+        )
         self.setVisible(
             self.fits
-            and not whole.isEmpty()
+            and not content.isEmpty()
             and (hidden or not self._only_hidden_parts)
         )
-        if seen != self._seen:
-            self._seen = seen
+        if visible != self._seen:
+            self._seen = visible
             self.update()
         if self._only_hidden_parts and self.isVisibleTo(self._parent):
             self._rest.start()
@@ -201,11 +203,13 @@ class Minimap(QWidget):
 
     def _scale(self) -> tuple[float, QPointF]:
         """Return the scale, minimap pixels per scene pixel, and the position of the scene's origin."""
-        whole = self._whole.adjusted(-40, -40, 40, 40)
+        content = self._whole.adjusted(-40, -40, 40, 40)
         width, height = self.width() - 2 * PAD, self.height() - 2 * PAD
-        scale = min(width / max(whole.width(), 1), height / max(whole.height(), 1), 0.2)
+        scale = min(
+            width / max(content.width(), 1), height / max(content.height(), 1), 0.2
+        )
         middle = QPointF(self.width() / 2, self.height() / 2)
-        return scale, middle - whole.center() * scale
+        return scale, middle - content.center() * scale
 
     def paintEvent(self, event: QPaintEvent) -> None:
         now = theme.current()
@@ -216,12 +220,12 @@ class Minimap(QWidget):
         if self._picture is not None:
             painter.drawPixmap(0, 0, self._picture)
         scale, origin = self._scale()
-        seen = QRectF(self._seen.topLeft() * scale + origin, self._seen.size() * scale)
-        seen = seen.intersected(QRectF(self.rect()).adjusted(3, 3, -3, -3))
-        if not seen.isEmpty():
+        frame = QRectF(self._seen.topLeft() * scale + origin, self._seen.size() * scale)
+        frame = frame.intersected(QRectF(self.rect()).adjusted(3, 3, -3, -3))
+        if not frame.isEmpty():
             painter.setBrush(theme.faded(now.accent, 0.06))
             painter.setPen(QPen(now.accent, 1.25))
-            painter.drawRoundedRect(seen, 2, 2)
+            painter.drawRoundedRect(frame, 2, 2)
         painter.end()
 
     def _make_picture(self) -> None:
@@ -247,8 +251,8 @@ class Minimap(QWidget):
         painter.setPen(QPen(theme.current().line3, 1))
         painter.drawRects(
             [
-                QRectF(one.topLeft() * scale + origin, one.size() * scale)
-                for one in shapes.outlines
+                QRectF(outline.topLeft() * scale + origin, outline.size() * scale)
+                for outline in shapes.outlines
             ]
         )
         painter.resetTransform()

@@ -146,18 +146,18 @@ class Overview(QGraphicsItem):
         """Return the rectangles for a map, and whether they are complete: of very many some are left for later."""
         now, end = theme.current(), perf_counter() + SLICE
         batches = self.mapped_batches()
-        known, made = [], 0
+        mapped, mapped_count = [], 0
         for batch in batches:
             if batch.mapped is None:
-                made += 1
-                if made > A_FEW and perf_counter() > end:
+                mapped_count += 1
+                if mapped_count > A_FEW and perf_counter() > end:
                     continue
                 batch.mapped = batch.map(now, most)
-            known.append(batch.mapped)
-        complete = len(known) == len(batches)
-        if sum(len(rects) for both in known for rects in both) <= FEW:
+            mapped.append(batch.mapped)
+        complete = len(mapped) == len(batches)
+        if sum(len(rects) for both in mapped for rects in both) <= FEW:
             return [
-                rect for layer in (0, 1) for both in known for rect in both[layer]
+                rect for layer in (0, 1) for both in mapped for rect in both[layer]
             ], complete
         for batch in batches:
             if batch.mapped is not None and any(
@@ -223,11 +223,11 @@ def _exposed(painter: QPainter, option: QStyleOptionGraphicsItem) -> list[QRectF
         and 1 < (region := painter.clipRegion()).rectCount() <= STRIPS
     ):
         rects: Any = region  # iterable, though its stub does not say so
-        found = [
+        areas = [
             QRectF(rect).adjusted(-1, -1, 1, 1).intersected(option.exposedRect)
             for rect in rects
         ]
-        return [area for area in found if not area.isEmpty()]
+        return [area for area in areas if not area.isEmpty()]
     return [option.exposedRect]
 
 
@@ -241,13 +241,13 @@ def batched(
     parts = [members[i : i + size] for i in range(0, len(members), size)]
     old: list[B | None] = [*before, *([None] * len(parts))]
     return [
-        batch if batch is not None and batch.members == part else kind(part)
-        for part, batch in zip(parts, old, strict=False)
+        batch if batch is not None and batch.members == chunk else kind(chunk)
+        for chunk, batch in zip(parts, old, strict=False)
     ]
 
 
 def _cosmetic(pen: Pen) -> QPen:
     """Return a cosmetic pen, whose width does not depend on zoom."""
-    made = QPen(QColor.fromRgba(pen[0]), pen[1])
-    made.setCosmetic(True)
-    return made
+    cosmetic_pen = QPen(QColor.fromRgba(pen[0]), pen[1])
+    cosmetic_pen.setCosmetic(True)
+    return cosmetic_pen

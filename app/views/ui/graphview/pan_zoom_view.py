@@ -174,9 +174,12 @@ class PanZoomView(QGraphicsView):
         left, top, right, bottom = pads
         width = max(self.viewport().width() - left - right, LEAST_ROOM)
         height = max(self.viewport().height() - top - bottom, LEAST_ROOM)
-        whole = min(width / area.width(), height / area.height())
-        zoom = min(whole, most * self.unit)
-        if self.unit > 1.0 and legible * self.unit / 3 <= whole < legible * self.unit:
+        fitting_zoom = min(width / area.width(), height / area.height())
+        zoom = min(fitting_zoom, most * self.unit)
+        if (
+            self.unit > 1.0
+            and legible * self.unit / 3 <= fitting_zoom < legible * self.unit
+        ):
             zoom = (
                 legible * self.unit
             )  # larger text is worth more than the rest of the picture
@@ -228,14 +231,14 @@ class PanZoomView(QGraphicsView):
             self.viewport().width() / self.zoom,
             self.viewport().height() / self.zoom,
         )
-        wanted = self.whole_area().adjusted(-room, -room, room, room)
-        if not self.sceneRect().contains(wanted):
+        target_area = self.whole_area().adjusted(-room, -room, room, room)
+        if not self.sceneRect().contains(target_area):
             # Growing the rectangle moves the origin of the scroll bars: keep the picture where it is.
             spot = QPointF(0, 0)
             fixed = self.viewportTransform().inverted()[0].map(spot)
             self.setSceneRect(
                 self.sceneRect().united(
-                    wanted.adjusted(-room / 2, -room / 2, room / 2, room / 2)
+                    target_area.adjusted(-room / 2, -room / 2, room / 2, room / 2)
                 )
             )
             self._put(fixed, spot)
