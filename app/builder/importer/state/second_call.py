@@ -31,7 +31,7 @@ def check_again(
 ) -> None:
     """Raise TraceError if a second call of a traced model would compute or store something else.
 
-    `made` creates a tracer for that call, `example` are its arguments, `training` the mode of both.
+    `create_tracer` creates a tracer for that call, `example` are its arguments, `training` the mode of both.
     """
     model = tracer.root
     written = side_effects.changed_tensor(model, tracer.views.became)
