@@ -21,12 +21,12 @@ import time
 from collections.abc import Mapping
 from functools import cache
 from importlib import import_module
-from pkgutil import walk_packages
+from pathlib import Path
 from typing import Any, NoReturn
 
 from msgspec import Struct
 
-from app.engine import entries, tasks
+from app.engine import entries
 from app.engine.child_process import die_with, die_with_parent, leave_signals_to_parent
 from app.engine.entries import LENGTH, PID, READY, STATUS
 from app.util import gc_pause, shelf
@@ -43,10 +43,12 @@ LIBRARIES = """
 def own_modules() -> list[str]:
     """Return the names of what engines and ranks run: all tasks, those of features too, and what they import late."""
     late = ("engine.server", "engine.programs.rank", "builder.layout.arrange")
-    packages = walk_packages(tasks.__path__, f"{tasks.__name__}.")
+    folder = Path(__file__).parent
+    files = sorted(folder.glob("tasks/**/[!_]*.py"))
+    tasks = [file.relative_to(folder).with_suffix("").parts for file in files]
     return [
         *(f"{PROGRAM}.{name}" for name in late),
-        *(module.name for module in packages),
+        *(".".join((f"{PROGRAM}.engine", *parts)) for parts in tasks),
         *shelf.modules("task"),
     ]
 
