@@ -89,8 +89,9 @@ def layer_of(
     if the class or an argument cannot be imported by name, or comes from `beside`, the folder of the imported file.
 
     `hashes_by_module` has the hashes of the files that there are, by module: another text of one of these gets a
-    number. With a `result` of a call, a record or a nested one, the layer returns the tensors in it. `norms` are statements at the end
-    of the constructor. `source_file` is the imported file, if it is a class of that: the layer is written below its text.
+    number. With a `result` of a call, a record or a nested one, the layer returns the tensors in it. `norms` are
+    statements at the end of the constructor. `source_file` is the imported file, if it is a class of that: the layer
+    is written below its text.
     """
     if not importable(kind):
         raise BindingError(
