@@ -12,6 +12,7 @@ TIP = "Train a run for each of several values of the settings, one after the oth
 
 
 class SweepFeature(Feature):
+    follows = True  # its button stands in the list of runs, which does
     sweeps: SweepControl
 
     def actions(self) -> Iterable[Action]:
@@ -26,6 +27,7 @@ class SweepFeature(Feature):
         )
 
     def finish(self) -> None:
+        self.workspace.pages.make("runs")
         panel = self.workspace.pages.widget("runs")
         assert isinstance(panel, RunPanel)
         self.sweeps = SweepControl(self.workspace, panel)

@@ -8,7 +8,7 @@ import pytest
 from msgspec.structs import replace
 from PySide6.QtCore import Qt, QTimer
 from PySide6.QtTest import QTest
-from PySide6.QtWidgets import QApplication, QLabel
+from PySide6.QtWidgets import QApplication, QLabel, QPushButton, QToolButton
 from pytestqt.qtbot import QtBot
 
 from app.features.sweep.dialog import SweepDialog
@@ -16,7 +16,7 @@ from app.project import file as project_file
 from app.runs import store
 from app.views.ui.dialogs.message import QuestionDialog
 from tests.support.whole_window import WholeWindow
-from tests.views.window.test_runs import listed, small
+from tests.views.window.test_runs import closed, listed, opened, small
 from tests.views.window.test_window import ready
 
 LEFT = Qt.MouseButton.LeftButton
@@ -129,3 +129,14 @@ def test_stop_ends_it_and_it_can_be_continued_or_ended_with_the_window(
         lambda: window.banner.title() == "Sweep-1 was stopped after 2 of 3 runs"
     )
     assert len(window.session.runs) == 2 and not window.session.active
+
+
+def test_its_button_is_there_from_the_start(qtbot: QtBot, tmp_path: Path) -> None:
+    """Before any page or command was used."""
+    file = tmp_path / "net.tape"
+    project_file.write(small(), file)
+    window = opened(qtbot, file, charts=False)
+    buttons = window.pages.widget("runs").findChildren(QToolButton)
+    buttons += window.pages.widget("runs").findChildren(QPushButton)
+    assert "Sweep…" in {button.text() for button in buttons}
+    closed(window)
