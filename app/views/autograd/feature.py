@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 from PySide6.QtWidgets import QStackedWidget, QWidget
 
 from app.views.autograd.capture_control import AutogradControl
+from app.views.autograd.capture_menu import CaptureMenu
 from app.views.autograd.inspector.inspector import TapeInspector
 from app.views.autograd.model_links import place_of, select_calls
 from app.views.autograd.options_control import OptionsControl
@@ -187,6 +188,15 @@ class AutogradFeature(Feature):
 
     def begin(self) -> None:
         self.workspace.pages.set_offered("steps", False)
+        self.capture_menu = CaptureMenu(self.workspace.window)
+        self.capture_menu.about = self._about_net
+        self.workspace.commands.insert_menu(self.capture_menu, before="play-backward")
+
+    def _about_net(self) -> tuple[int, tuple[str, ...], int]:
+        """Return what the menu asks when it opens before the page was shown: the page's control answers from now on."""
+        self.workspace.pages.make("autograd")
+        assert self.capture_menu.about is not None
+        return self.capture_menu.about()
 
     # -- pages --------------------------------------------------------------------------------------------------------
 
@@ -228,7 +238,9 @@ class AutogradFeature(Feature):
 
     def finish(self) -> None:
         workspace, room = self.workspace, self.room
-        self.options_control = OptionsControl(workspace, room, self.autograd_control)
+        self.options_control = OptionsControl(
+            workspace, room, self.autograd_control, self.capture_menu
+        )
         room.nodeSelected.connect(self._node_selected)
         room.nodeHovered.connect(self._node_hovered)
         capture = self.autograd_control

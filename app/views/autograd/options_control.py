@@ -42,21 +42,24 @@ class BatchField(QWidget):
 
 
 class OptionsControl(QObject):
-    """`button` opens `menu`; where a graph is shown, other options capture it again."""
+    """`button` opens `menu`, as the main menu does; where a graph is shown, other options capture it again."""
 
     def __init__(
-        self, workspace: Workspace, room: AutogradPage, capture: AutogradControl
+        self,
+        workspace: Workspace,
+        room: AutogradPage,
+        capture: AutogradControl,
+        menu: CaptureMenu,
     ) -> None:
         super().__init__(workspace.window)
         self._workspace, self._room, self._captures = workspace, room, capture
-        self.menu = CaptureMenu(workspace.window)
+        self.menu = menu
         self.menu.about = self._about_net
         self.menu.changed.connect(self._changed)
         self.menu.mode_chosen.connect(room.head.mode.set_value)
         self.button = Button("Options")
         self.button.setMenu(self.menu)
         self.button.setToolTip(TIP)
-        workspace.commands.insert_menu(self.menu, before="play-backward")
         self.batch = BatchField()
         self._typed = QTimer(self, interval=TYPED, singleShot=True)
         self._typed.timeout.connect(self._batch_edited)
