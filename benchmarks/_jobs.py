@@ -72,10 +72,10 @@ def _example(name: str) -> Project:
 
 
 def _of_module(net: object, name: str, shape: tuple[int, ...]) -> Project:
-    from app.engine.requests.import_model import ModelInput
     from app.engine.tasks.import_pipeline import project_of
+    from app.sources.spec import InputSpec
 
-    return project_of(net, (ModelInput((2, *shape), "float32"),), name)
+    return project_of(net, (InputSpec((2, *shape), "float32"),), name)
 
 
 def _on_noise(project: Project, shape: tuple[int, ...], count: int) -> Project:

@@ -184,15 +184,17 @@ def same_imports() -> Iterator[None]:
 
     So does a fixture of a whole module, which is made before this one.
     """
-    sys.meta_path[:] = script_here.finders_of_python()
-    before = list(sys.meta_path)
+    forget_own_code()
     yield
+    forget_own_code()
+
+
+def forget_own_code() -> None:
+    """Drop the modules of a user that were loaded here, and let all modules be imported again."""
     for finder in sys.meta_path:
-        for name in getattr(
-            finder, "ran", ()
-        ):  # modules of a user, which no finder knows of after this
+        for name in getattr(finder, "ran", ()):
             sys.modules.pop(name, None)
-    sys.meta_path[:] = before
+    sys.meta_path[:] = script_here.finders_of_python()
 
 
 @pytest.fixture(autouse=True)

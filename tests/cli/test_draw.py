@@ -236,8 +236,7 @@ def test_what_can_be_drawn_by_hand_too_is_imported_by_the_same_name(
 ) -> None:
     ask = ["import", "mine.net:make()", "-o", "net.tape", "--input", "2x8"]
     assert (
-        run(ask) == 1
-        and "mine.net:make() was not run; review it" in capsys.readouterr().err
+        run(ask) == 1 and "mine.net was not run; review it" in capsys.readouterr().err
     )
     assert run([*ask, "--trust"]) == 0
     told = capsys.readouterr().out
