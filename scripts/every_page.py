@@ -140,9 +140,9 @@ class Shoot:
 
     def _compare(self) -> None:
         """Fill the page Compare: the open net in two precisions."""
+        from app.features.compare.feature import DiffFeature
         from app.features.compare.values import Diff, parse_modes
         from scripts.screenshots import until
-        from tests.support.whole_window import DiffFeature
 
         control = next(
             each for each in self.window.features if isinstance(each, DiffFeature)

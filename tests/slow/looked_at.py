@@ -2,7 +2,7 @@
 
     python -m tests.slow.looked_at [--out docs/looked_at.md] [NAME ...]
 
-Each net has random weights. Its fused attention is looked at by `app.interpret`; the maps are held against those that
+Each net has random weights. Its fused attention is looked at by `app.features`; the maps are held against those that
 the package's eager implementation returns for the same weights, or that its softmax gives. Integrated gradients are
 summed. A head, a channel and a layer are muted, and one is patched, and the outputs are held against those of forward
 hooks written here. Needs torchvision, and for some of the nets timm and transformers, which are left out if missing.
