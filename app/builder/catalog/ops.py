@@ -12,6 +12,7 @@ from app.builder.catalog.ops_functions import (
     ARGUMENTS,
     COUNTED,
     IN_TRAINING,
+    INTERPOLATION_MODES,
     LABELS,
     LIKE,
     LITERALS_FIRST,
@@ -224,15 +225,16 @@ _POOLS = tuple(
 _ADAPTIVE = tuple(
     f"nn.Adaptive{kind}Pool{n}d" for kind in ("Avg", "Max") for n in (1, 2, 3)
 )
-_MODES = (
-    "nearest",
-    "nearest-exact",
-    "linear",
-    "bilinear",
-    "bicubic",
-    "trilinear",
-    "area",
-)
+
+# Calls that take their sizes one by one rather than as a tuple.
+SPREAD_SIZES = {
+    "Tensor.view": "size",
+    "Tensor.expand": "size",
+    "torch.zeros": "size",
+    "torch.ones": "size",
+    "torch.rand": "size",
+    "torch.randn": "size",
+}
 
 # Facts about single parameters that annotations leave open.
 PARAMS: dict[tuple[str, str], dict[str, Any]] = {
@@ -301,7 +303,7 @@ PARAMS: dict[tuple[str, str], dict[str, Any]] = {
     ("nn.Threshold", "threshold"): {"start": 0.1},
     ("nn.Threshold", "value"): {"start": 0.0},
     ("nn.Upsample", "size"): {"count": 0},
-    ("nn.Upsample", "mode"): {"kind": "choice", "choices": _MODES},
+    ("nn.Upsample", "mode"): {"kind": "choice", "choices": INTERPOLATION_MODES},
     **{
         (f"nn.{name}", "scale_factor"): {
             "kind": "float",

@@ -231,7 +231,7 @@ OPERANDS: dict[str, tuple[str, ...]] = {
 # Factories on the device of another tensor, which has the port `like`.
 LIKE = frozenset(_MAKING)
 
-_MODES = (
+INTERPOLATION_MODES = (
     "nearest",
     "nearest-exact",
     "linear",
@@ -347,7 +347,7 @@ PARAMS: dict[tuple[str, str], dict[str, Any]] = {
         "start": 2.0,
         "minimum": 0,
     },
-    ("F.interpolate", "mode"): {"kind": "choice", "choices": _MODES},
+    ("F.interpolate", "mode"): {"kind": "choice", "choices": INTERPOLATION_MODES},
     ("F.pad", "pad"): {"start": (1, 1, 1, 1)},
     ("F.pad", "mode"): {
         "kind": "choice",

@@ -6,6 +6,7 @@ import ast
 from collections.abc import Iterator
 from typing import Any
 
+from app.builder.catalog import ops
 from app.builder.catalog.catalog import OpSpec, Param
 from app.builder.code_editing.changes import Change, SetParameter
 from app.builder.code_editing.constructor import ConstructorReader
@@ -19,15 +20,6 @@ from app.builder.code_editing.values import (
 )
 from app.builder.graph import Graph, Node
 
-# Calls that take their sizes one by one rather than as a tuple.
-_SPREAD = {
-    "Tensor.view": "size",
-    "Tensor.expand": "size",
-    "torch.zeros": "size",
-    "torch.ones": "size",
-    "torch.rand": "size",
-    "torch.randn": "size",
-}
 _RANGES = {1: ("end",), 2: ("start", "end"), 3: ("start", "end", "step")}
 
 
@@ -122,7 +114,7 @@ class ForwardReader(ConstructorReader, frozen=True):
             yield self._other_function(node, old.func, new.func, calls_layer), None
         if spec.key == "torch.arange":
             old, new = _by_name(old), _by_name(new)
-        size = spec.param(_SPREAD.get(spec.key, ""))
+        size = spec.param(ops.SPREAD_SIZES.get(spec.key, ""))
         if size is not None and not equal_ast(old, new):
             yield from self._sizes(node, size, old, new)
             old = ast.Call(old.func, [], old.keywords)

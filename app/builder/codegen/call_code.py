@@ -39,15 +39,6 @@ _TREES: dict[str, ast.operator] = {
 _POWER = re.compile(
     r"(?<![\w.)\]])([\w.]+) \*\* (-?[\w.]+)(?![\w.(\[])"
 )  # of names and numbers, it takes no blanks
-# Calls that take their sizes one by one rather than as a tuple.
-_SPREAD = {
-    "Tensor.view": "size",
-    "Tensor.expand": "size",
-    "torch.zeros": "size",
-    "torch.ones": "size",
-    "torch.rand": "size",
-    "torch.randn": "size",
-}
 # Shapes written as an int if they have one dimension.
 _NUMBER_FOR_ONE = {"normalized_shape", "dim"}
 _BY_NAME = re.compile(r"\w+=")
@@ -289,7 +280,7 @@ class CallWriter(Struct, frozen=True):
         literals = self.arguments(step, call=step.spec.kind == "module")
         if step.spec.key == "torch.arange":
             return self._range(step)
-        param = step.spec.param(_SPREAD.get(step.spec.key, ""))
+        param = step.spec.param(ops.SPREAD_SIZES.get(step.spec.key, ""))
         text = self._param_text(step, param) if param else None
         if param is None or text is None:
             return literals
