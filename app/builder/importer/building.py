@@ -17,9 +17,9 @@ from app.builder.codegen.whole_net import WHOLE
 from app.builder.graph import Graph
 from app.builder.importer import remarks
 from app.builder.importer.fallback_report import Fallback, parent
-from app.builder.importer.fallbacks import FallbackChooser, ReadPastError
+from app.builder.importer.fallbacks import FallbackChooser
 from app.builder.importer.lowering.binding import BindingError
-from app.builder.importer.lowering.ir import Draft, DraftError, drafts_in, same_calls
+from app.builder.importer.lowering.ir import Draft, DraftError, drafts_in
 from app.builder.importer.lowering.lowering import Drafter
 from app.builder.importer.lowering.merge_blocks import Merger
 from app.builder.importer.lowering.modules import described, key_of
@@ -39,17 +39,8 @@ from app.builder.importer.lowering.shared_tensors import (
     tied,
 )
 from app.builder.importer.lowering.uncalled_modules import keep_unused
-from app.builder.importer.state import unseen_random
-from app.builder.importer.state.second_call import check_again
-from app.builder.importer.state.side_effects import facts
-from app.builder.importer.state.train_eval import (
-    check_chance,
-    innermost,
-    with_evaluation,
-)
-from app.builder.importer.state.train_override import check_apart, set_mode
-from app.builder.importer.tracing.frames import COMPILED, TraceError
-from app.builder.importer.tracing.grad_regions import GRAD_MODE, Gradients
+from app.builder.importer.tracing.frames import COMPILED, TraceError, words_of
+from app.builder.importer.tracing.modes import set_mode
 from app.builder.importer.tracing.patches import gradient_hooks
 from app.builder.importer.tracing.proxies import on_meta
 from app.builder.importer.tracing.real_evaluation import (
@@ -59,6 +50,7 @@ from app.builder.importer.tracing.real_evaluation import (
 )
 from app.builder.importer.tracing.records import is_record, plain
 from app.builder.importer.tracing.tracing import Tracer
+from app.builder.importer.train_eval import check_chance, with_evaluation
 from app.builder.layout.arrange import arrange
 from app.builder.layout.layout import used_part, with_uncalled
 from app.builder.literals import DType
@@ -66,6 +58,7 @@ from app.builder.sheet import Comments, Positions
 from app.util import module_tree
 from app.util.formatting import shape_text
 from app.util.frozen import FrozenMap
+from app.util.rng import Generators, borrowed
 
 
 class Imported(Struct, frozen=True):
@@ -104,9 +97,7 @@ def import_module(
         own.with_these(catalog) if own else catalog,
         cancelled,
     )
-    chooser = FallbackChooser(
-        model, own, drawing.examples, drawing.is_catalog_layer, cancelled
-    )
+    chooser = FallbackChooser(model, own, drawing.examples)
     scripted = {"": COMPILED} if isinstance(model, torch.jit.ScriptModule) else {}
     for path, why in {**scripted, **(apart or {})}.items():
         chooser.set_apart(path, why)
@@ -117,7 +108,7 @@ def import_module(
         except (TraceError, DraftError) as error:
             if cancelled():
                 raise
-            chooser.add_fallback(error, drawing.arrived)
+            chooser.add_fallback(error)
             drawing.catalog = own.with_these(catalog) if own else catalog
         else:
             return replace(drawn, fallbacks=chooser.fallbacks())
@@ -139,7 +130,6 @@ class _Drawing:
             tuple(map(_on_meta, args)),
             {name: _on_meta(value) for name, value in kwargs.items()},
         )
-        self.arrived: dict[str, tuple[Any, Any]] = {}
         self.remarks: dict[str, None] = {}
 
     def is_catalog_layer(self, module: nn.Module) -> bool:
@@ -150,7 +140,7 @@ class _Drawing:
         if not key.startswith("nn.Transformer"):
             return True
         try:
-            with unseen_random.restored():  # constructing it draws initial weights
+            with borrowed(Generators()):  # constructing it draws initial weights
                 described(module, self.catalog)
         except BindingError:
             return False
@@ -160,14 +150,14 @@ class _Drawing:
         """Trace, lower and merge the model with the fallbacks found so far. Raises TraceError or DraftError."""
         self.remarks = {}
         opaque = chooser.apart.get("")
-        if opaque is not None and opaque.spec is not None:
+        if opaque is not None:
             root = draw_as_one_node(
                 self.model, opaque.spec, opaque.params, self.examples
             )
         else:
             self._check_model(chooser)
-            root, mode_read = self._either_way(chooser, True)
-            evaluation = self._either_way(chooser, False)[0] if mode_read else None
+            root, mode_read = self._drafted(chooser, True)
+            evaluation = self._drafted(chooser, False)[0] if mode_read else None
             check_chance(root, evaluation)
             if evaluation is not None:
                 with_evaluation(root, evaluation, lambda: self._switch_op(chooser))
@@ -190,7 +180,7 @@ class _Drawing:
     def _check_model(self, chooser: FallbackChooser) -> None:
         """Raise TraceError for gradient hooks and partly frozen layers, which no traced call shows."""
         for path, why in (*gradient_hooks(self.model), *mixed(self.model)):
-            if not chooser.covers(path):
+            if not chooser.hides(path):
                 raise TraceError(
                     f"{path or type(self.model).__name__} cannot be followed: {why}",
                     path,
@@ -217,64 +207,20 @@ class _Drawing:
                     f"{path or type(self.model).__name__} cannot be followed: {why}",
                     path,
                     why,
-                    False,
                 )
 
-    def _either_way(
-        self, chooser: FallbackChooser, training: bool
-    ) -> tuple[Draft, bool]:
-        """Draft the model; raise TraceError if it does something else where no gradients are recorded."""
-        draft, mode_read, gradients = self._drafted(chooser, training)
-        if not gradients.asked:
-            return draft, mode_read
-        before = dict(self.remarks)
-        try:
-            other = self._drafted(chooser, training, False)[0]
-            path = None if same_calls(draft, other) else innermost(draft, other)
-        except (TraceError, DraftError) as error:
-            path = error.path or ""
-        self.remarks = before
-        if path is None:
-            return draft, mode_read
-        path = path if path in gradients.asked else next(iter(gradients.asked))
-        source_location = gradients.asked[path]
-        message = (
-            f"A branch depends on torch.is_grad_enabled ({source_location}): the network takes the "
-            "training branch."
-        )
-        if message in chooser.accepted:
-            self.remarks.setdefault(message)
-            return draft, mode_read
-        name = path or type(self.model).__name__
-        trace_error = TraceError(
-            f"{name} cannot be followed: {GRAD_MODE}", path, GRAD_MODE, False, message
-        )
-        trace_error.place = source_location
-        raise trace_error
-
-    def _drafted(
-        self, chooser: FallbackChooser, training: bool, gradients: bool = True
-    ) -> tuple[Draft, bool, Gradients]:
-        """Return the draft, whether `training` was read, and which gradient modes were, if they are `gradients`."""
+    def _drafted(self, chooser: FallbackChooser, training: bool) -> tuple[Draft, bool]:
+        """Return the draft, and whether `training` was read."""
         copied = on_meta(self.model)
-        flag = set_mode(copied, training)
-        beside = {
-            path for path, apart in chooser.apart.items() if apart.spec is not None
-        }
-        for path in beside:  # untraced modules read `training` themselves
-            check_apart(copied, path, training)
-        before, tracer = facts(copied, beside), self._tracer(chooser)
-        tracer.gradients.told = gradients
-        self.arrived = tracer.arrived
+        try:
+            flag = set_mode(copied, training)
+        except Exception as error:
+            raise TraceError(
+                f"{type(copied).__name__}.train() raises {words_of(error)}", ""
+            ) from error
+        tracer = Tracer(self.is_catalog_layer, self._cancelled)
+        tracer.apart, tracer.loose = chooser.apart, chooser.loose
         frame = tracer.follow(copied, *self.examples, original=self.model)
-        check_again(
-            tracer,
-            frame,
-            before,
-            lambda: self._tracer(chooser),
-            self.examples,
-            training,
-        )
         drafter = Drafter(tracer, self.model, self.catalog, chooser.own)
         draft, self.catalog = drafter.draft(frame), drafter.catalog
         numbers_once(draft)
@@ -291,16 +237,7 @@ class _Drawing:
             *remarks.of_results(self.model, frame.outputs, changed),
         ):
             self.remarks.setdefault(remark)
-        return draft, flag.asked, tracer.gradients
-
-    def _tracer(self, chooser: FallbackChooser) -> Tracer:
-        tracer = Tracer(self.is_catalog_layer, self._cancelled)
-        tracer.apart, tracer.loose, tracer.accepted = (
-            chooser.apart,
-            chooser.loose,
-            chooser.accepted,
-        )
-        return tracer
+        return draft, flag.asked
 
     def _shapes(self) -> str:
         """Format the shapes of the example inputs."""
@@ -312,7 +249,7 @@ class _Drawing:
         return ", ".join(shape_text(tensor.shape) for tensor in tensors)
 
     def _check_tensors(self, draft: Draft) -> None:
-        """Raise ReadPastError if a tensor, or a part of a block, would be drawn next to the one that owns it."""
+        """Raise TraceError if a tensor, or a part of a block, would be drawn next to the one that owns it."""
         for violation, why in (
             (called_past(draft), "another module calls a part of it"),
             (read_past(draft), "another module reads a tensor of {}"),
@@ -320,14 +257,12 @@ class _Drawing:
             if violation is not None:
                 path, layer = violation
                 reason = why.format(path)
-                error = ReadPastError(
+                raise TraceError(
                     f"{path} cannot be followed: {reason}",
                     path if layer else parent(path),
                     reason,
-                    False,
+                    layer,
                 )
-                error.layer = layer
-                raise error
 
 
 def _laid(block: Block) -> Block:

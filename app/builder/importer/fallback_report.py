@@ -7,18 +7,13 @@ from msgspec import Struct
 from app.builder.importer.tracing.source_lines import SourceLine
 
 LONGEST = 300  # letters of a reason
-EXPORTED, OPAQUE = "exported", "opaque"
 
 
 class Fallback(Struct, frozen=True):
-    """A submodule that was not traced call by call: its path, what it became and why.
-
-    `kind` is "exported" if `torch.export` traced it, "opaque" for a class that is one node.
-    """
+    """A submodule that is one node of its class: its path, class and why it is not traced."""
 
     path: str
     name: str
-    kind: str
     reason: str
     place: SourceLine | None = None
 
@@ -28,16 +23,12 @@ class Fallback(Struct, frozen=True):
             if self.path
             else f"The whole model ({self.name})"
         )
-        became = (
-            "was read by torch.export"
-            if self.kind == EXPORTED
-            else "is one node, run by its own code"
-        )
         reason = " ".join(
             self.reason.split()
         )  # one line, even for a multi-line torch error
         reason = reason if len(reason) <= LONGEST else f"{reason[:LONGEST]}…"
-        return f"{where} {became}: {reason.rstrip('.')}{f' ({self.place})' if self.place else ''}."
+        place = f" ({self.place})" if self.place else ""
+        return f"{where} is one node, run by its own code: {reason.rstrip('.')}{place}."
 
 
 def parent(path: str) -> str:

@@ -113,6 +113,9 @@ def imported(
         recorded_inits = inits() if recorded_inits is None else recorded_inits
         probe = probe or held.probe_of(model, wish.keep_weights)
         parity = held.against(model, analysis, wish.inputs, probe, tell)
+        if not parity.repeatable and (apart or classes is None):
+            note = f"It was not checked against the model: {parity.differences[0]}."
+            parity = held.ParityResult(notes=(*parity.notes, note))
         if not parity.differences:
             valued = valued or _with_values(
                 project, analysis.source, model, wish, folder, tell

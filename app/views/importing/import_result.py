@@ -10,7 +10,7 @@ from app.views.ui import theme
 from app.views.ui.layouts import vbox
 from app.views.ui.widgets.painting import label
 
-ONE_NODE, READ = ") is one node", ") was read by torch.export"
+ONE_NODE = ") is one node"
 TAKE = "Apply it with Run > Initialise as the imported model; this can be undone."
 WHAT = (
     "A part shown as one node runs the code of its class: it trains, its shapes and gradients are shown, and its "
@@ -28,7 +28,7 @@ class ResultPage(QScrollArea):
         self.setHorizontalScrollBarPolicy(Qt.ScrollBarPolicy.ScrollBarAlwaysOff)
         inside = QWidget()
         column = vbox(on=inside, margins=(0, 0, 8, 0), spacing=12)
-        parts = [text for text in remarks if ONE_NODE in text or READ in text]
+        parts = [text for text in remarks if ONE_NODE in text]
         if parts:
             many = f"{len(parts)} parts" if len(parts) > 1 else "One part"
             column.addWidget(
@@ -56,7 +56,7 @@ class ResultPage(QScrollArea):
                 spacing=2,
             )
             column.addLayout(row)
-        if any(ONE_NODE in remark for remark in parts):
+        if parts:
             column.addWidget(label(WHAT, "label", "text3", wrap=True))
         others = [text for text in remarks if text not in parts]
         if others:

@@ -1,4 +1,4 @@
-"""What a drawing cannot follow is still imported: by torch.export, or as one node of the file's own class."""
+"""What a drawing cannot follow is still imported, as one node of the file's own class."""
 
 from __future__ import annotations
 
@@ -12,12 +12,12 @@ from torch import nn
 
 from app.builder.analysis import analyse
 from app.builder.importer.fallbacks import FallbackChooser
-from app.builder.importer.tracing.frames import VaryingCallsError
+from app.builder.importer.tracing.frames import TraceError
 from app.cli import run
 from app.engine.requests.import_model import ModelImportError
 from app.engine.requests.import_model import remarks as remarks_of
 from app.engine.tasks import import_model
-from app.engine.tasks.import_pipeline import project_of
+from app.engine.tasks.import_pipeline import Wish, imported
 from app.project import custom_layers
 from app.project import file as project_file
 from app.project.project import Project
@@ -74,9 +74,9 @@ def drawn(file: Path, model: nn.Module, *inputs: torch.Tensor) -> Project:
     sizes = tuple(
         InputSpec(tuple(x.shape), str(x.dtype).removeprefix("torch.")) for x in inputs
     )
-    project = project_of(
-        model, sizes, type(model).__name__, own=import_model._own_classes(file)
-    )
+    name = type(model).__name__
+    wish = Wish(name, name, sizes)
+    project = imported(model, wish, file.parent, dict, import_model._own_classes(file))
     return project_file.loads(project_file.dumps(project))
 
 
@@ -483,12 +483,10 @@ class Loop(nn.Module):
 
 def test_calls_that_vary_where_no_node_can_be_made_are_said_as_they_were() -> None:
     model = nn.Sequential(nn.Linear(2, 2))
-    ways = FallbackChooser(model, None, ((torch.ones(1, 2),), {}), bool, bool)
-    with pytest.raises(
-        VaryingCallsError,
-        match="^Sequential cannot be followed: it does not do the same at every",
-    ):
-        ways.add_fallback(VaryingCallsError("", "Sequential"), {})
+    chooser = FallbackChooser(model, None, ((torch.ones(1, 2),), {}))
+    error = TraceError("Sequential cannot be followed: it varies", "", inline=True)
+    with pytest.raises(TraceError, match="^Sequential cannot be followed: it varies$"):
+        chooser.add_fallback(error)
 
 
 def test_a_part_of_a_block_that_is_called_again_from_outside_is_the_same_layer(

@@ -20,7 +20,7 @@ from app.builder.analysis import analyse
 from app.engine.requests.import_model import ModelImportError
 from app.engine.requests.import_model import remarks as remarks_of
 from app.engine.tasks import import_model
-from app.engine.tasks.import_pipeline import project_of
+from app.engine.tasks.import_pipeline import Wish, imported
 from app.project import custom_layers
 from app.project import file as project_file
 from app.project.project import Project
@@ -107,12 +107,9 @@ def made(file: Path, name: str) -> nn.Module:
 
 def drawn(file: Path, model: nn.Module, shape: tuple[int, ...] = SHAPE) -> Project:
     """And what it does then."""
-    project = project_of(
-        model,
-        (InputSpec(shape),),
-        type(model).__name__,
-        own=import_model._own_classes(file),
-    )
+    name = type(model).__name__
+    wish = Wish(name, name, (InputSpec(shape),))
+    project = imported(model, wish, file.parent, dict, import_model._own_classes(file))
     return project_file.loads(project_file.dumps(project))
 
 
@@ -241,16 +238,19 @@ def report(
     return "kept" if kept else "drawn", found, remarks_of(project)
 
 
+# What is said of a part that the comparison with the model found.
+DIFFERENT = "drawn call by call it would be a different net"
 # By the net: what its import says of the part that is a node of its own code.
 KEPT = {
+    "ModeByIdentity": DIFFERENT,
     "SetGradInTraining": "it computes something in eval mode that it does not in training",
     "SwitchedOffForGood": "it disables gradients for everything after it",
-    "Momentum": "teacher.weight changes at every call",
+    "Momentum": DIFFERENT,
     "MomentumByData": "it sets data of a tensor",
-    "EnabledInASubmodule": "energy enables gradients where they are disabled",
-    "InPlaceWithoutGradient": "it changes a value in place with gradients disabled",
-    "AsksForGradMode": "what it does depends on whether gradients are recorded",
-    "AsksWhetherItLearns": "what it does depends on whether gradients are recorded",
+    "EnabledInASubmodule": DIFFERENT,
+    "InPlaceWithoutGradient": DIFFERENT,
+    "AsksForGradMode": DIFFERENT,
+    "AsksWhetherItLearns": DIFFERENT,
     "WritesData": "aliases its input, and is changed in place",
     "ReplacesData": "it sets data of a tensor",
     "FrozenRecurrent": "only some of its parameters are trainable",
@@ -258,15 +258,15 @@ KEPT = {
     "LooseTensorThatLearns": "it uses a trainable tensor that is not a parameter of the model",
     "NoiseNumber": "depends on the values of the data",
     "OwnGenerator": "its own torch.Generator",
-    "PythonRandom": "Python's random.random",
-    "PythonChoice": "Python's random.choice",
-    "PythonGenerator": "self.chance changes at every call",
-    "NumpyRandom": "numpy.random.normal",
-    "NumpyGenerator": "self.chance changes at every call",
+    "PythonRandom": "it draws random numbers with Python",
+    "PythonChoice": "it draws random numbers with Python",
+    "PythonGenerator": DIFFERENT,
+    "NumpyRandom": "it draws random numbers with Python",
+    "NumpyGenerator": DIFFERENT,
     "StochasticDepth": "depends on the values of the data",
-    "StochasticDepthByPython": "Python's random.random",
-    "Seeded": "torch.manual_seed",
-    "SeededInside": "torch.manual_seed",
+    "StochasticDepthByPython": "it draws random numbers with Python",
+    "Seeded": DIFFERENT,
+    "SeededInside": DIFFERENT,
     "AttentionDropsAlways": "F.scaled_dot_product_attention applies dropout in eval mode too",
     "TrainDoesMore": "it computes something in eval mode that it does not in training",
     "ModeInArithmetic": "it computes something in eval mode that it does not in training",
@@ -275,48 +275,48 @@ KEPT = {
     "AutocastDecorated": "it computes under autocast on cpu",
     "AutocastElsewhere": "it computes under autocast on cuda",
     "TensorHook": "it registers a hook on a value's gradient",
-    "TensorHookThatLooks": "what it does depends on whether gradients are recorded",
+    "TensorHookThatLooks": "it registers a hook on a value's gradient",
     "BackwardPreHook": "it has a backward hook",
     "AccumulateHook": "weight has a gradient hook",
-    "Counter": "self.steps changes at every call",
-    "Flag": "it behaves differently once self.begun is set",
-    "GlobalCounter": "the global COUNT changes at every call",
-    "ClassCounter": "self.calls changes at every call",
-    "GrowingList": "self.past changes at every call",
-    "GlobalList": "the global CALLS changes at every call",
-    "LastState": "it keeps self.state, made of the output of a layer, for its next call",
-    "LastStateInADict": "it keeps self.states, made of the output of a layer, for its next call",
-    "CachedNoise": "it keeps self.noise, made of random numbers, for its next call",
-    "CachedWeights": "it keeps self.squares, made of its parameters, for its next call",
-    "BufferSetAtEveryCall": "self.last changes at every call",
-    "Ema": "self.ema changes at every call",
-    "EmaByCopy": "self.ema changes at every call",
+    "Counter": DIFFERENT,
+    "Flag": DIFFERENT,
+    "GlobalCounter": DIFFERENT,
+    "ClassCounter": DIFFERENT,
+    "GrowingList": DIFFERENT,
+    "GlobalList": DIFFERENT,
+    "LastState": DIFFERENT,
+    "LastStateInADict": DIFFERENT,
+    "CachedNoise": DIFFERENT,
+    "CachedWeights": DIFFERENT,
+    "BufferSetAtEveryCall": DIFFERENT,
+    "Ema": "it computes something in eval mode that it does not in training",
+    "EmaByCopy": DIFFERENT,
     "EmaByData": "it sets data of a tensor",
     "EmaByAssignment": "it changes self.ema at every call",
     "EmaByOut": "it writes into a tensor passed as out=",
-    "EmaInTheDict": "self.ema changes at every call",
+    "EmaInTheDict": DIFFERENT,
     "CountsCalls": "it changes self.calls at every call",
-    "RegistersInForward": "its buffers and modules change when it is called",
-    "Projected": "fc.weight changes at every call",
+    "RegistersInForward": DIFFERENT,
+    "Projected": DIFFERENT,
     "ReplacedParameter": "it changes self.scale at every call",
-    "PlainTensorInPlace": "self.scale changes at every call",
+    "PlainTensorInPlace": DIFFERENT,
     "WritesIntoAConstant": "it writes into a tensor outside the graph",
-    "WritesIntoATable": "the global TABLE changes at every call",
+    "WritesIntoATable": DIFFERENT,
     "ApplyByName": "Straight has a custom backward",
     "ApplyOnTheClass": "Straight has a custom backward",
     "ApplyAsDefault": "Straight has a custom backward",
     "ApplyInAnAttribute": "Straight has a custom backward",
     "FunctionWithContext": "Scaled has a custom backward",
     "OldSpectralNorm": "its spectral norm changes buffers in training",
-    "CheckpointedNorm": "a checkpoint in it updates normalization statistics twice",
-    "CheckpointedAtTheInput": r"checkpoint\(use_reentrant=True\) trains only if its input requires grad",
+    "CheckpointedNorm": DIFFERENT,
+    "CheckpointedAtTheInput": DIFFERENT,
     "Functional": "another module reads a tensor of fc",
     "NewestParameter": "Linear was changed after construction",
     "TryExcept": "depends on the values of the data",
     "TryNumber": "depends on the values of the data",
-    "OverSamples": "what it does depends on the number of samples",
-    "OverSampleNumbers": "what it does depends on the number of samples",
-    "DividesByBatch": "what it does depends on the number of samples",
+    "OverSamples": DIFFERENT,
+    "OverSampleNumbers": DIFFERENT,
+    "DividesByBatch": DIFFERENT,
 }
 # What is kept outside of the model two nets of one process do not have in common with their sources.
 ELSEWHERE = {"GlobalCounter", "ClassCounter", "GlobalList", "WritesIntoATable"}
@@ -326,16 +326,15 @@ TOLD = {
     "ByShape": r"A decision on sizes \(ByShape.forward, line \d+ of nets.py\) was fixed as for 3×4",
     "ByNone": "ByNone.forward was traced with mask=None: the network has no such inputs",
     "AutocastOff": r"A region without autocast \(AutocastOff.forward, line \d+ of nets.py\) is imported without it",
-    "KeepsForLater": "self.last of KeepsForLater stores values of the last call",
-    "CachedBuffer": "self.mask of CachedBuffer stores values of the last call",
-    "CachedInEvaluation": "self.squares of CachedInEvaluation stores values of the last call",
-    "ForwardHookThatKeeps": "self.seen of ForwardHookThatKeeps stores values of the last call",
     "Checkpointed": r"A checkpoint \(Checkpointed.forward, line \d+ of nets.py\) is imported as plain calls",
     "CheckpointedByReentry": "A checkpoint .* is imported as plain calls",
     "InputInPlace": "InputInPlace.forward changes x in place",
     "ReturnsMore": "ReturnsMore.forward gives None, 3 besides its tensors",
 }
-REFUSED = {"TakesAnyNumber": "depends on the values of the data"}
+REFUSED = {
+    "TakesAnyNumber": "depends on the values of the data",
+    "Closure": "would be a different net",
+}
 DRAWN = [
     name
     for name in NETS

@@ -30,7 +30,7 @@ from app.builder.importer.lowering.ir import (
 from app.builder.importer.lowering.modules import described
 from app.builder.importer.lowering.opaque import OwnClasses
 from app.builder.importer.lowering.parameter_order import wholly_frozen
-from app.builder.importer.tracing.frames import Frame, VaryingCallsError
+from app.builder.importer.tracing.frames import VARYING, Frame, TraceError
 from app.builder.importer.tracing.real_evaluation import argument_names, port_name
 from app.builder.importer.tracing.tracing import Tracer
 from app.builder.literals import DType
@@ -246,7 +246,7 @@ class _Sheet:
         path = str(node.target)
         module = self.drafter.model.get_submodule(path)
         apart = self.drafter.tracer.apart.get(path)
-        if apart is not None and apart.spec is not None:
+        if apart is not None:
             spec, params = apart.spec, apart.params
         else:
             spec, params = described(module, self.drafter.catalog)
@@ -266,7 +266,7 @@ class _Sheet:
             if param.call
         }
         if draft_node.shares and self.called_with[draft_node.shares] != at_call:
-            raise VaryingCallsError(path, type(module).__name__)
+            raise _varying(path)
         self.called_with[draft_node.id] = at_call
         if node in self.drafter.tracer.views.in_place and not self._alone(node):
             self.draft.nodes[draft_node.shares or draft_node.id].params.pop(
@@ -285,7 +285,7 @@ class _Sheet:
         if draft_node.shares and not same_calls(
             self.draft.nodes[draft_node.shares].inner, inner
         ):
-            raise VaryingCallsError(inner_frame.path, inner.kind)
+            raise _varying(inner_frame.path)
         for leaf, input_id in zip(node.args, inner.inputs, strict=True):
             self._wire(leaf, draft_node, inner.nodes[input_id].name)
         self.places[node] = (draft_node.id, 0)
@@ -489,6 +489,11 @@ class _Sheet:
         while f"{stem}{number}" in self.names:
             number += 1
         return f"{stem}{number}"
+
+
+def _varying(path: str) -> TraceError:
+    """Return the error for a module whose calls no block has: in the sheet around it each is drawn for itself."""
+    return TraceError(f"{path} cannot be followed: {VARYING}", path, VARYING, True)
 
 
 def _leave_to_arriving(

@@ -20,6 +20,7 @@ from torch import fx, nn
 from app.builder.catalog.catalog import Catalog, OpSpec, catalog
 from app.builder.catalog.custom import CustomFile
 from app.builder.catalog.custom_classes import LayerClass
+from app.builder.importer import train_eval
 from app.builder.importer.lowering import (
     function_layers,
     normed_layers,
@@ -35,7 +36,6 @@ from app.builder.importer.lowering.constructor_args import (
 )
 from app.builder.importer.lowering.modules import arguments_of
 from app.builder.importer.lowering.parameter_order import wholly_frozen
-from app.builder.importer.state import train_eval
 from app.builder.importer.tracing.real_evaluation import SEED
 from app.builder.params import ParamError, check_param
 from app.builder.shapes.meta_calls import TorchCall

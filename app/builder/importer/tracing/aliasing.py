@@ -32,16 +32,22 @@ _PARTS = frozenset({*_PARTED, "unbind"})
 
 
 class AliasingError(CodedError, ValueError):
-    """Raised for an in-place change of a view whose effect on its aliases is unknown."""
+    """Raised for an in-place change of a view whose effect on its aliases is unknown. `path` is that of the submodule
+    between the two, if there is one."""
+
+    def __init__(self, words: str, path: str = "") -> None:
+        super().__init__(words)
+        self.path = path
 
 
 class ViewLink(Struct, frozen=True):
     """A value that is a view: it shares the storage of `base`, as that was when both were equal; `chain` are the view
-    calls from there, the first of which took `taken`. None if those calls are in another graph."""
+    calls from there, the first of which took `taken`. None if those calls are in the submodule at `path`."""
 
     base: fx.Node
     taken: fx.Node
     chain: tuple[fx.Node, ...] | None
+    path: str = ""
 
 
 class Views:
@@ -90,7 +96,9 @@ class Views:
             leaf, chain = self.links[leaf].base, None
         source = outer.get(leaf)
         if source is not None:
-            self.links[item] = ViewLink(source, source, chain)
+            call = item.args[0]
+            assert isinstance(call, fx.Node)
+            self.links[item] = ViewLink(source, source, chain, str(call.target))
 
     # --- Current versions
 
@@ -107,7 +115,9 @@ class Views:
             if base is not link.base:
                 again = self._again(link, base)
                 if again is not base:
-                    self.links[again] = ViewLink(base, link.taken, link.chain)
+                    self.links[again] = ViewLink(
+                        base, link.taken, link.chain, link.path
+                    )
                 self.became[way[index]] = way[index] = again
         return way[0]
 
@@ -120,7 +130,8 @@ class Views:
         """Recompute a view on the new version of its base."""
         if link.chain is None:
             raise AliasingError(
-                "a submodule returns a view of its input, which is later changed in place"
+                "a submodule returns a view of its input, which is later changed in place",
+                link.path,
             )
         new = {link.taken: base}
         recomputed = base
@@ -142,14 +153,18 @@ class Views:
         while todo:
             old, new_node = todo.pop()
             link = self.links.get(old)
-            if link is not None and self._is_same(link):
+            if new_node.target == "requires_grad_":
+                pass  # of this tensor alone
+            elif link is not None and self._is_same(link):
                 todo.append((link.base, new_node))
             elif link is not None:
                 new_base = self._written_back(link, new_node)
                 self.links.pop(
                     new_base, None
                 )  # shares the memory of the part, but is read as the base
-                self.links[new_node] = ViewLink(new_base, link.taken, link.chain)
+                self.links[new_node] = ViewLink(
+                    new_base, link.taken, link.chain, link.path
+                )
                 todo.append((link.base, new_base))
             self.became[old] = new_node
 
@@ -169,7 +184,8 @@ class Views:
         """Return the new base after its view became `new_view`."""
         if not link.chain:
             raise AliasingError(
-                "a submodule returns a view of its input, and it is changed in place"
+                "a submodule returns a view of its input, and it is changed in place",
+                link.path,
             )
         node, base = link.chain[-1], link.base
         name, shape = self._name(link.chain[0]), tuple(self._values[base].shape)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import contextlib
 import inspect
 import threading
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from typing import Any
 
 from msgspec import Struct, field
@@ -21,29 +21,16 @@ _raised = threading.local()
 
 
 class TraceError(CodedError, RuntimeError):
-    """Raised for a module that cannot be traced. `path` is the module's path, `why` the bare reason.
-
-    `exportable` is False if torch.export would not help. If no fallback resolves it, an error with a `doubt` is
-    ignored and the doubt becomes a remark. `code` identifies causes that have another cure.
-    """
+    """Raised for a module that cannot be traced. `path` is the module's path, `why` the bare reason. With `inline` it
+    can be drawn as a part of the sheet that contains it. `code` identifies causes that have another cure."""
 
     code = "not_followed"
 
     def __init__(
-        self,
-        words: str,
-        path: str | None = None,
-        why: str = "",
-        exportable: bool = True,
-        doubt: str = "",
+        self, words: str, path: str | None = None, why: str = "", inline: bool = False
     ) -> None:
         super().__init__(words)
-        self.path, self.why, self.exportable, self.doubt = (
-            path,
-            why or words,
-            exportable,
-            doubt,
-        )
+        self.path, self.why, self.inline = path, why or words, inline
         self.place: SourceLine | None = None
         getattr(_raised, "errors", []).append(self)
 
@@ -71,24 +58,13 @@ class InputNotAcceptedError(TraceError):
     """A model that does not run with its example inputs."""
 
 
-class VaryingCallsError(TraceError):
-    """A module that does not do the same at every call, as with `f(x, 0.5)` after `f(x, 1.0)`: no block has such calls.
-    As part of the sheet that contains them, each is drawn for itself."""
-
-    def __init__(self, path: str, name: str) -> None:
-        why = "it does not do the same at every call"
-        super().__init__(f"{path or name} cannot be followed: {why}", path, why, False)
-
-
 class Apart(Struct):
-    """A submodule that is not followed. With `replay` that runs in the place of its forward, else it is one node, of
-    `spec` with `params`, and `real` is the module with its values. `record` is what it last returned, if that is more
-    than tensors: the node gives the tensors in it."""
+    """A submodule that is one node, of `spec` with `params`; `real` is the module with its values. `record` is what it
+    last returned, if that is more than tensors: the node gives the tensors in it."""
 
     real: nn.Module
-    spec: OpSpec | None = None
+    spec: OpSpec
     params: dict[str, Any] = field(default_factory=dict)
-    replay: Callable[..., Any] | None = None
     record: Any = None
 
 
@@ -116,6 +92,7 @@ class Frame(Struct):
 
 COMPILED = "it is compiled by torch.jit, so its Python code is not available"
 RECURSIVE = "it calls itself recursively"
+VARYING = "it does not do the same at every call"  # as f(x, 0.5) after f(x, 1.0)
 VALUES = "what it does depends on the values of the data"
 DEPENDS = "cannot be followed: " + VALUES + ", and a network's graph is fixed"
 

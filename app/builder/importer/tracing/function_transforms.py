@@ -53,7 +53,7 @@ def watched(tracer: Tracer) -> Iterator[None]:
 
 
 def _refused(tracer: Tracer, name: str) -> Exception:
-    return tracer.refused(f"it maps a function with {name}", exportable=True)
+    return tracer.refused(f"it maps a function with {name}")
 
 
 class _Levels:

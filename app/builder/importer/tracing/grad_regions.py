@@ -24,23 +24,14 @@ _DETACHED = frozenset({"detach", "detach_", torch.detach, torch.Tensor.detach})
 NEVER, IF_ASKED, ALWAYS = range(
     3
 )  # when a value requires grad: never, if an input of the net does, always
-GRAD_MODE = "what it does depends on whether gradients are recorded"
 
 
 @contextlib.contextmanager
 def watched(tracer: Tracer) -> Iterator[None]:
-    """Patch torch so that the tracer notices code that reads whether gradients are enabled, or enters autocast."""
-    enabled, switch = torch.is_grad_enabled, torch._C._set_grad_enabled
+    """Patch torch so that the tracer notices code that enters autocast."""
+    switch = torch._C._set_grad_enabled
     kind = torch.amp.autocast_mode.autocast
     initialise, enter = kind.__init__, kind.__enter__
-
-    def is_enabled() -> bool:
-        if tracer.following and source_lines.called_by_theirs():
-            tracer.gradients.asked.setdefault(
-                tracer.frames[-1].path, source_lines.here()
-            )
-            return enabled() and tracer.gradients.told
-        return enabled()
 
     def switched(mode: Any) -> None:
         switch(bool(mode))
@@ -63,12 +54,12 @@ def watched(tracer: Tracer) -> Iterator[None]:
             )
         return enter(self)
 
-    torch.is_grad_enabled, torch._C._set_grad_enabled = is_enabled, switched  # type: ignore[assignment]
+    torch._C._set_grad_enabled = switched  # type: ignore[assignment]
     kind.__init__, kind.__enter__ = initialised, entered  # type: ignore[method-assign]
     try:
         yield
     finally:
-        torch.is_grad_enabled, torch._C._set_grad_enabled = enabled, switch
+        torch._C._set_grad_enabled = switch
         kind.__init__, kind.__enter__ = initialise, enter  # type: ignore[method-assign]
 
 
@@ -79,17 +70,11 @@ def checkpoint_remark() -> str:
 
 
 class Gradients:
-    """Which values of a trace require grad. `quiet` are those computed under no_grad.
-
-    `asked` are the modules that read whether gradients are recorded, by path, with the line; `told` is the value they
-    read.
-    """
+    """Which values of a trace require grad. `quiet` are those computed under no_grad."""
 
     def __init__(self, values: dict[fx.Node, Any]) -> None:
         self._values = values
         self.quiet: set[fx.Node] = set()
-        self.asked: dict[str, source_lines.SourceLine | None] = {}
-        self.told = True
         self.outside: dict[
             fx.Node, fx.Node
         ] = {}  # of what arrives at a module, where it comes from
@@ -149,14 +134,6 @@ def _can_learn(value: Any) -> bool:
     return isinstance(value, torch.Tensor) and (
         value.is_floating_point() or value.is_complex()
     )
-
-
-def enabled_inside(frame: Frame, quiet: set[fx.Node]) -> bool:
-    """Return whether a module called without gradients enables them inside."""
-    calls = (
-        node for node in frame.graph.nodes if node.op not in ("placeholder", "get_attr")
-    )
-    return not frame.recorded and any(node not in quiet for node in calls)
 
 
 def detached(

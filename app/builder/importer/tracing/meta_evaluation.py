@@ -10,7 +10,6 @@ import torch
 from torch import fx, nn
 from torch.utils._pytree import tree_flatten, tree_map
 
-from app.builder.importer.state import unseen_random
 from app.builder.importer.tracing.frames import (
     DEPENDS,
     Apart,
@@ -30,6 +29,7 @@ from app.builder.importer.tracing.records import (
 )
 from app.builder.shapes.meta_shortcuts import meta_result
 from app.util import module_tree
+from app.util.rng import Generators, borrowed
 
 _LARGEST = 1 << 22  # values of tensors that a call is tried on for real
 _HOME = torch.device("cpu")
@@ -82,7 +82,7 @@ class MetaEvaluator:
         try:
             with _plain_mode(module):
                 if apart is not None:
-                    with unseen_random.restored():
+                    with borrowed(Generators()):
                         return _tensors_of(
                             alone(module, apart.real, args, kwargs), apart
                         )
@@ -99,7 +99,7 @@ class MetaEvaluator:
 def _tensors_of(output: Any, apart: Apart) -> Any:
     """Return the output tensors of an opaque node: all those of a record, which is kept."""
     apart.record = None
-    if apart.spec is None or not is_record(output):
+    if not is_record(output):
         return output
     leaves = list(map(without_values, tree_flatten(plain(output))[0]))
     apart.record = refilled(output, iter(leaves))

@@ -7,15 +7,15 @@ from typing import TYPE_CHECKING, Any
 
 import torch
 from torch import nn
-from torch.utils._pytree import tree_flatten, tree_map
+from torch.utils._pytree import tree_flatten
 
 from app.builder.importer.lowering.normed_layers import KEEPS_STATE, has_power_iteration
-from app.builder.importer.state import train_override
 from app.builder.importer.tracing import grad_regions
 from app.builder.importer.tracing.arguments import items_of
 from app.builder.importer.tracing.frames import COMPILED, RECURSIVE, TraceError
+from app.builder.importer.tracing.modes import follows_mode
 from app.builder.importer.tracing.patches import with_hooks
-from app.builder.importer.tracing.proxies import PROXIES, tuple_of
+from app.builder.importer.tracing.proxies import tuple_of
 from app.builder.importer.tracing.records import plain, refilled
 from app.util import module_tree
 
@@ -24,10 +24,10 @@ if TYPE_CHECKING:
 
 
 class Modules:
-    """Handles module calls of a trace. `checkpoints` counts the enclosing checkpoints."""
+    """Handles module calls of a trace."""
 
     def __init__(self, tracer: Tracer) -> None:
-        self._tracer, self.checkpoints = tracer, 0
+        self._tracer = tracer
 
     def called(self, module: nn.Module, args: Any, kwargs: Any) -> Any:
         """Trace a module call. Raises TraceError."""
@@ -53,14 +53,12 @@ class Modules:
         if path is None:
             kind = type(module).__name__
             raise tracer.refused(
-                f"a {kind} is constructed in forward, or not registered as a submodule",
-                True,
+                f"a {kind} is constructed in forward, or not registered as a submodule"
             )
         if any(frame.module is module for frame in tracer.frames):
             raise TraceError("", path, RECURSIVE)
-        tracer.arrived.setdefault(path, tree_map(tracer.known, (args, kwargs)))
         apart = tracer.apart.get(path)
-        if apart is not None and apart.spec is not None:
+        if apart is not None:
             return self._opened(
                 tracer.create_proxy("call_module", path, args, kwargs), apart.record
             )
@@ -74,15 +72,10 @@ class Modules:
         )  # which no block takes
         if path in tracer.loose or (empty and not tracer.is_leaf(module)):
             return self.forward(module, path)(module, *args, **kwargs)
-        if apart is None and has_power_iteration(module):
-            raise TraceError("", path, KEEPS_STATE, False)
+        if has_power_iteration(module):
+            raise TraceError("", path, KEEPS_STATE)
         own_forward = "forward" in module.__dict__
-        if (
-            apart is None
-            and tracer.is_leaf(module)
-            and train_override.follows(module)
-            and not own_forward
-        ):
+        if tracer.is_leaf(module) and follows_mode(module) and not own_forward:
             if isinstance(module, nn.LSTMCell):
                 args = tuple(map(items_of, args))
             elif isinstance(module, nn.LSTM):
@@ -97,7 +90,7 @@ class Modules:
                 ),
             )
             return call(module, *args, **kwargs)
-        if isinstance(module, torch.jit.ScriptModule) and apart is None:
+        if isinstance(module, torch.jit.ScriptModule):
             raise TraceError("", path, COMPILED)
         forward = self.forward(module, path)
         if not entering or (
@@ -138,10 +131,7 @@ class Modules:
         )
 
     def forward(self, module: nn.Module, path: str | None) -> Callable[..., Any]:
-        """Return the callable of a module call: its own code with hooks, or its exported replay."""
-        apart = self._tracer.apart.get(path) if path is not None else None
-        if apart is not None and apart.replay is not None:
-            return apart.replay
+        """Return the callable of a module call: its own code with hooks."""
         instance_forward, kind = (
             module.__dict__.get("forward"),
             type(module),
@@ -160,7 +150,7 @@ class Modules:
             module.__dict__[name] = value
             return
         path = self._tracer.names.of_module(module, self._tracer.frames[-1].path)
-        raise TraceError("", path, f"it changes self.{name} at every call", False)
+        raise TraceError("", path, f"it changes self.{name} at every call")
 
     # --- Functions
 
@@ -168,26 +158,9 @@ class Modules:
         """Handle `Function.apply`. Raises TraceError for a custom backward."""
         if function is torch.utils.checkpoint.CheckpointFunction:
             return self._run_again(*args)
-        raise self._tracer.refused(f"{function.__name__} has a custom backward", True)
+        raise self._tracer.refused(f"{function.__name__} has a custom backward")
 
     def _run_again(self, run: Callable[..., Any], _preserve: bool, *args: Any) -> Any:
-        """Trace a reentrant checkpoint, which trains only if its input requires grad."""
-        tracer = self._tracer
-        nodes = [tracer.latest(arg.node) for arg in args if type(arg) in PROXIES]
-        strength = max(
-            (tracer.gradients.learns(node, tracer.root) for node in nodes),
-            default=grad_regions.NEVER,
-        )
-        if strength is not grad_regions.ALWAYS:
-            raise tracer.refused(
-                "checkpoint(use_reentrant=True) trains only if its input requires grad"
-            )
-        self.begin_checkpoint()
-        output = run(*args)
-        self.checkpoints -= 1
-        return output
-
-    def begin_checkpoint(self) -> None:
-        """Enter a checkpoint, whose calls are drawn as plain calls."""
+        """Trace a reentrant checkpoint as plain calls."""
         self._tracer.report.add(grad_regions.checkpoint_remark())
-        self.checkpoints += 1
+        return run(*args)

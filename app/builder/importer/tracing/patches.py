@@ -13,15 +13,12 @@ from torch.utils import checkpoint
 from torch.utils._pytree import tree_flatten, tree_unflatten
 
 from app.builder.catalog.introspect import use_meta_masks
-from app.builder.importer.state import unseen_random
 from app.builder.importer.tracing import function_transforms, grad_regions, source_lines
 from app.builder.importer.tracing.arguments import lengths_seen, tensors_seen
 from app.builder.importer.tracing.dispatch_patches import dispatch_first, sizes_seen
 from app.builder.importer.tracing.proxies import FACTORIES, PROXIES
+from app.builder.importer.tracing.refused_calls import OWN_GENERATOR
 from app.util import module_tree
-
-if TYPE_CHECKING:
-    from app.builder.importer.tracing.tracing import Tracer
 
 if TYPE_CHECKING:
     from app.builder.importer.tracing.tracing import Tracer
@@ -29,7 +26,7 @@ if TYPE_CHECKING:
 
 @contextlib.contextmanager
 def watched(tracer: Tracer) -> Iterator[None]:
-    """Patch module calls, autograd functions, factories, `len`, grad mode and random generators for a tracer."""
+    """Patch module calls, autograd functions, factories, `len` and grad mode for a tracer."""
     use_meta_masks()
     with contextlib.ExitStack() as stack:
         stack.enter_context(_layer_by_layer())
@@ -43,7 +40,6 @@ def watched(tracer: Tracer) -> Iterator[None]:
         )
         stack.enter_context(grad_regions.watched(tracer))
         stack.enter_context(function_transforms.watched(tracer))
-        stack.enter_context(unseen_random.watched(tracer))
         stack.enter_context(Outside(tracer))
         yield
 
@@ -138,9 +134,8 @@ def _functions(tracer: Tracer) -> Iterator[None]:
         if not tracer.following:
             yield from generator(*args, **kwargs)
             return
-        tracer.modules.begin_checkpoint()
+        tracer.report.add(grad_regions.checkpoint_remark())
         yield
-        tracer.modules.checkpoints -= 1
 
     function.apply = classmethod(applying)  # type: ignore[attr-defined]
     utils.unwrap_dead_wrappers, checkpoint._checkpoint_without_reentrant_generator = (
@@ -265,11 +260,9 @@ class Outside(TorchFunctionMode):
             args, keyword_arguments = tree_unflatten(flat_leaves, structure)
             return fx.Proxy.__torch_function__(func, (), args, keyword_arguments)
         traced = any(type(leaf) in PROXIES for leaf in leaves)
-        return (
-            func(*args, **keyword_arguments)
-            if traced
-            else self._called(func, name, args, keyword_arguments)
-        )
+        if not traced and keyword_arguments.get("generator") is not None:
+            raise self._tracer.refused(OWN_GENERATOR)
+        return func(*args, **keyword_arguments)
 
     def _is_held(self, leaf: Any) -> bool:
         return self._tracer.is_held(leaf)
@@ -282,17 +275,3 @@ class Outside(TorchFunctionMode):
         if attribute in _VALUES and self._is_held(args[0]):
             return getattr(self._tracer.held_tensor(args[0]), attribute)
         return func(*args)
-
-    def _called(self, func: Any, name: str, args: Any, keyword_arguments: Any) -> Any:
-        """Run a call without traced arguments: a constant, unless it draws random numbers."""
-        before = torch.get_rng_state()
-        returned = func(*args, **keyword_arguments)
-        if keyword_arguments.get("generator") is not None:
-            raise self._tracer.refused(
-                "it draws random numbers from its own torch.Generator"
-            )
-        if not torch.equal(before, torch.get_rng_state()):
-            raise self._tracer.refused(
-                f"it draws random numbers with {name} outside the graph", True
-            )
-        return returned

@@ -121,6 +121,8 @@ class ValueProxy(fx.Proxy):
             raise AttributeError(
                 f"{type(self.known).__name__!r} object has no attribute {name!r}"
             )
+        if name == "ndim" and isinstance(self.known, torch.Tensor):
+            return self.known.dim()
         return Attribute(self, name)
 
     def __setattr__(self, name: str, value: Any) -> None:

@@ -13,15 +13,9 @@ from app.util import module_tree
 
 
 class QualifiedNames:
-    """Paths of modules and tensors. `original` is the model that was copied: closures may still refer to it.
+    """Paths of modules and tensors. `original` is the model that was copied: closures may still refer to it."""
 
-    `carried` names tensors that an earlier call stored in the model, by id.
-    """
-
-    def __init__(
-        self, model: nn.Module, original: nn.Module | None, carried: dict[int, str]
-    ) -> None:
-        self._carried = carried
+    def __init__(self, model: nn.Module, original: nn.Module | None) -> None:
         self._paths: dict[nn.Module, list[str]] = {}
         self._owned: dict[int, list[str]] = {}
         for name, module in module_tree.named_modules(model, remove_duplicate=False):
@@ -60,14 +54,12 @@ class QualifiedNames:
         return _nearest(self._paths.get(module), running)
 
     def of_tensor(self, tensor: torch.Tensor, running: str) -> str | None:
-        """Return the path of a tensor likewise, or its name if an earlier call stored it."""
-        return self._carried.get(id(tensor)) or _nearest(
-            self._owned.get(id(tensor)), running
-        )
+        """Return the path of a tensor likewise."""
+        return _nearest(self._owned.get(id(tensor)), running)
 
     def has(self, value: Any) -> bool:
-        """Return whether a tensor belongs to the model, or was stored in it by an earlier call."""
-        return id(value) in self._owned or id(value) in self._carried
+        """Return whether a tensor belongs to the model."""
+        return id(value) in self._owned
 
 
 def _tensors(model: nn.Module) -> Iterator[tuple[str, torch.Tensor]]:

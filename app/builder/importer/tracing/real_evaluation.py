@@ -10,8 +10,8 @@ from torch.utils._pytree import tree_map
 
 from app.builder.catalog.catalog import OpSpec
 from app.builder.importer.lowering.binding import signature_of
-from app.builder.importer.state import unseen_random
 from app.util import module_tree
+from app.util.rng import Generators, borrowed
 
 SEED = 20011
 
@@ -34,7 +34,7 @@ def run_alone(
     mode = getattr(module, "training", False)  # frozen TorchScript has no mode
     # Some layers need several samples in training, and a tensor hook needs requires_grad.
     for training, recorded in ((mode, False), (mode, True), (False, False)):
-        with unseen_random.restored(), torch.set_grad_enabled(recorded):
+        with borrowed(Generators()), torch.set_grad_enabled(recorded):
             torch.default_generator.manual_seed(SEED)
             try:
                 copied = module_tree.copied(module).train(training)

@@ -6,11 +6,8 @@ import operator
 from typing import TYPE_CHECKING, Any
 
 import torch
-from torch import nn
-from torch.nn import functional as F
 
 from app.builder.importer.tracing.proxies import PROXIES
-from app.util import module_tree
 
 if TYPE_CHECKING:
     from app.builder.importer.tracing.tracing import Tracer
@@ -33,6 +30,7 @@ _SIGNS = {
     )
 }
 _AUTOCAST = ("cpu", "cuda")
+OWN_GENERATOR = "it draws random numbers from its own torch.Generator"
 
 
 def method_of(name: str) -> str:
@@ -54,18 +52,12 @@ def check_call(
 ) -> None:
     """Raise TraceError for a call with side effects, or one whose result depends on hidden state."""
     if kwargs.get("generator") is not None:
-        raise tracer.refused("it draws random numbers from its own torch.Generator")
+        raise tracer.refused(OWN_GENERATOR)
     if kwargs.get("out") is not None:
         raise tracer.refused("it writes into a tensor passed as out=")
     for device in _AUTOCAST:
         if torch.is_autocast_enabled(device):
             raise tracer.refused(f"it computes under autocast on {device}")
-    if tracer.modules.checkpoints and _moves_statistics(
-        tracer, kind, target, args, kwargs
-    ):
-        raise tracer.refused(
-            "a checkpoint in it updates normalization statistics twice"
-        )
     if kind == "call_method":
         _check_method(tracer, target, args)
     elif target is operator.setitem and type(args[0]) not in PROXIES:
@@ -85,23 +77,3 @@ def _check_method(tracer: Tracer, name: str, args: tuple[Any, ...]) -> None:
 def _check_written(tracer: Tracer, tensor: Any) -> None:
     if isinstance(tensor, torch.Tensor):
         raise tracer.refused("it writes into a tensor outside the graph")
-
-
-def _moves_statistics(
-    tracer: Tracer,
-    kind: str,
-    target: Any,
-    args: tuple[Any, ...],
-    kwargs: dict[str, Any],
-) -> bool:
-    """Return whether a call in training updates normalization statistics."""
-    if kind == "call_module":
-        return any(
-            isinstance(module, nn.modules.batchnorm._NormBase)
-            and module.running_mean is not None
-            for module in module_tree.modules(tracer.root.get_submodule(target))
-        )
-    statistics = (*args[1:2], kwargs.get("running_mean"))
-    return target is F.batch_norm and any(
-        statistic is not None for statistic in statistics
-    )

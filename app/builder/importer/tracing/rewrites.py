@@ -20,8 +20,12 @@ from app.builder.importer.tracing.proxies import (
 )
 
 
+def _known(x: Any) -> Any:
+    return x.known if type(x) in PROXIES else x
+
+
 def _rank(x: Any) -> int:
-    return int((x.known if type(x) in PROXIES else x).dim())
+    return int(_known(x).dim())
 
 
 def _outer(a: Any, b: Any) -> Any:
@@ -89,6 +93,12 @@ def _is_new(x: Any) -> bool:
     return name.startswith("new_") or name.endswith("_like") or node.target in FACTORIES
 
 
+def _weight_norm(v: Any, g: Any, dim: int = 0) -> Any:
+    """g * v / |v|, the norm over all dimensions but one."""
+    over = [other for other in range(_rank(v)) if other != dim % _rank(v)]
+    return v * (g / torch.norm(v, 2.0, over, True))
+
+
 def _view_as(x: Any, other: Any) -> Any:
     return x.view(*(other.size(dim) for dim in range(_rank(other))))
 
@@ -111,10 +121,14 @@ def _to(x: Any, *args: Any, **kwargs: Any) -> Any:
     if (
         len(arguments) == 1
         and type(arguments[0]) is Attribute
-        and arguments[0].known == x.known.dtype
+        and arguments[0].known == _known(x).dtype
     ):
         source = dtype_source(arguments[0])
-        return x if source is None or source.node is x.node else x.type_as(source)
+        return (
+            x
+            if source is None or source.node is getattr(x, "node", None)
+            else x.type_as(source)
+        )
     if len(arguments) == 1 and (source := dtype_source(arguments[0])) is not None:
         return x.type_as(source)
     return None if len(arguments) == len(args) + len(kwargs) else x.to(*arguments)
@@ -453,6 +467,7 @@ _FUNCTIONS: dict[Any, Callable[..., Any]] = {
     ),
     **{getattr(torch, name): way for name, way in _NAMED.items()},
     F.mse_loss: _mse_loss,
+    torch._weight_norm: _weight_norm,
     torch.meshgrid: _meshgrid,
     _EMPTY: lambda *args, **named: torch.zeros(*args, **named),
     torch.cat: _joined,

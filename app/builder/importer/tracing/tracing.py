@@ -8,17 +8,18 @@ from __future__ import annotations
 
 import builtins
 import operator
+import random
 import threading
 from collections import OrderedDict
 from collections.abc import Callable, Iterator
 from typing import Any
 
+import numpy
 import torch
 from torch import fx, nn
 from torch.fx import _symbolic_trace
 from torch.utils._pytree import tree_flatten, tree_unflatten
 
-from app.builder.importer.state import unseen_random
 from app.builder.importer.tracing import grad_regions, source_lines
 from app.builder.importer.tracing.aliasing import AliasingError, Views
 from app.builder.importer.tracing.arguments import opened, plain_number
@@ -74,23 +75,13 @@ class Tracer(fx.Tracer):
         self.constants: dict[fx.Node, torch.Tensor] = {}
         self.places: dict[fx.Node, SourceLine | None] = {}
         self.frames: list[Frame] = []
-        self.entered: dict[fx.Node, Frame] = {}
         self.apart: dict[
             str, Apart
         ] = {}  # by path: untraced submodules, and what replaces them
         self.loose: set[str] = set()  # layers inlined because others use their tensors
-        self.accepted: set[str] = (
-            set()
-        )  # doubts that no fallback resolves, so they become remarks
-        self.arrived: dict[
-            str, tuple[Any, Any]
-        ] = {}  # by path: what each module was first called with
         self._left: dict[
             fx.Graph, tuple[Frame, fx.Node, Frame]
         ] = {}  # frames that were left, with call and outer frame
-        self.carried: dict[
-            int, str
-        ] = {}  # tensors that an earlier call stored in the model, by id
         self._computing = MetaEvaluator(lambda: self.apart, self.where)
         self._silent = 0
         self.questions, self.modules = Questions(self), Modules(self)
@@ -125,7 +116,7 @@ class Tracer(fx.Tracer):
         """
         self.root, self.module_stack, self.node_name_to_scope = model, OrderedDict(), {}
         self.original, self._computing.root = original, model
-        self.names = QualifiedNames(model, original, self.carried)
+        self.names = QualifiedNames(model, original)
         self.scope = fx.proxy.Scope("", None)
         functions = _symbolic_trace._wrapped_fns_to_patch.copy()
         methods = _symbolic_trace._wrapped_methods_to_patch.copy()
@@ -139,7 +130,6 @@ class Tracer(fx.Tracer):
                 torch.enable_grad(),
                 watched(self),
             ):
-                self.arrived[""] = (args, kwargs)
                 frame = self.enter(
                     model, "", self.modules.forward(model, ""), args, kwargs, None
                 )[0]
@@ -165,24 +155,14 @@ class Tracer(fx.Tracer):
             _symbolic_trace._wrapped_fns_to_patch.update(functions)
             _symbolic_trace._wrapped_methods_to_patch[:] = methods
 
-    def refused(
-        self, why: str, exportable: bool = False, doubt: str = ""
-    ) -> TraceError:
+    def refused(self, why: str) -> TraceError:
         """Build the error for something that the running module does and a drawing cannot express."""
         path = (
             self.frames[-1].path if self.frames else None
         )  # which is not known later, if the model catches the error
-        error = TraceError(
-            f"{self.where()} cannot be followed: {why}", path, why, exportable, doubt
-        )
+        error = TraceError(f"{self.where()} cannot be followed: {why}", path, why)
         error.place = source_lines.here()
         return error
-
-    def doubt(self, why: str, remark: str) -> None:
-        """Raise TraceError for behaviour that only the model's own code has; a remark if no fallback resolves it."""
-        if remark not in self.accepted:
-            raise self.refused(why, False, remark)
-        self.report.add(remark)
 
     def enter(
         self,
@@ -225,25 +205,13 @@ class Tracer(fx.Tracer):
             else:
                 fresh.append(leaf)
         arguments, named = tree_unflatten(fresh, structure)
-        state = unseen_random.state()
+        before = _drawn_outside()
         result = forward(module, *arguments, **named)
-        if by := unseen_random.drawn_by(state, unseen_random.state()):
-            raise TraceError(
-                "", path, f"it draws random numbers with {by} outside the graph", False
-            )
+        if _drawn_outside() != before:
+            why = "it draws random numbers with Python's random module or NumPy"
+            raise TraceError("", path, why)
         if frame.recorded and not torch.is_grad_enabled():
-            raise TraceError(
-                "", path, "it disables gradients for everything after it", False
-            )
-        if grad_regions.enabled_inside(frame, self.gradients.quiet):
-            around = next(
-                enclosing.path
-                for enclosing in reversed(self.frames)
-                if enclosing.recorded
-            )
-            raise TraceError(
-                "", around, f"{path} enables gradients where they are disabled", False
-            )
+            raise TraceError("", path, "it disables gradients for everything after it")
         frame.outputs, frame.structure = tree_flatten(plain(result))
         output_examples = [self.known(leaf) for leaf in frame.outputs]
         frame.outputs = [self._own(frame, leaf) for leaf in frame.outputs]
@@ -261,7 +229,7 @@ class Tracer(fx.Tracer):
         self.graph = outer.graph
         call = self._call_of(frame, outer)
         self.values[call] = tuple(output_examples)
-        outer.inner[call] = self.entered[call] = frame
+        outer.inner[call] = frame
         self._left[frame.graph] = frame, call, outer
         items = []
         for number, leaf in enumerate(frame.outputs):
@@ -355,22 +323,16 @@ class Tracer(fx.Tracer):
         """Record an in-place change of a tensor."""
         before, after = self._own(self.frames[-1], old), proxy.node
         if before is not after:
-            quiet = after in self.gradients.quiet and before not in self.gradients.quiet
-            if (
-                quiet
-                and before.op != "get_attr"
-                and self.gradients.learns(before, self.root)
-            ):
-                raise self.refused(
-                    "it changes a value in place with gradients disabled"
-                )
             self._refusing_aliasing(lambda: self.views.change(before, after))
 
     def _refusing_aliasing(self, action: Callable[[], Any]) -> Any:
         try:
             return action()
         except AliasingError as error:
-            raise self.refused(str(error), True) from error
+            refused = self.refused(str(error))
+            if error.path:
+                refused.path, refused.inline = error.path, True
+            raise refused from error
 
     def _append_call(self, kind: str, target: Any, args: tuple[Any, ...]) -> fx.Node:
         to_proxy: Callable[[fx.Node], Any] = self.proxy
@@ -382,7 +344,7 @@ class Tracer(fx.Tracer):
         return self.values[self.latest(leaf.node)] if type(leaf) in PROXIES else leaf
 
     def is_held(self, value: Any) -> bool:
-        """Return whether a tensor belongs to the model, or was stored in it by an earlier call."""
+        """Return whether a tensor belongs to the model."""
         return self.names.has(value)
 
     def held_tensor(self, value: torch.Tensor) -> Any:
@@ -586,3 +548,9 @@ class Tracer(fx.Tracer):
 
     def keys(self, obj: fx.Proxy) -> Any:
         raise TraceError(f"{self.frames[-1].path}: ** of a computed value")
+
+
+def _drawn_outside() -> tuple[Any, ...]:
+    """Return the states of the random generators that torch does not see."""
+    states = numpy.random.get_state(legacy=False)
+    return random.getstate(), states["state"]["pos"], states["state"]["key"].tobytes()

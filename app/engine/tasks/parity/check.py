@@ -46,6 +46,9 @@ BRISK = (
 SLOW = 4.0  # seconds; above this, expensive stages run once
 SEED = 20_260
 
+# Of a model that keeps something outside of itself.
+UNREPEATABLE = "the model", "gives other results with the same inputs and seed"
+
 Tell = Callable[[str], None]
 Tensors = tuple[torch.Tensor, ...]
 
@@ -93,6 +96,11 @@ class ParityResult(Struct, frozen=True):
     dtype: str = "float64"
     inputs: Tensors = ()
     train: bool = False
+
+    @property
+    def repeatable(self) -> bool:
+        """Whether the model is known to give the same results again."""
+        return not any(one.where == UNREPEATABLE[0] for one in self.differences)
 
 
 class _State(Struct):
@@ -383,12 +391,11 @@ class ParityCheck:
             self._theirs, stage, inputs, self._theirs.fresh(stage.double)
         )
         if self._apart(again, theirs, stage) is not None:
-            self._note(
-                f"Not comparable {stage}: the model is not deterministic with a fixed seed."
+            raise _Differs(
+                Difference(CALL, *UNREPEATABLE, f"{stage}"), inputs, stage.train
             )
-            return True
         if theirs.drew or ours.drew:
-            with SameDraws(SEED):
+            with SameDraws():
                 ours_redrawn, other = (
                     self._run_stage(net, stage, inputs, net.fresh(stage.double))
                     for net in (self._ours, self._theirs)

@@ -117,10 +117,7 @@ def first_difference(
         None,
     )
     if moved is not None:
-        description = (
-            f"is {theirs.moving[moved]!r:.40} after two calls and changes at every call, which a "
-            "drawing does not"
-        )
+        description = f"is {theirs.moving[moved]!r:.40} after two calls, which a drawing does not change"
         return Difference("attributes", moved, description, stage)
     return None
 

@@ -13,19 +13,15 @@ from app.util.torch_calls import KernelCalls
 
 
 class SameDraws(KernelCalls):
-    """Every random operation draws with a seed made from its name, its sizes and its numbers.
+    """Every random operation draws with a seed made from the generator's own, its name, its sizes and its numbers.
 
     Two nets that draw the same in another order give the same in here.
     """
 
-    def __init__(self, seed: int) -> None:
-        super().__init__()
-        self._seed = seed
-
     def visit(self, func: Any, args: Any, kwargs: Any, frame: FrameType) -> Any:
         if torch.Tag.nondeterministic_seeded not in func.tags:
             return func(*args, **kwargs)
-        seed_text = f"{self._seed} {func} {_signature(args)} {_signature(sorted(kwargs.items()))}"
+        seed_text = f"{torch.initial_seed()} {func} {_signature(args)} {_signature(sorted(kwargs.items()))}"
         generator_state, plain = torch.default_generator.get_state(), random.getstate()
         number = int.from_bytes(
             hashlib.sha256(seed_text.encode()).digest()[:7], "little"

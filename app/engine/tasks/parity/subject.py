@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import random
 from collections.abc import Callable, Iterator, Mapping
 from typing import Any
 
+import numpy
 import torch
 from msgspec import Struct, field
 from torch import nn
@@ -72,20 +74,25 @@ def run_module(
 ) -> ModuleResult:
     """Run a net once or twice, the first time with backward if asked. Raises what its forward raises."""
     named_inputs = {f"input {number}": value for number, value in enumerate(inputs, 1)}
-    bound = (lambda *tensors: call(net, tensors)) if call is not None else None
 
-    def step(number: int, back: bool) -> measure.Record:
+    def called(*tensors: torch.Tensor) -> Any:
+        with torch.set_grad_enabled(recorded):
+            return call(net, tensors) if call is not None else net(*tensors)
+
+    def step() -> measure.Record:
         return measure.step_of(
             net,
             named_inputs,
-            seed + number,
+            seed + later,
             train=train,
             double=False,
-            backward=back,
-            call=bound,
+            backward=backward and not later,
+            call=called,
         )
 
-    first = step(0, backward)
+    later, recorded = False, True
+    keys = net.state_dict().keys()
+    first = step()
     drew = not torch.equal(
         torch.default_generator.get_state(),
         torch.Generator().manual_seed(seed).get_state(),
@@ -105,7 +112,17 @@ def run_module(
     del first
     if twice:
         after = dict(_plain_attributes(net))
-        second = step(1, False)
+        # As after a step of training: of other weights, and as it is evaluated.
+        later, recorded = True, False
+        net.train()
+        _scale(net, 0.5)
+        try:
+            second = step()
+        except Exception:  # what registers hooks on gradients needs them
+            recorded = True
+            second = step()
+        finally:
+            _scale(net, 2.0)
         outcome.outputs |= {
             name + SECOND: value for name, value in second["outputs"].items()
         }
@@ -114,8 +131,18 @@ def run_module(
             for path, value in _plain_attributes(net)
             if after.get(path) != value
         }
+    if registered := sorted(net.state_dict().keys() - keys):
+        outcome.moving["state_dict()"] = registered
     outcome.state = {name: measure.sketch(value) for name, value in _state_after(net)}
     return outcome
+
+
+@torch.no_grad()
+def _scale(net: nn.Module, factor: float) -> None:
+    """Multiply what is trained by a power of two, which nothing is lost by."""
+    for parameter in module_tree.parameters(net):
+        if parameter.requires_grad:
+            parameter.mul_(factor)
 
 
 def _state_after(net: nn.Module) -> Iterator[tuple[str, torch.Tensor]]:
@@ -134,7 +161,8 @@ def _state_after(net: nn.Module) -> Iterator[tuple[str, torch.Tensor]]:
 
 
 def _plain_attributes(net: nn.Module) -> Iterator[tuple[str, Any]]:
-    """Yield numbers, booleans and strings in attributes of modules, also in lists and dicts one level deep."""
+    """Yield numbers, booleans and strings in attributes of modules, also in lists and dicts one level deep, the lengths
+    of these, and what generators of random numbers will draw."""
     for path, module in module_tree.named_modules(net):
         dot = f"{path}." if path else ""
         for name, value in module.__dict__.items():
@@ -142,7 +170,12 @@ def _plain_attributes(net: nn.Module) -> Iterator[tuple[str, Any]]:
                 continue
             if isinstance(value, int | float | str):
                 yield dot + name, value
+            elif isinstance(value, random.Random):
+                yield dot + name, value.getstate()[1]
+            elif isinstance(value, numpy.random.Generator):
+                yield dot + name, str(value.bit_generator.state)
             elif isinstance(value, list | tuple | dict):
+                yield f"len({dot}{name})", len(value)
                 items = (
                     value.items() if isinstance(value, Mapping) else enumerate(value)
                 )
