@@ -99,8 +99,10 @@ class ParityResult(Struct, frozen=True):
 
     @property
     def repeatable(self) -> bool:
-        """Whether the model is known to give the same results again."""
-        return not any(one.where == UNREPEATABLE[0] for one in self.differences)
+        """Return whether the model gives the same results again, as far as is known."""
+        return all(
+            difference.where != UNREPEATABLE[0] for difference in self.differences
+        )
 
 
 class _State(Struct):
