@@ -33,7 +33,6 @@ ONLY_OBSERVED = (
     "another_net",
     "data_dependent",
     "failed",
-    "empty_tensor",
 )
 
 

@@ -93,7 +93,6 @@ def imported(
             project = project_of(
                 model, wish.inputs, wish.name, own=classes, apart=apart
             )
-            _check_sizes(project)
         except ModelImportError as error:
             if not apart:
                 raise
@@ -125,20 +124,6 @@ def imported(
             return _with_inits(project, analysis.source, recorded_inits, wish)
         path, why = held.part_to_keep(model, parity, apart, classes, tell)
         apart[path] = why
-
-
-def _check_sizes(project: Project) -> None:
-    """Raise ModelImportError for a block that an empty tensor reaches: inputs of a drawing have sizes of 1 or more."""
-    for block in project.blocks.values():
-        for node in block.graph.nodes.values():
-            shape = node.params.get("shape", ())
-            if node.op == "input" and isinstance(shape, tuple) and 0 in shape:
-                sizes = shape_text(("N", *shape))
-                raise ModelImportError(
-                    f"{node.name} of {block.name} is an empty tensor of {sizes}, and inputs of a block have "
-                    "sizes of at least 1; import the model with inputs for which it is not empty",
-                    "empty_tensor",
-                )
 
 
 def _check_inputs(wish: Wish, source: Source, runnable: bool) -> None:
