@@ -146,7 +146,6 @@ LENT = {
     "views.palette.op_rows": "the row of an op",
     "views.code.code_edit": "an editor of Python",
     "views.code.highlighting": "colours of Python",
-    "views.cost.cost_rows": "figures of a cost in words",
     "views.training.charts": "charts of what a run measures",
     "views.training.evaluation.curves": "a curve per class, which stands among the charts",
     "views.training.evaluation.metrics_section": "the choice of metrics, a section of the training form",

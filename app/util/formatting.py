@@ -268,3 +268,20 @@ def shape_text(sizes: Iterable[Any], empty: str = "") -> str:
     ('64×32×3×3', 'N×8', 'scalar')
     """
     return "×".join(map(str, sizes)) or empty
+
+
+def flop_text(count: int) -> str:
+    """Format a number of floating-point operations with three digits.
+
+    >>> flop_text(46_100_000), flop_text(1280), flop_text(90), flop_text(999_600)
+    ('46.1 MFLOP', '1.28 kFLOP', '90 FLOP', '1.00 MFLOP')
+    """
+    if count < 1000:
+        return f"{count} FLOP"
+    value = float(count)
+    for unit in ("k", "M", "G", "T", "P"):
+        value /= 1000
+        digits = 2 if value < 9.995 else 1 if value < 99.95 else 0
+        if round(value, digits) < 1000 or unit == "P":
+            break
+    return f"{value:.{digits}f} {unit}FLOP"

@@ -1,4 +1,4 @@
-"""Trainable and frozen parameters are counted alike by `check`, `train`, the status bar, the inspector and Cost."""
+"""Trainable and frozen parameters are counted alike by `check`, `train`, the status bar and the inspector."""
 
 from __future__ import annotations
 
@@ -11,7 +11,6 @@ from msgspec.structs import replace
 from pytestqt.qtbot import QtBot
 
 from app.builder.analysis import analyse
-from app.builder.shapes.cost import cost
 from app.main import main
 from app.project import file
 from app.project.project import Project
@@ -19,7 +18,6 @@ from app.source.compiled import make_module
 from app.training.job import Job
 from app.training.loop import train
 from app.util.resources import path as resource_path
-from app.views.cost.cost_rows import note
 from app.views.status import StatusLine
 from app.views.training.runs.report_text import lines_of
 
@@ -55,7 +53,6 @@ def test_everybody_counts_them_with_the_same_words(
     )
     assert f"training on cpu: {WORDS}, " in capsys.readouterr().out
     analysis = analyse(project.graph)
-    assert note(cost(project.graph)).count(WORDS) == 1
     status = StatusLine()
     qtbot.addWidget(status)
     status.set_parameters(analysis.total_parameters, analysis.frozen_parameters)

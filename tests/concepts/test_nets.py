@@ -12,8 +12,8 @@ from torch.nn import functional as F
 from app.builder.analysis import analyse
 from app.builder.graph import Node
 from app.export.script.script import training_script
-from app.preflight.examples import paths, read
 from app.preflight.preflight import job as job_of
+from app.project import file
 from app.project.project import Project
 from app.source.compiled import make_module
 from app.training.config import Choice, OutputLoss, TrainingConfig
@@ -22,6 +22,7 @@ from app.training.events import Finished, Started, StepDone
 from app.training.loop import train
 from app.training.setup.device import Device
 from app.training.setup.devices import resolve
+from app.util.resources import path as resource_path
 from tests.data.test_mnist import files, put
 from tests.data.test_torchvision import at_hand  # noqa: F401
 from tests.support.builder_nets import net, wired
@@ -29,7 +30,7 @@ from tests.support.training_jobs import SMALL_NET, job, losses
 
 
 def example(name: str) -> Project:
-    return next(read(path).project for path in paths() if path.stem == name)
+    return file.read(resource_path("examples", f"{name}.tape"))
 
 
 def test_row_02_one_device_for_model_data_and_optimizer_that_falls_back_with_a_word():

@@ -11,7 +11,6 @@ from app.views.autograd.feature import AutogradFeature
 from app.views.blocks.feature import BlocksFeature
 from app.views.canvas.feature import CanvasFeature
 from app.views.code.feature import CodeFeature
-from app.views.cost.feature import CostFeature
 from app.views.custom_layers.feature import CustomLayersFeature
 from app.views.export.feature import ExportFeature
 from app.views.feature import Feature
@@ -76,8 +75,8 @@ class WholeWindow(MainWindow):
     library_control = Part(BlocksFeature, lambda its: its.library_control)
     canvas = Part(CanvasFeature, lambda its: its.canvas)
     code = Part(CodeFeature, lambda its: its.code)
-    cost_control = Part(CostFeature, lambda its: its.cost_control)
-    costs = Part(CostFeature, lambda its: its.costs)
+    cost_control = OnShelf("cost", "cost_control")
+    costs = OnShelf("cost", "costs")
     own_files = Part(CustomLayersFeature, lambda its: its.own_files)
     export_control = Part(ExportFeature, lambda its: its.export_control)
     pictures = Part(ExportFeature, lambda its: its.pictures)

@@ -64,6 +64,27 @@ class NodeCost(Shared, frozen=True):
     def shares(self) -> bool:
         return self.call.shares
 
+    @property
+    def gaps_text(self) -> str:
+        """The part of its work that is not counted; "" if there is none."""
+        sentences = []
+        if not self.call.tried:
+            sentences.append("Counting its operations failed.")
+        elif self.state == "not counted" and not self.call.gaps:
+            sentences.append("No arithmetic: it only copies or views values.")
+        elif self.call.gaps:
+            also = (
+                "No FLOP formula in PyTorch for"
+                if self.flops is None
+                else "Not counted, without a FLOP formula:"
+            )
+            sentences.append(f"{also} {', '.join(self.call.gaps)}.")
+        if not self.call.in_step:
+            sentences.append(
+                "Its cost grows faster than the batch size: it mixes the samples of a batch."
+            )
+        return " ".join(sentences)
+
 
 class NetworkCost(Shared, frozen=True, dict=True):
     """The cost of every node of a graph, in running order; the totals are of the nodes that an output needs."""

@@ -1,8 +1,7 @@
-"""Requests about a graph: types of the wires, source, problems, cost."""
+"""Requests about a graph: types of the wires, source, problems."""
 
 from __future__ import annotations
 
-from pathlib import Path as FilePath
 from typing import ClassVar
 
 from msgspec import Struct
@@ -11,10 +10,7 @@ from app.builder.catalog.catalog import Catalog
 from app.builder.diagnostics.problems import Problem
 from app.builder.graph import Graph
 from app.builder.results import Analysis
-from app.builder.shapes.network_cost import NetworkCost
 from app.engine.protocol import Request
-from app.preflight.examples import Facts
-from app.project.project import Project
 from app.source.generated import Path, Source
 from app.training.config import StartWeights
 from app.training.setup.device import Device
@@ -60,19 +56,3 @@ class StartProblems(Request[tuple[Problem, ...]], frozen=True):
     lane: ClassVar[str] = "shapes"
     start: StartWeights
     source: Source
-
-
-class Cost(Request[NetworkCost], frozen=True):
-    """Return the cost of a graph's nodes for one sample."""
-
-    lane: ClassVar[str] = "shapes"
-    graph: Graph
-    catalog: Catalog
-
-
-class DescribeExample(Request[Facts], frozen=True):
-    """Analyse a bundled example; `data_root` is where downloaded data are."""
-
-    lane: ClassVar[str] = "shapes"
-    project: Project
-    data_root: FilePath

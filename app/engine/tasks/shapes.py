@@ -5,24 +5,16 @@ from __future__ import annotations
 import torch
 
 from app.builder.analysis import analyse, shapes_first
-from app.builder.blocks import with_blocks
-from app.builder.catalog.catalog import catalog
 from app.builder.diagnostics.problems import Problem
 from app.builder.results import Analysis
-from app.builder.shapes.cost import cost
-from app.builder.shapes.network_cost import NetworkCost
 from app.engine.requests.shapes import (
     Analyse,
-    Cost,
-    DescribeExample,
     InferShapes,
     LoadTorch,
     StartProblems,
     Torch,
 )
 from app.engine.server import Context, handles
-from app.preflight import examples
-from app.preflight.examples import Facts
 from app.preflight.net_cost import with_cost
 from app.project.weights import start_weights
 from app.training.setup.devices import devices
@@ -50,15 +42,3 @@ def analysis(request: Analyse, _context: Context) -> Analysis:
 @handles(StartProblems)
 def start_problems(request: StartProblems, _context: Context) -> tuple[Problem, ...]:
     return start_weights.problems(request.start, request.source)
-
-
-@handles(Cost)
-def network_cost(request: Cost, _context: Context) -> NetworkCost:
-    return cost(request.graph, request.catalog)
-
-
-@handles(DescribeExample)
-def describe_example(request: DescribeExample, _context: Context) -> Facts:
-    project = request.project
-    answer = analyse(project.graph, with_blocks(catalog(), project.blocks))
-    return examples.facts(project, answer, request.data_root)

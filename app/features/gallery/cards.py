@@ -34,7 +34,14 @@ from PySide6.QtWidgets import (
     QStyleOptionViewItem,
 )
 
-from app.preflight.examples import BROKEN, DOWNLOAD, NO_DATA, OFFLINE, Example, Facts
+from app.features.gallery.values import (
+    BROKEN,
+    DOWNLOAD,
+    NO_DATA,
+    OFFLINE,
+    Example,
+    Facts,
+)
 from app.util.formatting import counted, grouped_digits
 from app.views.palette.op_rows import Index
 from app.views.ui import fuzzy, icons, theme

@@ -11,7 +11,6 @@ from PySide6.QtWidgets import QAbstractItemView, QListView, QWidget
 
 from app.builder.blocks import with_blocks
 from app.builder.catalog.catalog import catalog
-from app.engine.requests.shapes import DescribeExample
 from app.features.gallery.cards import (
     LEAST,
     PICTURE,
@@ -20,8 +19,8 @@ from app.features.gallery.cards import (
     GalleryCard,
     card_height,
 )
-from app.preflight import examples
-from app.preflight.examples import Example, Facts
+from app.features.gallery.values import DescribeExample, Example, Facts, read
+from app.features.gallery.values import paths as example_paths
 from app.views.engine_service import EngineService
 from app.views.ui import theme
 from app.views.ui.dialogs.base import Dialog
@@ -86,7 +85,7 @@ class GalleryDialog(Dialog):
     ) -> None:
         super().__init__("New from example", parent)
         self._engine, self._data_root = engine, data_root
-        self._unread = list(examples.paths() if paths is None else paths)
+        self._unread = list(example_paths() if paths is None else paths)
         self._unasked: list[Example] = []
         self.thumbnails = Thumbnails(PICTURE, self)
         self.model = CardModel([GalleryCard(None, BLANK, "An empty canvas.")], self)
@@ -126,7 +125,7 @@ class GalleryDialog(Dialog):
         if not self._unread:
             self._ask_one()
             return
-        example = examples.read(self._unread.pop(0))
+        example = read(self._unread.pop(0))
         self.model.add(
             GalleryCard(example.path, example.project.name, example.words, example)
         )

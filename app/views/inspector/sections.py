@@ -11,8 +11,7 @@ from PySide6.QtGui import QPaintEvent
 from PySide6.QtWidgets import QGridLayout, QVBoxLayout, QWidget
 
 from app.builder.diagnostics.problems import Problem
-from app.util.formatting import bytes_text, grouped_digits, share
-from app.views.cost.cost_rows import flop_text, gaps_text
+from app.util.formatting import bytes_text, flop_text, grouped_digits, share
 from app.views.ui import theme
 from app.views.ui.layouts import hbox, vbox
 from app.views.ui.widgets import Button, Section, ShapeChip
@@ -245,7 +244,7 @@ class CostSection(Section):
             )
         elif cost.state:
             column.addWidget(CostBar("Compute", cost.state, None, "", category))
-        if gaps := gaps_text(cost):
+        if gaps := cost.gaps_text:
             column.addWidget(label(gaps, "caption", "text3", wrap=True))
         if cost.activation is not None and cost.shares:
             column.addWidget(

@@ -14,10 +14,10 @@ from app.builder.analysis import analyse
 from app.builder.blocks import Block, with_blocks
 from app.builder.catalog.catalog import catalog
 from app.builder.graph import Node
+from app.features.gallery import values as examples
 from app.features.gallery.cards import PICTURE
 from app.features.gallery.gallery import GalleryDialog
-from app.preflight import examples
-from app.preflight.examples import Facts
+from app.features.gallery.values import Facts
 from app.project import file
 from app.project.project import Project
 from app.util.frozen import FrozenMap

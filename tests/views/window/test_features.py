@@ -12,7 +12,6 @@ from PySide6.QtWidgets import QApplication, QLabel, QWidget
 from pytestqt.qtbot import QtBot
 
 from app.views import feature
-from app.views.cost.feature import CostFeature
 from app.views.feature import Action, Feature, Page
 from app.views.training.charts.feature import ChartsFeature
 from tests.support.whole_window import WholeWindow
@@ -146,9 +145,7 @@ def test_a_page_is_made_when_it_is_wanted_and_no_other(window: WholeWindow) -> N
     window.pages.show("count")
     assert counting.label.isVisible() and not window.furnished
     assert not any(
-        hasattr(each, name)
-        for each in window.features
-        for name in ("curves", "room", "costs")
+        hasattr(each, name) for each in window.features for name in ("curves", "room")
     )
     window.actions_by_key["find"].trigger()
     assert window.left.pane.page == "outline" and not any(
@@ -216,14 +213,13 @@ def test_the_controls_of_two_pages_never_stand_beside_the_tabs_at_once(
     window: WholeWindow,
 ) -> None:
     """Not even for a moment: the tabs would scroll for want of room."""
-    window.furnish(*map(window.findChild, (Counting, ChartsFeature, CostFeature)))
+    window.furnish(*map(window.findChild, (Counting, ChartsFeature)))
     beside = Beside(
         [
             window.findChild(Counting).tools,
             window.curves.controls,
-            window.costs.controls,
         ]
     )
-    for key in ("count", "curves", "cost", "curves", "count", "cost"):
+    for key in ("count", "curves", "count", "curves"):
         window.pages.show(key)
     assert beside.most == 1

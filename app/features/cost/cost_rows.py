@@ -72,23 +72,6 @@ MEANINGS = (
 )
 
 
-def flop_text(count: int) -> str:
-    """Format a number of floating-point operations with three digits.
-
-    >>> flop_text(46_100_000), flop_text(1280), flop_text(90), flop_text(999_600)
-    ('46.1 MFLOP', '1.28 kFLOP', '90 FLOP', '1.00 MFLOP')
-    """
-    if count < 1000:
-        return f"{count} FLOP"
-    value = float(count)
-    for unit in ("k", "M", "G", "T", "P"):
-        value /= 1000
-        digits = 2 if value < 9.995 else 1 if value < 99.95 else 0
-        if round(value, digits) < 1000 or unit == "P":
-            break
-    return f"{value:.{digits}f} {unit}FLOP"
-
-
 class CostRow(Struct, frozen=True):
     """A row of the table: texts, sort and export keys, and a tool tip per cell.
 
@@ -172,33 +155,12 @@ def _tips(node_cost: NodeCost) -> tuple[str, ...]:
         tips[NODE] = f"{reason} The totals leave it out."
     if node_cost.parameters and node_cost.frozen:
         tips[PARAMETERS] = "Frozen: they are not trained."
-    tips[COMPUTE] = gaps_text(node_cost)
+    tips[COMPUTE] = node_cost.gaps_text
     if node_cost.shares:
         tips[BYTES] = (
             "A view of its input's memory, so it is not counted again in the total."
         )
     return tuple(tips)
-
-
-def gaps_text(node_cost: NodeCost) -> str:
-    """Describe the part of a node's work that is not counted; "" if there is none."""
-    sentences = []
-    if not node_cost.call.tried:
-        sentences.append("Counting its operations failed.")
-    elif node_cost.state == "not counted" and not node_cost.call.gaps:
-        sentences.append("No arithmetic: it only copies or views values.")
-    elif node_cost.call.gaps:
-        also = (
-            "No FLOP formula in PyTorch for"
-            if node_cost.flops is None
-            else "Not counted, without a FLOP formula:"
-        )
-        sentences.append(f"{also} {', '.join(node_cost.call.gaps)}.")
-    if not node_cost.call.in_step:
-        sentences.append(
-            "Its cost grows faster than the batch size: it mixes the samples of a batch."
-        )
-    return " ".join(sentences)
 
 
 def total_texts(cost: NetworkCost) -> tuple[str, ...]:

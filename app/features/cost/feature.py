@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-from app.views.cost.cost_control import CostControl
-from app.views.cost.cost_table import CostTable
+from app.features.cost.cost_control import CostControl
+from app.features.cost.cost_table import CostTable
 from app.views.feature import Feature, Page
 
 

@@ -17,21 +17,20 @@ from app.builder.graph import Graph
 from app.builder.shapes.cost import cost
 from app.builder.shapes.network_cost import NetworkCost
 from app.engine.client import shared
-from app.engine.requests.shapes import Cost
-from app.project import file
-from app.util.resources import path
-from app.views.cost.cost_rows import (
+from app.features.cost.cost_rows import (
     BYTES,
     COMPUTE,
     FIELD,
     NODE,
     PARAMETERS,
     as_csv,
-    gaps_text,
     note,
     rows_of,
 )
-from app.views.cost.cost_table import CostTable
+from app.features.cost.cost_table import CostTable
+from app.features.cost.values import Cost
+from app.project import file
+from app.util.resources import path
 from app.views.selection import Selection
 from app.views.ui import theme
 from tests.support.builder_nets import net
@@ -240,7 +239,7 @@ def test_a_node_that_counts_partly_names_what_is_left_out() -> None:
         ("output", "out", {}),
     ]
     one = cost(net(rows)).nodes["it"]
-    assert "aten.tanh_" in gaps_text(one) and gaps_text(one).startswith("Not counted, ")
+    assert "aten.tanh_" in one.gaps_text and one.gaps_text.startswith("Not counted, ")
 
 
 def test_the_note_tells_frozen_parameters_from_trained_ones(

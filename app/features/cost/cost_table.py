@@ -24,8 +24,8 @@ from PySide6.QtWidgets import (
 )
 
 from app.builder.catalog.catalog import Catalog
-from app.views.cost import cost_rows
-from app.views.cost.cost_rows import COLUMNS, MEANINGS, NODE, NUMBERS, CostRow
+from app.features.cost import cost_rows
+from app.features.cost.cost_rows import COLUMNS, MEANINGS, NODE, NUMBERS, CostRow
 from app.views.selection import Selection
 from app.views.ui import icons, theme
 from app.views.ui.layouts import vbox

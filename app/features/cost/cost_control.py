@@ -10,10 +10,10 @@ from PySide6.QtCore import QObject, QTimer
 from app.builder.catalog.catalog import Catalog
 from app.builder.graph import Graph
 from app.engine.protocol import EngineDiedError
-from app.engine.requests.shapes import Cost
-from app.util.formatting import share
-from app.views.cost.cost_rows import flop_text, note
-from app.views.cost.cost_table import CostTable
+from app.features.cost.cost_rows import note
+from app.features.cost.cost_table import CostTable
+from app.features.cost.values import Cost
+from app.util.formatting import flop_text, share
 from app.views.ui.background import WorkerFailure
 
 if TYPE_CHECKING:

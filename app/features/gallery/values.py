@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Mapping
 from pathlib import Path
+from typing import ClassVar
 
 from msgspec import Struct
 
@@ -13,6 +14,7 @@ from app.builder.catalog.catalog import Catalog, catalog
 from app.builder.graph import Graph
 from app.builder.results import Analysis
 from app.data.sources import SOURCES, is_present
+from app.engine.protocol import Request
 from app.preflight import preflight
 from app.project import file
 from app.project.project import Project
@@ -43,6 +45,14 @@ class Facts(Struct, frozen=True):
     training: str
     data: str
     analysis: Analysis
+
+
+class DescribeExample(Request[Facts], frozen=True):
+    """Analyse a bundled example; `data_root` is where downloaded data are."""
+
+    lane: ClassVar[str] = "shapes"
+    project: Project
+    data_root: Path
 
 
 def paths() -> tuple[Path, ...]:
