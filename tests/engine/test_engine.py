@@ -33,9 +33,7 @@ from app.engine.protocol import EngineDiedError, Handle, HandleLostError
 from app.engine.requests.export import Prove
 from app.engine.requests.measure import Measure
 from app.engine.requests.shapes import InferShapes
-from app.engine.requests.weights import ReadWeights
 from app.engine.values import Codec, NotAValueError
-from app.export.errors import WeightsError
 from app.training.events import LossParts, StepDone
 from app.util.frozen import FrozenMap
 from tests.support.builder_nets import net
@@ -197,16 +195,6 @@ def test_an_error_of_a_task_comes_with_its_traceback(engine: Engine) -> None:
         engine.ask(InferShapes(None, catalog(), ())).result(PATIENCE)  # type: ignore[arg-type]
     assert "shapes_first" in traceback_of(caught.value)
     assert "shapes_first" in "".join(traceback.format_exception(caught.value))
-
-
-def test_a_file_whose_name_is_not_utf_8_is_asked_about_and_named_in_the_error(
-    engine: Engine,
-) -> None:
-    path = Path(os.fsdecode(b"/nowhere/\xff\xfe.pt"))
-    with pytest.raises(WeightsError) as caught:
-        engine.ask(ReadWeights(path, None)).result(PATIENCE)
-    assert str(path) in str(caught.value)
-    assert engine.ask(Measure()).result(PATIENCE).kept == 0
 
 
 def test_what_no_message_can_hold_is_said_and_the_next_question_answered(

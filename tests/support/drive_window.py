@@ -103,7 +103,8 @@ def main(folder: Path) -> int:
     _training_rooms(window, folder, until)
     _autograd(window, folder, until)
     _export(window, folder, until)
-    _weights(window, folder, until)
+    if hasattr(window, "weights_control"):
+        _weights(window, folder, until)
     _import(window, until)
     _gallery(window, until)
     window.document.undo_stack.setClean()

@@ -8,7 +8,6 @@ from collections.abc import Callable
 from typing import Any, Generic, TypeVar
 
 from app.views.autograd.feature import AutogradFeature
-from app.views.blocks.feature import BlocksFeature
 from app.views.canvas.feature import CanvasFeature
 from app.views.code.feature import CodeFeature
 from app.views.custom_layers.feature import CustomLayersFeature
@@ -27,7 +26,6 @@ from app.views.training.form.feature import TrainingFormFeature
 from app.views.training.layer.feature import LayerFeature
 from app.views.training.panels.feature import PanelsFeature
 from app.views.training.runs.feature import RunsFeature
-from app.views.weights.feature import WeightsFeature
 
 F = TypeVar("F", bound=Feature)
 T = TypeVar("T")
@@ -71,8 +69,8 @@ class WholeWindow(MainWindow):
     snippets = Part(AutogradFeature, lambda its: its.snippets)
     tape_control = Part(AutogradFeature, lambda its: its.tape_control)
     tape_inspector = Part(AutogradFeature, lambda its: its.tape_inspector)
-    block_control = Part(BlocksFeature, lambda its: its.block_control)
-    library_control = Part(BlocksFeature, lambda its: its.library_control)
+    block_control = OnShelf("blocks", "block_control")
+    library_control = OnShelf("blocks", "library_control")
     canvas = Part(CanvasFeature, lambda its: its.canvas)
     code = Part(CodeFeature, lambda its: its.code)
     cost_control = OnShelf("cost", "cost_control")
@@ -109,7 +107,7 @@ class WholeWindow(MainWindow):
     runs_control = Part(RunsFeature, lambda its: its.runs_control)
     gradcheck = OnShelf("gradcheck", "control")
     sweeps = OnShelf("sweep", "sweeps")
-    weights_control = Part(WeightsFeature, lambda its: its.weights_control)
+    weights_control = OnShelf("weights", "weights_control")
 
     def start_run(self) -> None:
         """Make the pages, and start a run."""

@@ -1,4 +1,4 @@
-"""Handlers of `app.engine.requests.weights`: read, import and save weight files."""
+"""Weights that a request names, and weights of a file in a model from anywhere."""
 
 from __future__ import annotations
 
@@ -13,69 +13,15 @@ from app.engine.requests.autograd.capture import (
     WeightsChoice,
     WeightsFile,
 )
-from app.engine.requests.weights import (
-    CountStart,
-    KeepWeights,
-    ReadWeights,
-    SaveWeights,
-    WeightsBeside,
-)
-from app.engine.server import Context, handles
 from app.export.errors import WeightsError
-from app.export.weights import save_pt, save_safetensors
 from app.export.weights_choice import ExportWeights, untrained_text, weights_to_export
-from app.project.weights import start_weights, state_dicts
-from app.project.weights.state_dict_diff import diff, suggestions, transposed
+from app.project.weights import state_dicts
 from app.runs.newest import best_checkpoint, newest_checkpoint, newest_of, weights_in
 from app.source.generated import Source
 from app.sources.spec import SourceError
 from app.training.checkpoints.checkpoint import ForeignCheckpointError
 from app.training.config import StartWeights
 from app.util import tensor_files
-
-
-@handles(ReadWeights)
-def read_weights(request: ReadWeights, context: Context) -> WeightsBeside:
-    """Compare a file with the net. Raises WeightsError."""
-    state = state_dicts.read(request.path, context.progress)
-    if request.source is None or context.cancelled():
-        return WeightsBeside(state.infos, state.notes, parts=state.parts)
-    context.progress(f"Comparing {len(state.infos):,} tensors with the network")
-    ours = state_dicts.net_infos(request.source)
-    notes = (*state.notes, *filter(None, (transposed(state.infos, ours),)))
-    return WeightsBeside(
-        state.infos, notes, ours, suggestions(state.infos, ours), state.parts
-    )
-
-
-@handles(KeepWeights)
-def keep_weights(request: KeepWeights, context: Context) -> StartWeights:
-    """Store the chosen tensors as start weights; the file is read again, and refused if it no longer fits.
-
-    Raises WeightsError, OSError.
-    """
-    state = state_dicts.read(request.path, context.progress)
-    differences = diff(
-        state.infos, state_dicts.net_infos(request.source), request.names
-    )
-    context.progress(f"Keeping {len(request.keys):,} tensors")
-    return start_weights.chosen(state, differences, request.keys)
-
-
-@handles(SaveWeights)
-def save_weights(request: SaveWeights, _context: Context) -> str:
-    """Write the weights to a file and describe them. Raises WeightsError, StartError, OSError."""
-    chosen = load_chosen(request.weights, request.source, request.seed, request.start)
-    (save_safetensors if request.path.suffix == ".safetensors" else save_pt)(
-        chosen.state_dict, request.path
-    )
-    return chosen.words
-
-
-@handles(CountStart)
-def count_start(request: CountStart, _context: Context) -> tuple[int, int]:
-    """Count the tensors of the start weights. Raises StartError."""
-    return start_weights.counted(request.start, request.source)
 
 
 def load_chosen(
@@ -112,9 +58,6 @@ def describe_weights(
         Path(weights.folder), source
     )
     return checkpoint[1] if checkpoint is not None else untrained_text(seed, start)
-
-
-# --- Weights of a file in a model from anywhere
 
 
 def fit_weights(

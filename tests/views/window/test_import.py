@@ -130,18 +130,6 @@ def test_a_model_of_torchvision_is_found_by_name_and_opened_with_its_weights_bes
         "Checked against the model: outputs, gradients and buffers equal in eval and train mode"
         in text
     )
-    take, before = window.actions_by_key["take-inits"], window.document.project
-    assert take.isEnabled()
-    take.trigger()
-    after = window.document.project
-    nodes = [
-        node
-        for sheet in (after, *after.blocks.values())
-        for node in sheet.graph.nodes.values()
-    ]
-    assert any(node.inits for node in nodes) and not take.isEnabled()
-    window.document.undo_stack.undo()
-    assert window.document.project == before and take.isEnabled()
     qtbot.waitUntil(lambda: window.live.up_to_date, timeout=60_000)
     qtbot.waitUntil(lambda: not window.canvas.callout.isVisible())
     net = make_module(window.live.analysis.source)

@@ -147,10 +147,6 @@ def test_export_and_save_weights_write_them_and_name_them(
     assert f"weights {told.args[0].weights}" == WORDS
     written = load_file(tmp_path / "out" / "weights.safetensors")
     assert all(torch.equal(value, written[key]) for key, value in learnt(path).items())
-    window.weights_control.save(tmp_path / "saved.pt")
-    qtbot.waitUntil((tmp_path / "saved.pt").is_file)
-    saved = torch.load(tmp_path / "saved.pt", weights_only=True)
-    assert all(torch.equal(value, saved[key]) for key, value in learnt(path).items())
 
 
 def test_weights_of_a_run_that_ends_while_the_dialog_is_open_are_named_anew(

@@ -10,7 +10,8 @@ from typing import TYPE_CHECKING
 from PySide6.QtCore import QMimeData, QObject
 from PySide6.QtWidgets import QFileDialog
 
-from app.engine.requests.weights import CountStart, SaveWeights
+from app.features.weights.values import CountStart, SaveWeights
+from app.features.weights.weights_dialog import WeightsDialog
 from app.project.file import with_start
 from app.project.model_inits import missing, taken_over
 from app.project.weights.model_buffers import random_start
@@ -19,7 +20,6 @@ from app.source.generated import Source
 from app.training.config import StartWeights
 from app.util.leftovers import TemporaryFolder
 from app.views.ui.background import WorkerFailure
-from app.views.weights.weights_dialog import WeightsDialog
 
 if TYPE_CHECKING:
     from app.builder.results import Analysis

@@ -12,7 +12,8 @@ from PySide6.QtCore import Qt, QTimer
 from PySide6.QtWidgets import QCheckBox, QVBoxLayout, QWidget
 
 from app.engine.protocol import Request
-from app.engine.requests.weights import KeepWeights, ReadWeights, WeightsBeside
+from app.features.weights.values import KeepWeights, ReadWeights, WeightsBeside
+from app.features.weights.weights_table import WeightsModel, WeightsTable
 from app.project.weights.state_dict_diff import (
     DTYPE,
     MISSING,
@@ -30,7 +31,6 @@ from app.views.ui.dialogs.base import Dialog
 from app.views.ui.layouts import hbox
 from app.views.ui.widgets import Button, ChoiceField, SearchField, Segmented
 from app.views.ui.widgets.painting import announce, label, set_property
-from app.views.weights.weights_table import WeightsModel, WeightsTable
 
 POLL_INTERVAL = 100  # ms between two polls of the progress
 FILTERS = {

@@ -9,9 +9,9 @@ from PySide6.QtCore import QPoint
 from PySide6.QtWidgets import QMenu
 
 from app.builder.blocks import block_of
+from app.features.blocks.block_control import BlockControl
+from app.features.blocks.library_control import LibraryControl
 from app.project.library import KEY as LIBRARY
-from app.views.blocks.block_control import BlockControl
-from app.views.blocks.library_control import LibraryControl
 from app.views.feature import Action, Feature
 from app.views.ui import icons
 from app.views.workspace import Workspace

@@ -19,14 +19,14 @@ from app.engine.requests.autograd.capture import (
     WeightsFile,
 )
 from app.engine.requests.measure import Measure
-from app.engine.requests.weights import (
+from app.export.errors import WeightsError
+from app.export.weights import save_pt, save_safetensors
+from app.features.weights.values import (
     CountStart,
     KeepWeights,
     ReadWeights,
     SaveWeights,
 )
-from app.export.errors import WeightsError
-from app.export.weights import save_pt, save_safetensors
 from app.project.weights import start_weights, state_dicts
 from app.project.weights.state_dict_diff import diff, suggestions
 from app.source.compiled import make_module
@@ -191,3 +191,13 @@ def _kept(engine: Engine, folder: Path) -> KeepWeights:
     state = dict(make_module(SMALL_NET).state_dict())
     save_safetensors(state, folder / "k.safetensors")
     return KeepWeights(folder / "k.safetensors", SMALL_NET, tuple(state))
+
+
+def test_a_file_whose_name_is_not_utf_8_is_asked_about_and_named_in_the_error(
+    engine: Engine,
+) -> None:
+    path = Path(os.fsdecode(b"/nowhere/\xff\xfe.pt"))
+    with pytest.raises(WeightsError) as caught:
+        engine.ask(ReadWeights(path, None)).result(PATIENCE)
+    assert str(path) in str(caught.value)
+    assert engine.ask(Measure()).result(PATIENCE).kept == 0

@@ -8,17 +8,20 @@ import pytest
 import torch
 from PySide6.QtCore import QMimeData, QPointF, Qt, QUrl
 from PySide6.QtGui import QDropEvent
+from pytestqt.qtbot import QtBot
 from safetensors.torch import load_file
 
 from app.builder.catalog.catalog import catalog
 from app.builder.edits import head as head_edits
 from app.builder.sheet import changed
+from app.features.weights.weights_dialog import WeightsDialog
+from app.features.weights.weights_table import KEY, STATE
 from app.project import file
 from app.project.weights.state_dict_diff import MISSING, SAME, SHAPE
 from app.source.compiled import make_module
-from app.views.weights.weights_dialog import WeightsDialog
-from app.views.weights.weights_table import KEY, STATE
 from tests.support.whole_window import WholeWindow
+from tests.views.window.test_import import asked
+from tests.views.window.test_import import opened as model_opened
 
 
 @pytest.fixture
@@ -317,3 +320,26 @@ def _folder(tmp_path: Path) -> Path:
     folder = tmp_path / "elsewhere"
     folder.mkdir()
     return folder
+
+
+def test_an_imported_net_is_initialised_as_its_model(
+    qtbot: QtBot, window: WholeWindow
+) -> None:
+    window.document.undo_stack.setClean()
+    dialog = asked(qtbot, window)
+    qtbot.keyClicks(dialog.torchvision.search, "squeezenet1_1")
+    dialog.torchvision.arguments.setText('{"num_classes": 7}')
+    qtbot.keyClick(dialog.torchvision.search, Qt.Key.Key_Return)
+    model_opened(qtbot, window)
+    take, before = window.actions_by_key["take-inits"], window.document.project
+    assert take.isEnabled()
+    take.trigger()
+    after = window.document.project
+    nodes = [
+        node
+        for sheet in (after, *after.blocks.values())
+        for node in sheet.graph.nodes.values()
+    ]
+    assert any(node.inits for node in nodes) and not take.isEnabled()
+    window.document.undo_stack.undo()
+    assert window.document.project == before and take.isEnabled()
