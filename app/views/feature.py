@@ -61,9 +61,8 @@ class Page(Struct, frozen=True):
 class Action(Struct, frozen=True):
     """A command: `does` is called without arguments; if `late`, only after the pages of its feature exist.
 
-    `app.views.menus` assigns the menus; a command not named there stands in `menu`, below the command `after`, else at
-    its end. One without `text` has no menu
-    entry and is for other features to trigger, with arguments.
+    It stands in a group of `app.views.menus`, as "file.save", below the command `after`, else at its end. One without
+    `text` has no menu entry and is for other features to trigger, with arguments.
     """
 
     key: str
@@ -79,11 +78,13 @@ class Action(Struct, frozen=True):
 
 
 class Adopted(Struct, frozen=True):
-    """A command that a view or the undo stack has made; it can be searched for where it is `listed`."""
+    """A command that a view or the undo stack has made; it can be searched for where it is `listed`, and without a
+    group stands in no menu."""
 
     key: str
     action: QAction
     listed: bool = True
+    menu: str = ""
 
 
 class Submenu(Struct, frozen=True):
@@ -92,6 +93,7 @@ class Submenu(Struct, frozen=True):
     key: str
     text: str
     fill: Callable[[Actions, QMenu], object]
+    menu: str
 
 
 class Feature(QObject):

@@ -202,7 +202,14 @@ class MainWindow(ShowsCutTexts, QMainWindow):
             for action in owner.actions()
         ]
         declared += [self._show_action(page) for page in self._pages if page.words]
-        declared += [Submenu("docks", "&Docks", lambda _actions, _menu: None)]
+        declared += [
+            Submenu(
+                "docks",
+                "&Docks",
+                lambda _actions, _menu: None,
+                menu="view.window",
+            )
+        ]
         menus = build_menus(self.menuBar(), self.actions_by_key, declared)
         self.dock_menu = menus["docks"]
         self.toolbar = Toolbar(
@@ -218,7 +225,8 @@ class MainWindow(ShowsCutTexts, QMainWindow):
             partial(self._show_page, page),
             page.shortcut,
             icon,
-            menu="view",
+            menu="view.centre" if page.dock == "centre" else "view.pages",
+            after=f"show.{page.after}",
         )
 
     def _show_page(self, page: Page) -> None:

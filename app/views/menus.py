@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 
 from PySide6.QtCore import Qt
 from PySide6.QtGui import QAction
 from PySide6.QtWidgets import QMenu, QMenuBar, QWidget
 
-from app.builder.edits import alignment
 from app.views.actions import Actions
 from app.views.feature import Action, Adopted, Submenu
 from app.views.ui.layouts import hbox
@@ -16,277 +15,111 @@ from app.views.ui.theme import manager
 from app.views.ui.widgets.button import Button
 from app.views.ui.widgets.painting import Glyph, label
 
-WAYS = ("left", "right", "up", "down")
-# Keys of commands in their order; a line is "-", a menu in a menu its text and its rows.
 SEARCH, SHORT_SEARCH = "Layers, settings, commands    Ctrl K", "Ctrl K"
-Row = str | tuple[str, tuple[str, ...]]
-
-
-def _canvas(*keys: str) -> tuple[str, ...]:
-    return tuple(f"canvas.{key}" for key in keys)
-
-
-MENUS: dict[str, tuple[str, tuple[Row, ...]]] = {
-    "file": (
-        "&File",
-        (
-            "new",
-            "gallery",
-            "open",
-            "import",
-            "open-model",
-            "compare-with",
-            "recent",
-            "examples",
-            "-",
-            "save",
-            "save-as",
-            "-",
-            "load-weights",
-            "save-weights",
-            "-",
-            "export",
-            "export-drawing",
-            "recover",
-            "-",
-            "quit",
-        ),
-    ),
-    "edit": (
-        "&Edit",
-        (
-            "undo",
-            "redo",
-            "-",
-            *_canvas(
-                "cut",
-                "copy",
-                "paste",
-                "duplicate",
-                "delete",
-                "delete_reconnect",
-                "select_all",
-            ),
-            "-",
-            "find",
-            "-",
-            "settings",
-        ),
-    ),
-    "view": (
-        "&View",
-        (
-            "show.network",
-            "show.autograd",
-            "show.observed",
-            "show.attention",
-            "show.diff",
-            "show.code",
-            "-",
-            *_canvas("frame_all", "frame_selection", "zoom_in", "zoom_out", "zoom_100"),
-            "-",
-            "show.problems",
-            "show.tape",
-            "show.findings",
-            "show.cost",
-            "show.curves",
-            "show.console",
-            "show.runs",
-            "show.evaluation",
-            "show.layer",
-            "-",
-            "message",
-            "docks",
-            "theme",
-            "text-size",
-            "thick-wires",
-            "reduce-motion",
-            "projector",
-        ),
-    ),
+Command = Action | Adopted | Submenu
+# Title and groups of each menu, in their order; a group with a title is a menu in the menu. Commands say which group
+# they are of, as "file.save".
+MENUS: dict[str, tuple[str, tuple[str | tuple[str, str], ...]]] = {
+    "file": ("&File", ("project", "save", "weights", "export", "quit")),
+    "edit": ("&Edit", ("undo", "clipboard", "find", "settings")),
+    "view": ("&View", ("centre", "zoom", "pages", "problems", "window")),
     "layer": (
         "&Layer",
         (
-            *_canvas(
-                "search",
-                "edit",
-                "rename",
-                "replace",
-                "connect",
-                "disconnect",
-                "mute",
-                "freeze",
-                "lay_out",
-            ),
-            (
-                "&Align and distribute",
-                _canvas(
-                    *(f"align_{edge}" for edge in alignment.EDGES),
-                    *(f"distribute_{axis}" for axis in alignment.AXES),
-                ),
-            ),
-            "-",
-            (
-                "&Comments and bends",
-                _canvas(
-                    "comment",
-                    "fit_frame",
-                    "next_note",
-                    "previous_note",
-                    "bend",
-                    "straighten",
-                    *(f"grow_{way}" for way in WAYS),
-                ),
-            ),
-            ("&Navigate and nudge", _canvas(*WAYS, *(f"nudge_{way}" for way in WAYS))),
-            "-",
-            "replace-last",
-            "drop-last",
-            "freeze-but-last",
-            "-",
-            "add-layers",
+            "edit",
+            ("align", "&Align and distribute"),
+            ("notes", "&Comments and bends"),
+            ("navigate", "&Navigate and nudge"),
+            "last",
+            "file",
         ),
     ),
-    "block": (
-        "&Block",
-        (
-            "block.make",
-            "block.expand",
-            "-",
-            "block.in",
-            "block.out",
-            "-",
-            "block.params",
-            *_canvas("unfold", "unfold_level", "fold_all"),
-            "-",
-            "block.repeat",
-            "block.unique",
-            "block.expose",
-            "block.rename",
-            "-",
-            "block.save",
-            "block.folder",
-            "block.choose",
-        ),
-    ),
+    "block": ("&Block", ("make", "go", "fold", "instance", "library")),
     "run": (
         "&Run",
-        (
-            "run",
-            "pause",
-            "step",
-            "stop",
-            "continue",
-            "apply-edits",
-            "-",
-            "capture-step",
-            "script-batch",
-            "script-save",
-            "script-interrupt",
-            "watch-again",
-            "ranks",
-            "-",
-            "set-rate",
-            "-",
-            "debug-step",
-            "first-step",
-            "leave-out",
-            "-",
-            "places",
-            "watch-run",
-            "-",
-            "forget-weights",
-            "take-inits",
-        ),
+        ("run", "script", "rate", "trials", "memory", "step", "place", "weights"),
     ),
-    "autograd": (
-        "&Autograd",
-        (
-            "capture",
-            "capture-eval",
-            "-",
-            "play-backward",
-            "step-backward",
-            "step-back",
-            "run-to-selected",
-            "break-at-selected",
-            "html-replay",
-            "-",
-            "findings",
-            "gain-ladder",
-            "what-if-checkpoint",
-            "-",
-            "snippet",
-        ),
-    ),
-    "help": ("&Help", ("commands", "shortcuts", "-", "about", "about-qt")),
-}
-PLACED = {
-    row
-    for _, rows in MENUS.values()
-    for entry in rows
-    for row in ((entry,) if isinstance(entry, str) else entry[1])
+    "autograd": ("&Autograd", ("capture", "play", "findings", "snippet")),
+    "help": ("&Help", ("search", "about")),
 }
 
 
 def build_menus(
-    bar: QMenuBar, actions: Actions, declared: Iterable[Action | Adopted | Submenu]
+    bar: QMenuBar, actions: Actions, declared: Iterable[Command]
 ) -> dict[str, QMenu]:
-    """Fill the menu bar with the declared commands; return menus and submenus by key."""
-    by_key = {command.key: command for command in declared}
+    """Fill the menu bar with the declared commands; return menus and submenus by key.
+
+    Raises ValueError for a command with a text and no group, or one of no menu.
+    """
     menus: dict[str, QMenu] = {}
-    for entry in by_key.values():
-        if isinstance(entry, Action) and not entry.text:
-            actions.hide(entry.key, entry.does)
-    for key, (title, rows) in MENUS.items():
+    groups: dict[str, list[Command]] = {
+        f"{key}.{group if isinstance(group, str) else group[0]}": []
+        for key, (_, names) in MENUS.items()
+        for group in names
+    }
+    for command in declared:
+        if isinstance(command, Action) and not command.text:
+            actions.hide(command.key, command.does)
+        elif command.menu in groups:
+            groups[command.menu].append(command)
+        elif command.menu or isinstance(command, Action):
+            raise ValueError(
+                f"Command {command.key!r} is of the group {command.menu!r}. There are: {', '.join(groups)}"
+            )
+    for key, (title, names) in MENUS.items():
         menu = menus[key] = actions.menu(title)
-        for row in rows:
-            if isinstance(row, str):
-                _put(row, menu, actions, by_key, menus)
+        for group in names:
+            if isinstance(group, str):
+                if menu.actions():
+                    menu.addSeparator()
+                _fill(menu, groups[f"{key}.{group}"], actions, menus)
             else:
-                inner = menu.addMenu(row[0])
-                for inner_key in row[1]:
-                    _put(inner_key, inner, actions, by_key, menus)
-        for entry in by_key.values():
-            if (
-                isinstance(entry, Action)
-                and entry.text
-                and entry.menu == key
-                and entry.key not in PLACED
-                and entry.after not in by_key
-            ):
-                _put(entry.key, menu, actions, by_key, menus)
+                name, text = group
+                _fill(menu.addMenu(text), groups[f"{key}.{name}"], actions, menus)
     bar.setCornerWidget(_search_field(bar, actions["commands"]))
     bar.setCornerWidget(_brand(bar), Qt.Corner.TopLeftCorner)
     fit_corners(bar)
     return menus
 
 
-def _put(
-    key: str,
+def _ordered(group: list[Command]) -> Iterator[Command]:
+    """Yield the commands as they were declared, those that come after another one right below it."""
+    keys = {command.key for command in group}
+
+    def below(key: str) -> Iterator[Command]:
+        for command in group:
+            after = command.after if isinstance(command, Action) else ""
+            if (after if after in keys else "") == key:
+                yield command
+                yield from below(command.key)
+
+    return below("")
+
+
+def _fill(
     menu: QMenu,
+    commands: list[Command],
     actions: Actions,
-    by_key: dict[str, Action | Adopted | Submenu],
     menus: dict[str, QMenu],
 ) -> None:
-    entry = by_key.get(key)
-    if key == "-":
-        menu.addSeparator()
-    elif isinstance(entry, Adopted) and not entry.listed:
-        menu.addAction(entry.action)
-    elif isinstance(entry, Adopted):
-        actions.adopt(menu, key, entry.action)
-    elif isinstance(entry, Submenu):
-        menus[key] = menu.addMenu(entry.text)
-        entry.fill(actions, menus[key])
-    elif isinstance(entry, Action):
-        action = actions.add(
-            menu, key, entry.text, entry.does, entry.shortcut, entry.icon, entry.tip
-        )
-        action.setEnabled(entry.enabled)
-    for below in by_key.values():
-        if isinstance(below, Action) and below.after == key:
-            _put(below.key, menu, actions, by_key, menus)
+    for command in _ordered(commands):
+        if isinstance(command, Adopted) and not command.listed:
+            menu.addAction(command.action)
+        elif isinstance(command, Adopted):
+            actions.adopt(menu, command.key, command.action)
+        elif isinstance(command, Submenu):
+            menus[command.key] = menu.addMenu(command.text)
+            command.fill(actions, menus[command.key])
+        else:
+            actions.add(
+                menu,
+                command.key,
+                command.text,
+                command.does,
+                command.shortcut,
+                command.icon,
+                command.tip,
+            ).setEnabled(command.enabled)
 
 
 def fit_corners(bar: QMenuBar) -> None:

@@ -38,31 +38,79 @@ class BlocksFeature(Feature):
     def actions(self) -> Iterable[Action]:
         control, library = self.block_control, self.library_control
         return (
-            Action("block.make", "&Make block…", control.make, "Ctrl+G", "block"),
-            Action("block.expand", "&Expand block", control.expand, "Ctrl+Shift+G"),
-            Action("block.in", "Go &in", control.go_in, "Alt+Down"),
-            Action("block.out", "Go &out", control.go_out, "Alt+Up"),
+            Action(
+                "block.make",
+                "&Make block…",
+                control.make,
+                "Ctrl+G",
+                "block",
+                menu="block.make",
+            ),
+            Action(
+                "block.expand",
+                "&Expand block",
+                control.expand,
+                "Ctrl+Shift+G",
+                menu="block.make",
+            ),
+            Action("block.in", "Go &in", control.go_in, "Alt+Down", menu="block.go"),
+            Action("block.out", "Go &out", control.go_out, "Alt+Up", menu="block.go"),
             Action(
                 "block.params",
                 "Edit &parameters of the instance",
                 control.edit_params,
                 "Alt+Return",
                 "inspector",
+                menu="block.instance",
             ),
-            Action("block.repeat", "&Repeat…", control.repeat, "Ctrl+Shift+R"),
-            Action("block.unique", "Make &unique", control.make_unique, "Ctrl+U"),
             Action(
-                "block.expose", "E&xpose parameter…", control.expose, "Ctrl+Shift+X"
+                "block.repeat",
+                "&Repeat…",
+                control.repeat,
+                "Ctrl+Shift+R",
+                menu="block.instance",
             ),
-            Action("block.rename", "Re&name block…", control.rename, "Shift+F2"),
-            Action("block.save", "&Save to library…", library.save, icon="save"),
+            Action(
+                "block.unique",
+                "Make &unique",
+                control.make_unique,
+                "Ctrl+U",
+                menu="block.instance",
+            ),
+            Action(
+                "block.expose",
+                "E&xpose parameter…",
+                control.expose,
+                "Ctrl+Shift+X",
+                menu="block.instance",
+            ),
+            Action(
+                "block.rename",
+                "Re&name block…",
+                control.rename,
+                "Shift+F2",
+                menu="block.instance",
+            ),
+            Action(
+                "block.save",
+                "&Save to library…",
+                library.save,
+                icon="save",
+                menu="block.library",
+            ),
             Action(
                 "block.folder",
                 "Show &library folder",
                 library.show_folder,
                 icon="folder",
+                menu="block.library",
             ),
-            Action("block.choose", "&Choose library folder…", library.choose_folder),
+            Action(
+                "block.choose",
+                "&Choose library folder…",
+                library.choose_folder,
+                menu="block.library",
+            ),
         )
 
     def begin(self) -> None:

@@ -34,7 +34,13 @@ class DiffFeature(Feature):
 
     def actions(self) -> Iterable[Action]:
         yield Action(
-            "compare-with", "&Compare with…", self._ask, icon="compare", tip=TIP
+            "compare-with",
+            "&Compare with…",
+            self._ask,
+            icon="compare",
+            tip=TIP,
+            menu="file.project",
+            after="open-model",
         )
         yield Action("compare-runs", "", self._compare_runs)
 

@@ -14,7 +14,15 @@ class GalleryFeature(Feature):
     rank = 55
 
     def actions(self) -> Iterable[Action]:
-        yield Action("gallery", "New from e&xample…", self.ask, "Ctrl+Alt+N", "network")
+        yield Action(
+            "gallery",
+            "New from e&xample…",
+            self.ask,
+            "Ctrl+Alt+N",
+            "network",
+            menu="file.project",
+            after="new",
+        )
 
     def ask(self) -> None:
         """Show the examples, to choose one."""

@@ -21,15 +21,13 @@ class GradcheckFeature(Feature):
                 "gradcheck-net",
                 "Run gradcheck on the &whole network",
                 self._check_net,
-                menu="autograd",
-                after="gain-ladder",
+                menu="autograd.findings",
             ),
             Action(
                 "gradcheck-here",
                 "Run gradcheck on the &selection",
                 self._check_selected,
-                menu="autograd",
-                after="gradcheck-net",
+                menu="autograd.findings",
             ),
         )
 

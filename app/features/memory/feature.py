@@ -26,15 +26,13 @@ class MemoryFeature(Feature):
                 self.memory_control.open,
                 icon="memory",
                 tip=BY_LAYER,
-                menu="run",
-                after="sweep",
+                menu="run.memory",
             ),
             Action(
                 "profile",
                 "Profile of a step…",
                 self.profile_control.open,
                 tip="Time of a training step by operation",
-                menu="run",
-                after="memory",
+                menu="run.memory",
             ),
         )

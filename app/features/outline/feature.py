@@ -19,7 +19,13 @@ class OutlineFeature(Feature):
 
     def actions(self) -> Iterable[Action]:
         yield Action(
-            "find", "&Find a node…", self.find, "Ctrl+Shift+F", "search", late=True
+            "find",
+            "&Find a node…",
+            self.find,
+            "Ctrl+Shift+F",
+            "search",
+            late=True,
+            menu="edit.find",
         )
 
     def _make(self) -> Outline:

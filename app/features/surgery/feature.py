@@ -25,5 +25,7 @@ class SurgeryFeature(Feature):
                 "Apply e&dits to the run…",
                 self.surgery_control.open,
                 tip=TIP,
+                menu="run.run",
+                after="continue",
             ),
         )

@@ -22,8 +22,7 @@ class SweepFeature(Feature):
             lambda: self.sweeps.open(),
             tip=TIP,
             late=True,
-            menu="run",
-            after="overfit",
+            menu="run.rate",
         )
 
     def finish(self) -> None:

@@ -24,23 +24,20 @@ class TrialsFeature(Feature):
                 "find-rate",
                 "&Find a learning rate…",
                 trials.find_rate,
-                menu="run",
-                after="set-rate",
+                menu="run.rate",
             ),
             Action(
                 "dry-run",
                 "Dr&y run on synthetic data",
                 trials.dry_run,
                 "Shift+F5",
-                menu="run",
-                after="find-rate",
+                menu="run.trials",
             ),
             Action(
                 "overfit",
                 "Overfit &one batch",
                 trials.overfit,
-                menu="run",
-                after="dry-run",
+                menu="run.trials",
             ),
         )
 

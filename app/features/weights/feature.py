@@ -31,14 +31,22 @@ class WeightsFeature(Feature):
         weights, head = self.weights_control, self.head_control
         return (
             Action(
-                "load-weights", "&Load weights…", weights.ask, "Ctrl+Shift+W", "folder"
+                "load-weights",
+                "&Load weights…",
+                weights.ask,
+                "Ctrl+Shift+W",
+                "folder",
+                menu="file.weights",
             ),
-            Action("save-weights", "Save &weights…", weights.ask_save),
+            Action(
+                "save-weights", "Save &weights…", weights.ask_save, menu="file.weights"
+            ),
             Action(
                 "forget-weights",
                 "Start from random weights",
                 weights.forget,
                 enabled=False,
+                menu="run.weights",
             ),
             Action(
                 "take-inits",
@@ -46,14 +54,21 @@ class WeightsFeature(Feature):
                 weights.take_inits,
                 tip=INITS,
                 enabled=False,
+                menu="run.weights",
             ),
-            Action("replace-last", "Replace the &last layer…", head.ask_replace),
-            Action("drop-last", "&Remove the last layer", head.drop),
+            Action(
+                "replace-last",
+                "Replace the &last layer…",
+                head.ask_replace,
+                menu="layer.last",
+            ),
+            Action("drop-last", "&Remove the last layer", head.drop, menu="layer.last"),
             Action(
                 "freeze-but-last",
                 "Free&ze all but the last layer",
                 head.freeze,
                 icon="snowflake",
+                menu="layer.last",
             ),
         )
 

@@ -92,12 +92,14 @@ class AutogradFeature(Feature):
                 "Ctrl+Return",
                 "autograd",
                 late=True,
+                menu="autograd.capture",
             ),
             Action(
                 "capture-eval",
                 "Capture in &eval mode",
                 lambda: self._capture(False),
                 late=True,
+                menu="autograd.capture",
             ),
             Action(
                 "capture-step",
@@ -106,6 +108,7 @@ class AutogradFeature(Feature):
                 "Ctrl+Alt+Return",
                 "autograd",
                 STEP_TIP,
+                menu="run.script",
             ),
             Action("script-goes-on", "", self._go_on),
             Action(
@@ -115,6 +118,7 @@ class AutogradFeature(Feature):
                 "F9",
                 "run",
                 late=True,
+                menu="autograd.play",
             ),
             Action(
                 "step-backward",
@@ -124,6 +128,7 @@ class AutogradFeature(Feature):
                 "step",
                 "Run the next backward node",
                 late=True,
+                menu="autograd.play",
             ),
             Action(
                 "step-back",
@@ -133,6 +138,7 @@ class AutogradFeature(Feature):
                 "step-back",
                 "Undo the last backward step",
                 late=True,
+                menu="autograd.play",
             ),
             Action(
                 "run-to-selected",
@@ -141,6 +147,7 @@ class AutogradFeature(Feature):
                 "Ctrl+F9",
                 "to-end",
                 late=True,
+                menu="autograd.play",
             ),
             Action(
                 "break-at-selected",
@@ -149,6 +156,7 @@ class AutogradFeature(Feature):
                 "Shift+F9",
                 "record",
                 late=True,
+                menu="autograd.play",
             ),
             Action(
                 "html-replay",
@@ -158,6 +166,7 @@ class AutogradFeature(Feature):
                 "export",
                 REPLAY,
                 late=True,
+                menu="autograd.play",
             ),
             Action(
                 "findings",
@@ -166,13 +175,21 @@ class AutogradFeature(Feature):
                 "Ctrl+F8",
                 "flask",
                 late=True,
+                menu="autograd.findings",
             ),
-            Action("gain-ladder", "&Gain ladder", self._show("gain"), late=True),
+            Action(
+                "gain-ladder",
+                "&Gain ladder",
+                self._show("gain"),
+                late=True,
+                menu="autograd.findings",
+            ),
             Action(
                 "what-if-checkpoint",
                 "Estimate chec&kpointing of blocks",
                 self._show("checkpoint"),
                 late=True,
+                menu="autograd.findings",
             ),
             Action("capture-model", "", self._capture_model),
             Action("show-step", "", self._show_step),
@@ -183,6 +200,7 @@ class AutogradFeature(Feature):
                 self._show_snippet,
                 "Ctrl+Shift+Return",
                 "code",
+                menu="autograd.snippet",
             ),
         )
 

@@ -22,66 +22,113 @@ if TYPE_CHECKING:
 
 
 class CanvasAction(Struct, frozen=True):
-    """One action: the key it is asked for by, its words, its shortcuts, its icon."""
+    """One action: the key it is asked for by, its words, its shortcuts, its icon, its group in the window's menus."""
 
     key: str
     text: str
     shortcuts: tuple[str, ...] = ()
     icon: str = ""
+    menu: str = ""
 
 
 ROWS = (
-    CanvasAction("search", "Add layer…", ("Tab",), "add"),
-    CanvasAction("cut", "Cut", ("Ctrl+X",), "cut"),
-    CanvasAction("copy", "Copy", ("Ctrl+C",), "copy"),
-    CanvasAction("paste", "Paste", ("Ctrl+V",), "paste"),
-    CanvasAction("duplicate", "Duplicate", ("Ctrl+D",)),
-    CanvasAction("delete", "Delete", ("Delete", "Backspace"), "trash"),
+    CanvasAction("search", "Add layer…", ("Tab",), "add", menu="layer.edit"),
+    CanvasAction("cut", "Cut", ("Ctrl+X",), "cut", menu="edit.clipboard"),
+    CanvasAction("copy", "Copy", ("Ctrl+C",), "copy", menu="edit.clipboard"),
+    CanvasAction("paste", "Paste", ("Ctrl+V",), "paste", menu="edit.clipboard"),
+    CanvasAction("duplicate", "Duplicate", ("Ctrl+D",), menu="edit.clipboard"),
     CanvasAction(
-        "delete_reconnect", "Delete and reconnect", ("Ctrl+Delete", "Ctrl+Backspace")
+        "delete", "Delete", ("Delete", "Backspace"), "trash", menu="edit.clipboard"
     ),
-    CanvasAction("select_all", "Select all", ("Ctrl+A",)),
-    CanvasAction("edit", "Edit parameters", ("Return", "Enter"), "inspector"),
+    CanvasAction(
+        "delete_reconnect",
+        "Delete and reconnect",
+        ("Ctrl+Delete", "Ctrl+Backspace"),
+        menu="edit.clipboard",
+    ),
+    CanvasAction("select_all", "Select all", ("Ctrl+A",), menu="edit.clipboard"),
+    CanvasAction(
+        "edit", "Edit parameters", ("Return", "Enter"), "inspector", menu="layer.edit"
+    ),
     CanvasAction("find", "Find a node on the canvas…", ("Ctrl+F",), "search"),
-    CanvasAction("rename", "Rename…", ("F2",)),
-    CanvasAction("replace", "Replace…", ("Ctrl+R",)),
-    CanvasAction("mute", "Mute", ("M",), "mute"),
-    CanvasAction("freeze", "Freeze", ("Shift+F",), "snowflake"),
-    CanvasAction("unfold", "Unfold", ("U",), "chevron-down"),
-    CanvasAction("unfold_level", "Unfold all by one level", ("Shift+U",)),
-    CanvasAction("fold_all", "Fold all", ("Alt+U",)),
-    CanvasAction("comment", "Comment, or frame the selection", ("C",), "comment"),
-    CanvasAction("fit_frame", "Fit frame to contents"),
-    CanvasAction("next_note", "Go to the next comment or frame", ("N",)),
-    CanvasAction("previous_note", "Go to the previous comment or frame", ("Shift+N",)),
-    CanvasAction("bend", "Add a bend to the wire", ("B",)),
-    CanvasAction("straighten", "Straighten the wire", ("Shift+B",)),
-    CanvasAction("connect", "Connect to…", ("W",), "link"),
-    CanvasAction("disconnect", "Disconnect…", ("Shift+W",)),
-    CanvasAction("lay_out", "Auto layout", ("L",), "tree"),
-    *(CanvasAction(f"align_{edge}", f"Align {edge}") for edge in alignment.EDGES),
+    CanvasAction("rename", "Rename…", ("F2",), menu="layer.edit"),
+    CanvasAction("replace", "Replace…", ("Ctrl+R",), menu="layer.edit"),
+    CanvasAction("mute", "Mute", ("M",), "mute", menu="layer.edit"),
+    CanvasAction("freeze", "Freeze", ("Shift+F",), "snowflake", menu="layer.edit"),
+    CanvasAction("unfold", "Unfold", ("U",), "chevron-down", menu="block.fold"),
+    CanvasAction(
+        "unfold_level", "Unfold all by one level", ("Shift+U",), menu="block.fold"
+    ),
+    CanvasAction("fold_all", "Fold all", ("Alt+U",), menu="block.fold"),
+    CanvasAction(
+        "comment",
+        "Comment, or frame the selection",
+        ("C",),
+        "comment",
+        menu="layer.notes",
+    ),
+    CanvasAction("fit_frame", "Fit frame to contents", menu="layer.notes"),
+    CanvasAction(
+        "next_note", "Go to the next comment or frame", ("N",), menu="layer.notes"
+    ),
+    CanvasAction(
+        "previous_note",
+        "Go to the previous comment or frame",
+        ("Shift+N",),
+        menu="layer.notes",
+    ),
+    CanvasAction("bend", "Add a bend to the wire", ("B",), menu="layer.notes"),
+    CanvasAction("straighten", "Straighten the wire", ("Shift+B",), menu="layer.notes"),
+    CanvasAction("connect", "Connect to…", ("W",), "link", menu="layer.edit"),
+    CanvasAction("disconnect", "Disconnect…", ("Shift+W",), menu="layer.edit"),
+    CanvasAction("lay_out", "Auto layout", ("L",), "tree", menu="layer.edit"),
     *(
-        CanvasAction(f"distribute_{axis}", f"Distribute {axis}ly")
+        CanvasAction(f"align_{edge}", f"Align {edge}", menu="layer.align")
+        for edge in alignment.EDGES
+    ),
+    *(
+        CanvasAction(f"distribute_{axis}", f"Distribute {axis}ly", menu="layer.align")
         for axis in alignment.AXES
     ),
-    CanvasAction("frame_selection", "Frame selection", ("F", "."), "frame"),
-    CanvasAction("frame_all", "Frame everything", ("Home",), "frame"),
-    CanvasAction("zoom_in", "Zoom in", ("+", "=", "Ctrl++", "Ctrl+="), "add"),
-    CanvasAction("zoom_out", "Zoom out", ("-", "Ctrl+-"), "remove"),
-    CanvasAction("zoom_100", "Zoom to 100 %", ("Ctrl+0",)),
+    CanvasAction(
+        "frame_selection", "Frame selection", ("F", "."), "frame", menu="view.zoom"
+    ),
+    CanvasAction("frame_all", "Frame everything", ("Home",), "frame", menu="view.zoom"),
+    CanvasAction(
+        "zoom_in", "Zoom in", ("+", "=", "Ctrl++", "Ctrl+="), "add", menu="view.zoom"
+    ),
+    CanvasAction("zoom_out", "Zoom out", ("-", "Ctrl+-"), "remove", menu="view.zoom"),
+    CanvasAction("zoom_100", "Zoom to 100 %", ("Ctrl+0",), menu="view.zoom"),
     CanvasAction("cancel", "Cancel or select nothing", ("Esc",)),
-    CanvasAction("left", "Follow the wire left", ("Left",)),
-    CanvasAction("right", "Follow the wire right", ("Right",)),
-    CanvasAction("up", "Go to the node above", ("Up",)),
-    CanvasAction("down", "Go to the node below", ("Down",)),
-    CanvasAction("nudge_left", "Nudge left", ("Shift+Left",)),
-    CanvasAction("nudge_right", "Nudge right", ("Shift+Right",)),
-    CanvasAction("nudge_up", "Nudge up", ("Shift+Up",)),
-    CanvasAction("nudge_down", "Nudge down", ("Shift+Down",)),
-    CanvasAction("grow_left", "Make the comment or frame narrower", ("Ctrl+Left",)),
-    CanvasAction("grow_right", "Make the comment or frame wider", ("Ctrl+Right",)),
-    CanvasAction("grow_up", "Make the comment or frame shorter", ("Ctrl+Up",)),
-    CanvasAction("grow_down", "Make the comment or frame taller", ("Ctrl+Down",)),
+    CanvasAction("left", "Follow the wire left", ("Left",), menu="layer.navigate"),
+    CanvasAction("right", "Follow the wire right", ("Right",), menu="layer.navigate"),
+    CanvasAction("up", "Go to the node above", ("Up",), menu="layer.navigate"),
+    CanvasAction("down", "Go to the node below", ("Down",), menu="layer.navigate"),
+    CanvasAction("nudge_left", "Nudge left", ("Shift+Left",), menu="layer.navigate"),
+    CanvasAction("nudge_right", "Nudge right", ("Shift+Right",), menu="layer.navigate"),
+    CanvasAction("nudge_up", "Nudge up", ("Shift+Up",), menu="layer.navigate"),
+    CanvasAction("nudge_down", "Nudge down", ("Shift+Down",), menu="layer.navigate"),
+    CanvasAction(
+        "grow_left",
+        "Make the comment or frame narrower",
+        ("Ctrl+Left",),
+        menu="layer.notes",
+    ),
+    CanvasAction(
+        "grow_right",
+        "Make the comment or frame wider",
+        ("Ctrl+Right",),
+        menu="layer.notes",
+    ),
+    CanvasAction(
+        "grow_up", "Make the comment or frame shorter", ("Ctrl+Up",), menu="layer.notes"
+    ),
+    CanvasAction(
+        "grow_down",
+        "Make the comment or frame taller",
+        ("Ctrl+Down",),
+        menu="layer.notes",
+    ),
 )
 
 

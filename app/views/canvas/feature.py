@@ -6,6 +6,7 @@ from collections.abc import Iterable
 
 from app.builder.catalog.catalog import catalog
 from app.builder.results import Analysis
+from app.views.canvas.actions import ROWS
 from app.views.canvas.canvas import Canvas
 from app.views.canvas.way import WayOverCanvas
 from app.views.feature import Adopted, Feature, Page
@@ -37,8 +38,12 @@ class CanvasFeature(Feature):
 
     def actions(self) -> Iterable[Adopted]:
         return [
-            Adopted(f"canvas.{key}", action)
-            for key, action in self.canvas.actions_by_key.items()
+            Adopted(
+                f"canvas.{row.key}",
+                self.canvas.actions_by_key[row.key],
+                menu=row.menu,
+            )
+            for row in ROWS
         ]
 
     def overlays(self) -> Iterable[str]:

@@ -29,6 +29,7 @@ class CustomLayersFeature(Feature):
             "Add a layer &file…",
             self.workspace.layers.choose,
             icon="code",
+            menu="layer.file",
         )
 
     def begin(self) -> None:

@@ -33,16 +33,21 @@ class FilesFeature(Feature):
     def actions(self) -> Iterable[Action | Submenu]:
         files = self.workspace.files
         return (
-            Action("new", "&New", files.new, Key.New, "new"),
-            Action("open", "&Open…", files.choose, Key.Open, "folder"),
-            Submenu("recent", "Open &recent", self._follow_recent),
-            Submenu("examples", "Exam&ples", self._list_examples),
-            Action("save", "&Save", files.save, Key.Save, "save"),
-            Action("save-as", "Save &as…", files.save_as, "Ctrl+Shift+S"),
+            Action("new", "&New", files.new, Key.New, "new", menu="file.project"),
+            Action(
+                "open", "&Open…", files.choose, Key.Open, "folder", menu="file.project"
+            ),
+            Submenu("recent", "Open &recent", self._follow_recent, menu="file.project"),
+            Submenu("examples", "Exam&ples", self._list_examples, menu="file.project"),
+            Action("save", "&Save", files.save, Key.Save, "save", menu="file.save"),
+            Action(
+                "save-as", "Save &as…", files.save_as, "Ctrl+Shift+S", menu="file.save"
+            ),
             Action(
                 "recover",
                 "Reco&ver unsaved work…",
                 lambda: self.recovery.find_journals(asked=True),
+                menu="file.save",
             ),
             Action("offer-unsaved", "", lambda: self.recovery.find_journals()),
             Action("restore-journal", "", lambda path: self.recovery.open(path)),

@@ -23,6 +23,8 @@ class ImportingFeature(Feature):
             self.import_control.ask,
             "Ctrl+Shift+I",
             "layers",
+            menu="file.project",
+            after="open",
         )
         yield Action("import-file", "", self.import_control.ask)
         yield Action("redraw", "", self.import_control.redraw)

@@ -87,6 +87,8 @@ class ObservedFeature(Feature):
             "layers",
             "Draw any model that runs",
             late=True,
+            menu="file.project",
+            after="import",
         )
         yield Action("open-source", "", self.open)
         yield Action("capture-observed", "", self._capture)

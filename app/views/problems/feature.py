@@ -37,7 +37,7 @@ class ProblemsFeature(Feature):
             self._go_to_next,
             "F4",
             "error",
-            menu="view",
+            menu="view.problems",
         )
         yield Action(
             "fix-problem",
@@ -45,7 +45,7 @@ class ProblemsFeature(Feature):
             self._offer_fixes,
             "Ctrl+.",
             "error",
-            menu="view",
+            menu="view.problems",
         )
 
     def _go_to_next(self) -> None:

@@ -53,33 +53,60 @@ class ShellFeature(Feature):
         for action, name in ((undo, "Undo"), (redo, "Redo")):
             action.setProperty(NAME, name)
         return (
-            Action("quit", "&Quit", window.close, QKeySequence.StandardKey.Quit),
-            Adopted("undo", undo),
-            Adopted("redo", redo),
-            Action("settings", "&Settings…", self.show_settings, "Ctrl+,", "inspector"),
+            Action(
+                "quit",
+                "&Quit",
+                window.close,
+                QKeySequence.StandardKey.Quit,
+                menu="file.quit",
+            ),
+            Adopted("undo", undo, menu="edit.undo"),
+            Adopted("redo", redo, menu="edit.undo"),
+            Action(
+                "settings",
+                "&Settings…",
+                self.show_settings,
+                "Ctrl+,",
+                "inspector",
+                menu="edit.settings",
+            ),
             Action(
                 "message",
                 "&Go to message",
                 self.workspace.notifier.focus_banner,
                 "Ctrl+M",
+                menu="view.window",
             ),
-            Submenu("theme", "T&heme", self.appearance.offer_themes),
-            Submenu("text-size", "Te&xt size", self.appearance.offer_sizes),
-            Adopted("thick-wires", self.appearance.thick),
-            Adopted("reduce-motion", self.appearance.motion),
-            Adopted("projector", self.appearance.projector),
+            Submenu(
+                "theme", "T&heme", self.appearance.offer_themes, menu="view.window"
+            ),
+            Submenu(
+                "text-size",
+                "Te&xt size",
+                self.appearance.offer_sizes,
+                menu="view.window",
+            ),
+            Adopted("thick-wires", self.appearance.thick, menu="view.window"),
+            Adopted("reduce-motion", self.appearance.motion, menu="view.window"),
+            Adopted("projector", self.appearance.projector, menu="view.window"),
             Action(
                 "commands",
                 "Search &commands",
                 self._search_commands,
                 ("Ctrl+K", "Ctrl+Shift+P"),
                 "search",
+                menu="help.search",
             ),
             Action(
-                "shortcuts", "&Shortcuts", self._show_shortcuts, ("?", "F1"), "help"
+                "shortcuts",
+                "&Shortcuts",
+                self._show_shortcuts,
+                ("?", "F1"),
+                "help",
+                menu="help.search",
             ),
-            Action("about", "&About Tapedeck", self._show_about),
-            Action("about-qt", "About &Qt", QApplication.aboutQt),
+            Action("about", "&About Tapedeck", self._show_about, menu="help.about"),
+            Action("about-qt", "About &Qt", QApplication.aboutQt, menu="help.about"),
         )
 
     def begin(self) -> None:

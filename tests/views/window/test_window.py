@@ -172,10 +172,10 @@ def test_the_window_comes_back_as_it_was(qtbot, qapp, tmp_path) -> None:
     for pane, page in (
         (first.left.pane, "outline"),
         (first.right.pane, "training"),
-        (first.bottom.pane, "cost"),
+        (first.bottom.pane, "console"),
     ):
         pane.show_page(page)
-    first.overlay.set_value("Cost")
+    first.overlay.set_value("Gradients")
     first.canvas.view.show_corner(QPointF(200, 100), QPointF(30, 20), 1.5)
     seen = first.canvas.view.visible_area().center()
     folded = first.training_form.loss
@@ -187,9 +187,9 @@ def test_the_window_comes_back_as_it_was(qtbot, qapp, tmp_path) -> None:
     assert [dock.pane.page for dock in (second.left, second.right, second.bottom)] == [
         "outline",
         "training",
-        "cost",
+        "console",
     ]
-    assert second.overlay.value() == second.overlays.chosen == "Cost"
+    assert second.overlay.value() == second.overlays.chosen == "Gradients"
     assert (
         second.selection.ids == {node(second, "fc1")} and second.canvas.view.zoom == 1.5
     )

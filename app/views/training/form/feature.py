@@ -34,6 +34,7 @@ class TrainingFormFeature(Feature):
             "curves",
             "Of the current run, or of the next",
             late=True,
+            menu="run.rate",
         )
         yield Action("choose-data", "", self.choose_data)
 

@@ -65,45 +65,56 @@ class RunsFeature(Feature):
     def actions(self) -> Iterable[Action | Submenu]:
         control, placement = self.workspace.run_control, self.places
         return (
-            Action("run", "&Run or resume", control.run, "F5", "run"),
-            Action("pause", "&Pause", control.pause, "F6", "pause"),
-            Action("step", "&Step one batch", control.step, "F7", "step"),
-            Action("stop", "S&top", control.stop, "F8", "stop"),
+            Action("run", "&Run or resume", control.run, "F5", "run", menu="run.run"),
+            Action("pause", "&Pause", control.pause, "F6", "pause", menu="run.run"),
+            Action(
+                "step", "&Step one batch", control.step, "F7", "step", menu="run.run"
+            ),
+            Action("stop", "S&top", control.stop, "F8", "stop", menu="run.run"),
             Action(
                 "continue",
                 "Res&ume the newest run",
                 lambda: self.runs_control.go_on_newest(),
                 tip=RESUME,
                 late=True,
+                menu="run.run",
             ),
             Action(
                 "watch-again",
                 "&Watch the script again",
                 control.watch_again,
                 tip="Take up the watching of the newest script, which continues where it was started",
+                menu="run.script",
             ),
             Action(
                 "script-interrupt",
                 "&Interrupt the script",
                 control.interrupt_script,
                 tip="As Ctrl+C in its terminal does, between two steps",
+                menu="run.script",
             ),
             Action(
                 "script-save",
                 "Save a chec&kpoint of the script",
                 control.save_script,
                 tip="The state_dicts of its models and optimizers, beside its frames",
+                menu="run.script",
             ),
             Action(
                 "script-batch",
                 "Describe the next &batch of the script",
                 control.describe_batch,
                 tip="Shapes, dtypes and ranges of the next inputs of its models",
+                menu="run.script",
             ),
-            Submenu("ranks", "Rank of the s&cript", self.ranks.fill),
-            Submenu("places", "Run i&n", placement.fill),
+            Submenu("ranks", "Rank of the s&cript", self.ranks.fill, menu="run.script"),
+            Submenu("places", "Run i&n", placement.fill, menu="run.place"),
             Action(
-                "watch-run", "&Attach to a running job…", placement.ask_file, tip=WATCH
+                "watch-run",
+                "&Attach to a running job…",
+                placement.ask_file,
+                tip=WATCH,
+                menu="run.place",
             ),
             Action("watch-file", "", placement.watch),
         )
