@@ -232,7 +232,9 @@ def beside(
     theirs = 1000 * peer.ask(request) if peer else 0.0
     aim = 1000.0 if count == 1000 else None
     figures = [
-        Figure(f"opening, drawing and checking {count:,} nodes", "ms", tuple(ours), aim=aim)
+        Figure(
+            f"opening, drawing and checking {count:,} nodes", "ms", tuple(ours), aim=aim
+        )
     ]
     if peer:
         figures.append(

@@ -122,9 +122,8 @@ def test_a_page_is_made_late_and_stands_where_its_feature_says(
 def test_a_command_has_the_pages_made_and_one_without_words_stands_nowhere(
     window: WholeWindow,
 ) -> None:
-    assert (
-        texts(window, "&Run")[-1] == "Count &nodes"
-        and "Co&unt" in texts(window, "&View")
+    assert texts(window, "&Run")[-1] == "Count &nodes" and "Co&unt" in texts(
+        window, "&View"
     )
     QTest.keyClick(
         window,
