@@ -10,16 +10,13 @@ from msgspec import Struct
 
 from app.builder.value_types import Dim, Size
 
-# A ratio is no size, but may occur in a formula.
-Value = Size | float
-
 
 class Symbol(Struct, frozen=True):
     """A letter of a formula, its meaning in PyTorch's terms, and its value."""
 
     letter: str
     meaning: str
-    value: Value
+    value: Size
 
 
 class FormulaPart(Struct, frozen=True):
@@ -39,8 +36,8 @@ class NotExact(ArithmeticError):
 class Formula(Struct, frozen=True, dict=True):
     """`text` is an expression over the letters, in Python's notation.
 
-    `//` rounds down, `/` divides without a rest, `ceil(a, b)` divides and rounds up, `floor(a)` rounds a product with
-    a ratio down, `broadcast(a, b)` is the size that both stretch to.
+    `//` rounds down, `/` divides without a rest, `ceil(a, b)` divides and rounds up, `broadcast(a, b)` is the size that
+    both stretch to.
     """
 
     text: str
@@ -51,17 +48,16 @@ class Formula(Struct, frozen=True, dict=True):
         return ast.parse(self.text, mode="eval").body
 
     @cached_property
-    def _values(self) -> dict[str, Value]:
+    def _values(self) -> dict[str, Size]:
         return {symbol.letter: symbol.value for symbol in self.symbols}
 
     @property
     def result(self) -> Size | None:
         """The value, None if it is not exact."""
         try:
-            result = _value(self._tree, self._values)
+            return _value(self._tree, self._values)
         except NotExact:
             return None
-        return None if isinstance(result, float) else result
 
     @property
     def symbolic(self) -> str:
@@ -146,7 +142,7 @@ def _rounds(expression: ast.AST) -> bool:
     floor = isinstance(expression, ast.BinOp) and isinstance(
         expression.op, ast.FloorDiv
     )
-    return floor or _called(expression, "ceil") or _called(expression, "floor")
+    return floor or _called(expression, "ceil")
 
 
 def _called(expression: ast.AST, name: str) -> bool:
@@ -161,14 +157,14 @@ def _text(line: Line) -> str:
     return "".join(piece.text for piece in line)
 
 
-def _size(size: Value | None) -> str:
+def _size(size: Size | None) -> str:
     return str(size).replace("-", "−")
 
 
 # --- Working out
 
 
-def _value(expression: ast.expr, values: dict[str, Value]) -> Value:
+def _value(expression: ast.expr, values: dict[str, Size]) -> Size:
     """Evaluate. Raises NotExact."""
     if isinstance(expression, ast.Constant) and isinstance(expression.value, int):
         return expression.value
@@ -189,25 +185,21 @@ def _function(call_node: ast.Call) -> str:
     return call_node.func.id
 
 
-def _linear_size(scale: int, offset: Value) -> Value:
-    if scale and not isinstance(offset, int):
-        raise NotExact
-    return Dim(scale, offset) if scale and isinstance(offset, int) else offset
+def _linear_size(scale: int, offset: int) -> Size:
+    return Dim(scale, offset) if scale else offset
 
 
-def _parts(size: Value) -> tuple[int, int]:
-    """Return the part proportional to N and the constant part. Raises NotExact for a ratio."""
-    if isinstance(size, float):
-        raise NotExact
+def _parts(size: Size) -> tuple[int, int]:
+    """Return the part proportional to N and the constant part."""
     return (size.scale, size.offset) if isinstance(size, Dim) else (0, size)
 
 
-def _add(a: Value, b: Value, sign: int = 1) -> Value:
+def _add(a: Size, b: Size, sign: int = 1) -> Size:
     (scale, offset), (other, more) = _parts(a), _parts(b)
     return _linear_size(scale + sign * other, offset + sign * more)
 
 
-def _multiply(a: Value, b: Value) -> Value:
+def _multiply(a: Size, b: Size) -> Size:
     if not isinstance(a, Dim) and not isinstance(b, Dim):
         return a * b
     if isinstance(a, Dim) and isinstance(b, Dim):
@@ -216,7 +208,7 @@ def _multiply(a: Value, b: Value) -> Value:
     return _linear_size(scale * more + other * offset, offset * more)
 
 
-def _divide(a: Value, b: Value) -> Value:
+def _divide(a: Size, b: Size) -> Size:
     """Without a remainder."""
     if (
         isinstance(b, Dim)
@@ -225,34 +217,24 @@ def _divide(a: Value, b: Value) -> Value:
         and a == _multiply(b, a.scale // b.scale)
     ):
         return a.scale // b.scale
-    if (
-        isinstance(b, Dim | float)
-        or not b
-        or any(coefficient % b for coefficient in _parts(a))
-    ):
+    if isinstance(b, Dim) or not b or any(coefficient % b for coefficient in _parts(a)):
         raise NotExact
     return _linear_size(_parts(a)[0] // b, _parts(a)[1] // b)
 
 
-def _floor(a: Value, b: Value) -> Value:
+def _floor(a: Size, b: Size) -> Size:
     if isinstance(a, int) and isinstance(b, int) and b:
         return a // b
     return _divide(a, b)
 
 
-def _ceil(a: Value, b: Value) -> Value:
+def _ceil(a: Size, b: Size) -> Size:
     if isinstance(a, int) and isinstance(b, int) and b:
         return -(-a // b)
     return _divide(a, b)
 
 
-def _to_int(a: Value) -> Value:
-    if isinstance(a, Dim):
-        raise NotExact
-    return int(a)
-
-
-def _stretched(a: Value, b: Value) -> Value:
+def _stretched(a: Size, b: Size) -> Size:
     if a == b or b == 1:
         return a
     if a == 1:
@@ -260,12 +242,11 @@ def _stretched(a: Value, b: Value) -> Value:
     raise NotExact
 
 
-_CALLS: dict[str, Callable[..., Value]] = {
+_CALLS: dict[str, Callable[..., Size]] = {
     "ceil": _ceil,
-    "floor": _to_int,
     "broadcast": _stretched,
 }
-_OPERATORS: dict[type[ast.operator], Callable[[Value, Value], Value]] = {
+_OPERATORS: dict[type[ast.operator], Callable[[Size, Size], Size]] = {
     ast.Add: _add,
     ast.Sub: lambda a, b: _add(a, b, -1),
     ast.Mult: _multiply,
@@ -295,13 +276,6 @@ def _shown(
             (FormulaPart(f"({piece.text})", piece.tone),)
             if piece.text.startswith("−")
             else (piece,)
-        )
-    if _called(expression, "floor"):
-        assert isinstance(expression, ast.Call)
-        return (
-            FormulaPart("⌊"),
-            *_shown(expression.args[0], name, True),
-            FormulaPart("⌋"),
         )
     if isinstance(expression, ast.Call):
         left, right = (_shown(arg, name) for arg in expression.args)

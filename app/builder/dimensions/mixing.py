@@ -63,13 +63,6 @@ def softmax(call: SizeCall) -> Mixed:
     )
 
 
-def running(call: SizeCall) -> Mixed:
-    """`cumsum` and its kin: each value depends on those before it."""
-    dim = call.params.get("dim", 0) % len(call.first.shape)
-    text = f"{call.label} runs {_over(call, (dim,))}: each result is of the values up to its own place."
-    return Mixed((dim,), f"{text} The shape stays the same.")
-
-
 def batch_norm(call: SizeCall) -> Mixed:
     """Statistics of a channel: of the batch in training, running ones in evaluation if they are tracked."""
     rank = len(call.first.shape)
@@ -125,43 +118,6 @@ def instance_norm(call: SizeCall) -> Mixed:
     ):
         text += ", in evaluation the running ones"
     return Mixed(dims, f"{text}. The shape stays the same.")
-
-
-def across_channels(call: SizeCall) -> Mixed:
-    """`LocalResponseNorm`: `size` neighbouring channels."""
-    text = f"{call.label} divides by the values of {call.params['size']} neighbouring channels at the same position"
-    return Mixed((1,), f"{text} (dim 1). The shape stays the same.")
-
-
-def normalize(call: SizeCall) -> Mixed:
-    """`F.normalize`: divided by the norm over `dim`."""
-    rank, dim = len(call.first.shape), call.params.get("dim", 1)
-    dims = tuple(axis % rank for axis in (dim if isinstance(dim, tuple) else (dim,)))
-    text = f"{call.label} divides by the norm of order {call.params.get('p', 2)} {_over(call, dims)}"
-    return Mixed(dims, f"{text}. The shape stays the same.")
-
-
-def channels_dropped(call: SizeCall) -> Mixed:
-    """Dropout of whole channels: which is chosen at random, of no other value."""
-    text = f"{call.label} drops whole channels of a sample at random in training and changes nothing in evaluation."
-    return Mixed((), f"{text} The shape stays the same.")
-
-
-def samples_dropped(call: SizeCall) -> Mixed:
-    """`StochasticDepth`: each sample, or the whole batch."""
-    subject = (
-        "whole samples"
-        if call.params.get("mode", "row") == "row"
-        else "the whole batch"
-    )
-    text = f"{call.label} drops {subject} at random in training and changes nothing in evaluation."
-    return Mixed((), f"{text} The shape stays the same.")
-
-
-def values_dropped(call: SizeCall) -> Mixed:
-    """Dropout of single values."""
-    text = f"{call.label} is elementwise: it drops single values at random in training and none in evaluation."
-    return Mixed((), f"{text} The shape stays the same.")
 
 
 def by_itself(call: SizeCall) -> Mixed:

@@ -6,7 +6,7 @@ import re
 
 from app.builder.catalog.catalog import OpSpec
 from app.builder.dimensions import conv as windows
-from app.builder.dimensions import layers, mixing, shapes, values
+from app.builder.dimensions import mixing, shapes, values
 from app.builder.dimensions.calls import Rule, SizeCall, SizeNote, set_by, unchanged
 from app.builder.dimensions.formula import Formula, Symbol
 from app.builder.value_types import Dim
@@ -47,38 +47,20 @@ _RULES: dict[str, Rule] = {
     r"(nn\.Adaptive(Avg|Max)Pool|F\.adaptive_(avg|max)_pool)[123]d": windows.adaptive,
     r"F\.conv[123]d": values.convolution,
     r"F\.conv_transpose[123]d": values.transposed,
-    r"nn\.(Linear|Bilinear)": layers.linear,
+    r"nn\.(Linear|Bilinear)": values.features,
     r"F\.linear": values.linear,
-    r"nn\.Embedding": layers.embedding,
-    r"F\.embedding": layers.looked_up,
-    r"nn\.(RNN|LSTM|GRU)": layers.recurrent,
-    r"nn\.(RNN|LSTM|GRU)Cell": layers.cell,
-    r"nn\.MultiheadAttention": layers.attention,
-    r"F\.scaled_dot_product_attention": layers.scaled_attention,
-    r"nn\.Transformer\w*": layers.transformer,
-    r"nn\.\w+Pad[123]d|F\.pad": layers.padded,
-    r"nn\.Upsampl\w+|F\.interpolate": layers.upsampled,
-    r"nn\.PixelShuffle|F\.pixel_shuffle": layers.shuffled,
-    r"nn\.PixelUnshuffle|F\.pixel_unshuffle": layers.unshuffled,
+    r"nn\.Embedding": values.embedding,
     # what keeps the shape, and over which values it computes
     r"nn\.(Softmax|Softmin|LogSoftmax|Softmax2d)|F\.(log_)?softmax": mixing.saying(
         mixing.softmax
     ),
-    r"torch\.(cum(sum|prod|max|min)|logcumsumexp)": mixing.saying(mixing.running),
     r"nn\.BatchNorm[123]d|F\.batch_norm": mixing.saying(mixing.batch_norm),
     r"nn\.(Layer|RMS)Norm|F\.(layer|rms)_norm": mixing.saying(mixing.layer_norm),
     r"nn\.GroupNorm|F\.group_norm": mixing.saying(mixing.group_norm),
     r"nn\.InstanceNorm[123]d|F\.instance_norm": mixing.saying(mixing.instance_norm),
-    r"nn\.(LocalResponseNorm|CrossMapLRN2d)|F\.local_response_norm": mixing.saying(
-        mixing.across_channels
-    ),
-    r"F\.normalize": mixing.saying(mixing.normalize),
-    r"nn\.(Dropout[123]d|FeatureAlphaDropout)|F\.dropout[123]d": mixing.saying(
-        mixing.channels_dropped
-    ),
-    r"ops\.StochasticDepth": mixing.saying(mixing.samples_dropped),
-    r"nn\.(Alpha)?Dropout|F\.(alpha_)?dropout": mixing.saying(mixing.values_dropped),
     r"nn\.(Identity|ChannelShuffle)|unpack|operator\.(neg|setitem)": shapes.same_shape,
+    r"nn\.\w*Dropout[123]?d?|F\.\w*dropout[123]?d?|ops\.StochasticDepth": shapes.same_shape,
+    r"torch\.(cum(sum|prod|max|min)|logcumsumexp)|F\.normalize": shapes.same_shape,
     r"Tensor\.(type_as|float|long|requires_grad_|to|contiguous)": shapes.same_shape,
     r"torch\.(tril|triu|roll|flip|sort|argsort|clone|detach|\w+_like)": shapes.same_shape,
     r"torch\.(index_add|index_fill|scatter\w*|bucketize|real|imag|angle|conj)": shapes.same_shape,
@@ -88,7 +70,6 @@ _RULES: dict[str, Rule] = {
     r"Tensor\.view|torch\.reshape": shapes.view,
     r"torch\.permute": shapes.permute,
     r"torch\.transpose": shapes.transpose,
-    r"torch\.movedim": shapes.movedim,
     r"torch\.squeeze": shapes.squeeze,
     r"torch\.unsqueeze": shapes.unsqueeze,
     r"Tensor\.expand": shapes.expand,
@@ -96,22 +77,14 @@ _RULES: dict[str, Rule] = {
     r"torch\.(nansum|nanmean|var_mean|std_mean|median|mode|kthvalue|quantile)": shapes.reduction,
     r"torch\.cat": shapes.cat,
     r"torch\.stack": shapes.stack,
-    r"torch\.chunk": shapes.chunk,
-    r"torch\.split": shapes.split,
-    r"torch\.select": shapes.select,
-    r"torch\.narrow": shapes.narrow,
-    r"torch\.index_select": values.index_select,
     r"operator\.getitem": values.item,
     r"torch\.(matmul|bmm)": shapes.matmul,
-    r"torch\.einsum": shapes.einsum,
     r"operator\.(add|sub|mul|truediv|pow|floordiv|mod)": shapes.elementwise,
     r"torch\.(where|masked_fill|maximum|minimum|eq|ne|lt|gt|le|ge|logical_\w+)": shapes.elementwise,
     r"torch\.(bitwise_\w+|isclose|lerp|atan2|hypot|copysign|complex|polar)": shapes.elementwise,
     r"torch\.(fmax|fmin|fmod|xlogy|logaddexp)": shapes.elementwise,
-    r"nn\.(CosineSimilarity|PairwiseDistance)": shapes.compared,
     # values without an input
     r"parameter|buffer|packed|torch\.(zeros|ones|full|randn?|randint)|Tensor\.new_\w+": values.literal_shape,
-    r"constant": values.constant,
 }
 _COMPILED = tuple((re.compile(pattern), rule) for pattern, rule in _RULES.items())
 
@@ -130,4 +103,7 @@ def rule_of(call: SizeCall, spec: OpSpec) -> Rule | None:
 def broadcasts(op: str) -> bool:
     """Return whether an op broadcasts its tensors."""
     rule = next((rule for pattern, rule in _COMPILED if pattern.fullmatch(op)), None)
-    return rule in (shapes.elementwise, shapes.compared)
+    return rule is shapes.elementwise or op in (
+        "nn.CosineSimilarity",
+        "nn.PairwiseDistance",
+    )

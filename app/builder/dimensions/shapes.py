@@ -306,26 +306,6 @@ def same_shape(call: SizeCall) -> tuple[SizeNote, ...]:
     return _with(call.first, -1, None, explanation)
 
 
-def movedim(call: SizeCall) -> tuple[SizeNote, ...]:
-    """Note `torch.movedim`: `source` moves to `destination`, the others keep their order."""
-    arrived = call.first
-    source, target = (call.params[name] for name in ("source", "destination"))
-    rank = len(arrived.shape)
-    froms = [dim % rank for dim in (source if isinstance(source, tuple) else (source,))]
-    tos = [dim % rank for dim in (target if isinstance(target, tuple) else (target,))]
-    order = [dim for dim in range(rank) if dim not in froms]
-    for to, old in sorted(zip(tos, froms, strict=True)):
-        order.insert(to, old)
-    return tuple(
-        unchanged(
-            arrived,
-            old,
-            f"Dimension {old} moves here." if old != new else "Keeps its position.",
-        )
-        for new, old in enumerate(order)
-    )
-
-
 def squeeze(call: SizeCall) -> tuple[SizeNote, ...]:
     """Note `torch.squeeze`: dimensions of size 1 are dropped, all or those of `dim`."""
     arrived, dim = call.first, call.params.get("dim")
@@ -363,59 +343,6 @@ def expand(call: SizeCall) -> tuple[SizeNote, ...]:
     return tuple(notes)
 
 
-def chunk(call: SizeCall) -> tuple[SizeNote, ...]:
-    """Note a piece of `torch.chunk`: ⌈n / chunks⌉ along `dim`, the last one the rest."""
-    arrived, at = call.first, _dim(call)
-    n, c = arrived.symbol("n", at), Symbol("c", "chunks", call.params["chunks"])
-    formula = Formula("ceil(n, c)", (n, c))
-    explanation = f"Piece {call.output} of {c.value} along dimension {at}."
-    if formula.result != call.shape[at]:
-        i = Symbol("i", "number of the piece", call.output)
-        formula = Formula("n - i*ceil(n, c)", (n, c, i))
-        explanation += " The last one is smaller."
-    return _with(arrived, at, SizeNote(formula, explanation, arrived.origin(at)))
-
-
-def split(call: SizeCall) -> tuple[SizeNote, ...]:
-    """Note a piece of `torch.split`: its own size, or `split_size`, the last one the rest."""
-    arrived, at, sizes = call.first, _dim(call), call.params["split_size_or_sections"]
-    if isinstance(sizes, tuple):
-        name = f"split_size_or_sections[{call.output}]"
-        return _with(
-            arrived, at, set_by(name, sizes[call.output], source=arrived.origin(at))
-        )
-    if sizes == call.shape[at]:
-        return _with(
-            arrived, at, set_by("split_size", sizes, source=arrived.origin(at))
-        )
-    symbols = (
-        arrived.symbol("n", at),
-        Symbol("s", "split_size", sizes),
-        Symbol("i", "number", call.output),
-    )
-    note = SizeNote(
-        Formula("n - i*s", symbols),
-        "The last piece is the remainder.",
-        arrived.origin(at),
-    )
-    return _with(arrived, at, note)
-
-
-def select(call: SizeCall) -> tuple[SizeNote, ...]:
-    """Note `torch.select`: without `dim`."""
-    return _with(call.first, _dim(call), None)
-
-
-def narrow(call: SizeCall) -> tuple[SizeNote, ...]:
-    """Note `torch.narrow`: `length` along `dim`."""
-    at = _dim(call)
-    return _with(
-        call.first,
-        at,
-        set_by("length", call.params["length"], source=call.first.origin(at)),
-    )
-
-
 def stack(call: SizeCall) -> tuple[SizeNote, ...]:
     """Note `torch.stack`: one for each tensor, as a new dimension at `dim`."""
     tensors = call.inputs["tensors"]
@@ -433,35 +360,4 @@ def stack(call: SizeCall) -> tuple[SizeNote, ...]:
             f"One for each of the {len(tensors)} inputs.",
         ),
     )
-    return tuple(notes)
-
-
-def einsum(call: SizeCall) -> tuple[SizeNote, ...]:
-    """Note each letter of the result as the dimension of the first tensor with that letter."""
-    left, _, right = call.params["equation"].replace(" ", "").partition("->")
-    bearers: dict[str, tuple[InputTensor, int]] = {}
-    for letters, tensor in zip(left.split(","), call.inputs["tensors"], strict=True):
-        for i, letter in enumerate(letters):
-            bearers.setdefault(letter, (tensor, i))
-    summed = "".join(sorted(set(bearers) - set(right)))
-    tail = f" Summed over {', '.join(summed)}." if summed else ""
-    return tuple(
-        unchanged(*bearers[letter], f"{letter} of {bearers[letter][0].name}.{tail}")
-        for letter in right
-    )
-
-
-def compared(call: SizeCall) -> tuple[SizeNote, ...]:
-    """`nn.CosineSimilarity` and `nn.PairwiseDistance`: both inputs broadcast, one dimension is reduced."""
-    tensors = tuple(many[0] for many in call.inputs.values())
-    notes = stretched(tensors)
-    at = call.params.get("dim", 1) if "dim" in call.params else -1
-    if call.params.get("keepdim"):
-        notes[at] = SizeNote(
-            Formula("1"),
-            "keepdim=True keeps the reduced dimension with size 1.",
-            notes[at].source,
-        )
-    else:
-        del notes[at]
     return tuple(notes)

@@ -1,4 +1,4 @@
-"""Size rules for factories and indexing."""
+"""Size rules for layers, functions with weights, factories and indexing."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from app.builder.dimensions.calls import (
     set_by,
     unchanged,
 )
-from app.builder.dimensions.formula import Formula, Symbol
+from app.builder.dimensions.formula import Formula
 from app.builder.literals import Slice
 from app.builder.value_types import Size
 
@@ -26,33 +26,6 @@ def literal_shape(call: SizeCall) -> tuple[SizeNote, ...]:
     return tuple(
         set_by(f"{name}[{i}]", size) for i, size in enumerate(call.params[name])
     )
-
-
-def constant(call: SizeCall) -> tuple[SizeNote, ...]:
-    """Note the nesting of a typed value."""
-    value, notes = call.params["value"], list[SizeNote]()
-    while isinstance(value, tuple):
-        inner = value[0] if value else None
-        subject = (
-            "rows of value" if isinstance(inner, tuple) else "numbers in a row of value"
-        )
-        notes.append(
-            set_by(subject, len(value), f"{subject[0].upper()}{subject[1:]}, as typed.")
-        )
-        value = inner
-    return tuple(notes)
-
-
-def index_select(call: SizeCall) -> tuple[SizeNote, ...]:
-    """Note `torch.index_select`: one for each index along `dim`."""
-    arrived, index = call.first, call.inputs["index"][0]
-    at = call.params["dim"] % len(arrived.shape)
-    notes = [unchanged(arrived, i) for i in range(len(arrived.shape))]
-    explanation = f"One for each value of {index.name}."
-    notes[at] = SizeNote(
-        Formula("i", (index.symbol("i", 0),)), explanation, index.origin(0)
-    )
-    return tuple(notes)
 
 
 def convolution(call: SizeCall) -> tuple[SizeNote, ...]:
@@ -113,7 +86,9 @@ def item(call: SizeCall) -> tuple[SizeNote, ...]:
                 SizeNote(Formula("1"), "None inserts a dimension of size 1 here.")
             )
         elif isinstance(entry, slice | Slice):
-            notes.append(_sliced(arrived, at, entry))
+            if entry != type(entry)(None, None, None):
+                raise TypeError  # torch's size is shown
+            notes.append(unchanged(arrived, at))
             at += 1
         else:
             at += 1  # an int removes its dimension
@@ -126,43 +101,23 @@ def _after_ellipsis(items: tuple[Any, ...]) -> int:
     return sum(entry is not None for entry in behind)
 
 
-def _sliced(arrived: InputTensor, at: int, slicing: slice | Slice) -> SizeNote:
-    size, source = arrived.shape[at], arrived.origin(at)
-    start, stop, step = slicing.start or 0, slicing.stop, slicing.step or 1
-    if start == 0 and step == 1 and (stop is None or stop == size):
-        return unchanged(arrived, at)
-    n = arrived.symbol("n", at)
-    end, symbols = _end(n, stop, size)
-    begin: Size | None = start
-    if isinstance(start, int) and start < 0:
-        begin = None
-        end, symbols = (
-            ("k", (Symbol("k", "from the end", _at_most(-start, size)),))
-            if stop is None
-            else (end, symbols)
-        )
-        if stop is not None:
-            raise TypeError
-    text = end
-    if begin is not None and begin != 0:
-        text, symbols = f"{end} - s", (*symbols, Symbol("s", "start", begin))
-    if step != 1:
-        text, symbols = f"ceil({text}, k)", (*symbols, Symbol("k", "step", step))
-    return SizeNote(
-        Formula(text, symbols), f"The slice keeps these of the {size}.", source
+def features(call: SizeCall) -> tuple[SizeNote, ...]:
+    """Also for `nn.Bilinear`, of which only the first input is explained."""
+    arrived = call.first
+    explanation = f"out_features sets the {call.params['out_features']}: each mixes all {arrived.shape[-1]} inputs."
+    return (
+        *leading(arrived, 1),
+        set_by("out_features", call.params["out_features"], explanation),
     )
 
 
-def _end(n: Symbol, stop: Any, size: Size) -> tuple[str, tuple[Symbol, ...]]:
-    """Return the end of a slice: as typed, relative to the end if negative, at most the size."""
-    if stop is None or (
-        isinstance(stop, int) and isinstance(size, int) and stop >= size
-    ):
-        return "n", (n,)
-    if isinstance(stop, int) and stop < 0:
-        return "n - e", (n, Symbol("e", "before the end", -stop))
-    return "e", (Symbol("e", "stop", stop),)
+def leading(arrived: InputTensor, less: int) -> tuple[SizeNote, ...]:
+    """Note the dimensions before the last `less` as unchanged."""
+    return tuple(unchanged(arrived, i) for i in range(len(arrived.shape) - less))
 
 
-def _at_most(number: int, size: Size) -> int:
-    return min(number, size) if isinstance(size, int) else number
+def embedding(call: SizeCall) -> tuple[SizeNote, ...]:
+    """Note `nn.Embedding`: the sizes of the indices, then `embedding_dim`."""
+    size = call.params["embedding_dim"]
+    explanation = f"Each index becomes a row of embedding_dim = {size} values."
+    return (*leading(call.first, 0), set_by("embedding_dim", size, explanation))

@@ -23,12 +23,9 @@ Made = Callable[[str, Any, tuple[Any, ...]], fx.Node]  # kind, target, arguments
 _SAME_NUMBERS = frozenset(
     "view reshape flatten unflatten squeeze unsqueeze view_as reshape_as ravel Flatten Unflatten".split()
 )
-_SWAPPED = frozenset("transpose swapaxes swapdims".split())
 _ITSELF = frozenset(
     "contiguous to float type_as alias Identity Dropout Dropout1d Dropout2d Dropout3d dropout StochasticDepth".split()
 )
-_PARTED = frozenset("chunk split tensor_split split_with_sizes".split())
-_PARTS = frozenset({*_PARTED, "unbind"})
 
 
 class AliasingError(CodedError, ValueError):
@@ -63,28 +60,15 @@ class Views:
         self.in_place: dict[
             fx.Node, fx.Node
         ] = {}  # in-place calls, and the value that they modify
-        self._parts: dict[
-            fx.Node, fx.Node
-        ] = {}  # calls that return several views, and their base
 
     # --- Which are views
 
     def note(self, node: fx.Node) -> None:
         """Record the base of a view, if a call returned one."""
-        if node.target is operator.getitem and node.args[0] in self._parts:
-            call_node = node.args[0]
-            assert isinstance(call_node, fx.Node)
-            self.links[node] = ViewLink(
-                self._parts[call_node], self._parts[call_node], (call_node, node)
-            )
-            return
         value = self._values[node]
         for source in node.all_input_nodes:
             if _share(value, self._values[source]):
-                if isinstance(value, torch.Tensor):
-                    self.links[node] = ViewLink(source, source, (node,))
-                else:
-                    self._parts[node] = source
+                self.links[node] = ViewLink(source, source, (node,))
                 return
 
     def note_item(
@@ -193,22 +177,11 @@ class Views:
             return self._made(
                 "call_method", "reshape", (new_view, (-1, *shape[1:]) if shape else ())
             )
-        if name == "t":
-            return self._made("call_method", "transpose", (new_view, 0, 1))
-        if name in _SWAPPED:
-            return self._made(
-                "call_method",
-                "transpose",
-                (new_view, *_arguments(node, "dim0", "dim1", "axis0", "axis1")),
-            )
-        if name == "permute":
-            return self._made("call_method", "permute", (new_view, _inverse(node)))
-        index = self._index(name, link.chain)
-        if index is None:
+        if node.target is not operator.getitem:
             raise AliasingError(
                 f"the output of {name} aliases its input, and is changed in place"
             )
-        return self._made("call_function", set_item, (base, index, new_view))
+        return self._made("call_function", set_item, (base, node.args[1], new_view))
 
     def _name(self, node: fx.Node) -> str:
         if node.op == "call_module":
@@ -219,67 +192,11 @@ class Views:
             else getattr(node.target, "__name__", "")
         )
 
-    def _index(self, name: str, chain: tuple[fx.Node, ...]) -> Any:
-        """Return the index of a view in its base, None if no index expresses it."""
-        node = chain[-1]
-        if name in _PARTS:
-            return self._part_index(name, *chain)
-        if node.target is operator.getitem:
-            return node.args[1]
-        if name in ("select", "narrow"):
-            dim, start, *length = _arguments(
-                node, "dim", *(("index",) if name == "select" else ("start", "length"))
-            )
-            dim %= self._values[node.all_input_nodes[0]].dim()
-            return (
-                *(slice(None),) * dim,
-                slice(start, start + length[0]) if length else start,
-            )
-        return None
-
-    def _part_index(self, name: str, call: fx.Node, item: fx.Node) -> Any:
-        """Return the index of one of several parts in their base."""
-        parts, number = self._values[call], item.args[1]
-        assert isinstance(number, int)
-        number %= len(parts)
-        dims = (
-            *call.args[1 if name == "unbind" else 2 :],
-            *(call.kwargs.get(key) for key in ("dim", "axis")),
-        )
-        rank = self._values[call.all_input_nodes[0]].dim()
-        dim = (
-            next((argument for argument in dims if isinstance(argument, int)), 0) % rank
-        )
-        before = (slice(None),) * dim
-        if name == "unbind":
-            return (*before, number)
-        sizes = [chunk.shape[dim] for chunk in parts]
-        start, stop = sum(sizes[:number]), sum(sizes[: number + 1])
-        return (
-            *before,
-            slice(start or None, stop if number < len(sizes) - 1 else None),
-        )
-
 
 def _share(value: Any, other: Any) -> bool:
-    """Return whether a value, or the first of several, shares the memory of another."""
-    if isinstance(value, tuple | list):
-        value = value[0] if value else None
-    if not isinstance(value, torch.Tensor) or not isinstance(other, torch.Tensor):
-        return False
-    return value.untyped_storage()._cdata == other.untyped_storage()._cdata
-
-
-def _arguments(node: fx.Node, *names: str) -> list[Any]:
-    return [
-        *node.args[1:],
-        *(node.kwargs[name] for name in names if name in node.kwargs),
-    ]
-
-
-def _inverse(node: fx.Node) -> tuple[int, ...]:
-    """Return the dimensions that invert a permutation."""
-    dims = _arguments(node, "dims")
-    dims = list(dims[0]) if isinstance(dims[0], tuple | list) else dims
-    order = [dim % len(dims) for dim in dims]
-    return tuple(order.index(number) for number in range(len(order)))
+    """Return whether two values are tensors in the same memory."""
+    return (
+        isinstance(value, torch.Tensor)
+        and isinstance(other, torch.Tensor)
+        and value.untyped_storage()._cdata == other.untyped_storage()._cdata
+    )
