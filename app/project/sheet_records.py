@@ -14,7 +14,7 @@ from app.builder import limits, literals
 from app.builder.blocks import Block, Blocks, circling, with_blocks
 from app.builder.catalog.catalog import Catalog, Param
 from app.builder.catalog.inits import check_inits
-from app.builder.codegen.tied_parameters import check_ties
+from app.builder.codegen.free_tensors import check_ties
 from app.builder.expressions import expressions
 from app.builder.graph import Edge, Graph, Init, Node, Tie
 from app.builder.params import COMPUTED, ParamError, check_node, check_param

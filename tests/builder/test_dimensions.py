@@ -220,7 +220,8 @@ def test_what_is_called_elementwise_changes_only_the_element_that_changed(
 
 
 _MIXING = (
-    "nn.Softmax nn.Softmax2d nn.Softmin nn.LogSoftmax F.softmax F.log_softmax nn.BatchNorm1d nn.BatchNorm2d nn.BatchNorm3d nn.LayerNorm nn.RMSNorm nn.GroupNorm F.layer_norm "
+    "nn.Softmax nn.Softmax2d nn.Softmin nn.LogSoftmax F.softmax F.log_softmax "
+    "nn.BatchNorm1d nn.BatchNorm2d nn.BatchNorm3d nn.LayerNorm nn.RMSNorm nn.GroupNorm F.layer_norm "
     "nn.InstanceNorm1d nn.InstanceNorm2d F.rms_norm F.group_norm F.instance_norm"
 )
 MIXING = {key: SHAPE_KEEPERS[key] for key in _MIXING.split()}

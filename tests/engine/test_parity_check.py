@@ -14,7 +14,7 @@ from msgspec.structs import replace
 from torch import nn
 from torch.nn import functional as F
 
-from app.builder.importer.tracing import grad_regions, refused_calls
+from app.builder.importer.tracing import grad_regions, patches
 from app.engine.requests.import_model import ImportModel, ModelImportError
 from app.engine.tasks import import_model as task
 from app.engine.tasks import import_pipeline
@@ -263,7 +263,7 @@ def overlooked(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(
         grad_regions, "watched", lambda _tracer: contextlib.nullcontext()
     )
-    monkeypatch.setattr(refused_calls, "_AUTOCAST", ())
+    monkeypatch.setattr(patches, "_AUTOCAST", ())
 
 
 @pytest.mark.usefixtures("overlooked")

@@ -13,13 +13,12 @@ from typing import Any
 from msgspec import Struct, field
 
 from app.builder.blocks import Block
-from app.builder.codegen.sequential import Chains
+from app.builder.codegen.containers import Chains
 from app.builder.expressions import Expr, ExpressionError, computed, expressions, mapped
 from app.builder.graph import Graph, Node
 from app.builder.literals import AUTO, to_code
 from app.builder.names import UniqueNames, reserved_variables
-from app.builder.plan import Plan, Step, plan
-from app.builder.registration import OWNING
+from app.builder.plan import OWNING, Plan, Step, plan
 from app.builder.results import Inside, StepResult
 from app.builder.shapes.shapes import computed_plan, infer
 from app.builder.shapes.size_dependence import followed

@@ -16,8 +16,7 @@ from app.builder.codegen.variables import filled_as_they_are, in_place, variable
 from app.builder.codegen.whole_net import whole_net
 from app.builder.literals import to_code
 from app.builder.names import Paths, UniqueNames, module_attributes, reserved_variables
-from app.builder.plan import Ref, Step
-from app.builder.registration import OWNING, registered
+from app.builder.plan import OWNING, Ref, Step, registered
 from app.builder.results import Inside, Ran
 from app.builder.value_types import NumberType, TensorType
 from app.source.generated import OutputSpec

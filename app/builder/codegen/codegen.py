@@ -19,8 +19,7 @@ from app.builder.expressions import expressions
 from app.builder.graph import Graph
 from app.builder.literals import DType
 from app.builder.names import reserved_variables
-from app.builder.plan import Plan, Step
-from app.builder.registration import OWNING
+from app.builder.plan import OWNING, Plan, Step
 from app.builder.results import Inside, StepResult
 from app.source.generated import ClassText, InputSpec, Source
 from app.util.frozen import FrozenMap

@@ -10,9 +10,8 @@ from app.builder.codegen.call_code import CallWriter, wrapped
 from app.builder.codegen.class_args import BlockClass, in_words_of
 from app.builder.codegen.constructor_text import Line, Made, Owner, repeated
 from app.builder.codegen.containers import Container, assigned, attribute, statements
-from app.builder.codegen.tied_parameters import place_of
-from app.builder.plan import Step
-from app.builder.registration import registered
+from app.builder.codegen.free_tensors import place_of
+from app.builder.plan import Step, registered
 
 _MARGIN = "        "
 

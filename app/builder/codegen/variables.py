@@ -8,8 +8,7 @@ from collections.abc import Callable, Iterator, Mapping
 from app.builder.catalog.custom import is_custom
 from app.builder.codegen.class_args import VALUES
 from app.builder.names import UniqueNames
-from app.builder.plan import Ref, Step
-from app.builder.registration import OWNING
+from app.builder.plan import OWNING, Ref, Step
 from app.builder.results import Ran, StepResult
 from app.builder.value_types import NumberType, TupleType
 

@@ -16,7 +16,7 @@ from app.builder.edits.make_block import COLUMN, NODE, grid
 from app.builder.expressions import Expr, ExpressionError, expressions, mapped
 from app.builder.graph import Edge, Graph, Node, merged
 from app.builder.params import ParamError, check_param
-from app.builder.registration import sequence, with_sequence
+from app.builder.plan import sequence, with_sequence
 from app.builder.sheet import Comment, Sheet, changed
 from app.util.frozen import FrozenMap
 

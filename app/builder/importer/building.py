@@ -34,15 +34,14 @@ from app.builder.importer.lowering.parameter_order import (
 )
 from app.builder.importer.lowering.shared_tensors import (
     called_past,
+    keep_unused,
     read_past,
     tie,
     tied,
 )
-from app.builder.importer.lowering.uncalled_modules import keep_unused
 from app.builder.importer.tracing.frames import COMPILED, TraceError, words_of
-from app.builder.importer.tracing.modes import set_mode
 from app.builder.importer.tracing.patches import gradient_hooks
-from app.builder.importer.tracing.proxies import on_meta
+from app.builder.importer.tracing.proxies import on_meta, set_mode
 from app.builder.importer.tracing.real_evaluation import (
     argument_names,
     port_name,

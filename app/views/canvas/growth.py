@@ -9,7 +9,7 @@ from PySide6.QtCore import QEvent, QObject, QTimer, Signal
 from PySide6.QtGui import QInputEvent
 from PySide6.QtWidgets import QGraphicsView
 
-from app.builder.placing import with_places
+from app.builder.layout.layout import with_places
 from app.builder.sheet import Sheet
 from app.views.canvas.items.sheet_part import SheetPart
 from app.views.canvas.scene import CanvasScene

@@ -9,7 +9,7 @@ from PySide6.QtWidgets import QWidget
 
 from app.builder.blocks import with_blocks
 from app.builder.catalog.catalog import catalog
-from app.builder.placing import with_places
+from app.builder.layout.layout import with_places
 from app.project import file
 from app.project.project import Project
 from app.util import regular_files

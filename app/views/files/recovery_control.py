@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 from msgspec.structs import replace
 from PySide6.QtCore import QObject, Qt
 
-from app.builder.placing import with_places
+from app.builder.layout.layout import with_places
 from app.project import custom_layers, file, file_lock, journal
 from app.project.journal import ClaimedJournal, FoundJournals, JournalEntry
 from app.util.resources import python_path

@@ -1,20 +1,29 @@
-"""Recorded constructor arguments of modules that are created while a user's file runs.
+"""Constructor arguments of modules: recorded while a user's file runs, and written as Python.
 
-Used only in a short-lived process, since classes defined meanwhile keep the wrapped constructor.
+They are recorded only in a short-lived process, since classes defined meanwhile keep the wrapped constructor.
 """
 
 from __future__ import annotations
 
+import argparse
+import builtins
 import contextlib
+import dataclasses
+import enum
 import functools
 import inspect
+import sys
+import types
+from collections import OrderedDict
 from collections.abc import Callable, Iterator
 from typing import Any
 
+import torch
 from msgspec import Struct
 from torch import nn
 
 from app.builder.importer.lowering.binding import BindingError, literal_of
+from app.builder.literals import DType
 from app.util.frozen import equal_in
 
 # Attribute with the record; copies of the module share it.
@@ -115,3 +124,176 @@ def recordable(value: Any) -> Any:
         if inspect.isclass(value) or inspect.isroutine(value):
             return NoLiteral(str(getattr(value, "__name__", value)), value)
         return NoLiteral(f"a {type(value).__name__}", value)
+
+
+_LONGEST = 20_000  # characters of one argument
+_DEEPEST = 16
+_MOST_NUMBERS = 64  # of a tensor
+_ROOMS = (
+    "torch",
+    "torch.nn.functional",
+    "math",
+    "operator",
+)  # where builtins are that do not know their module
+
+
+class ArgumentCode:
+    """Writes values as expressions, and collects the modules that those need in `imports`. `barred` says why a module
+    cannot be imported, "" if it can; `made_with` tells how a module was constructed. What is defined in `home` goes by
+    its plain name."""
+
+    def __init__(
+        self,
+        barred: Callable[[str], str],
+        made_with: Callable[[nn.Module], Any],
+        home: str = "",
+    ) -> None:
+        self.imports: set[str] = set()
+        self._barred, self._made_with, self._home = barred, made_with, home
+
+    def text(self, value: Any) -> str:
+        """Return an expression that makes an equal value. Raises BindingError if there is none."""
+        text = self._text(value, 0)
+        if len(text) > _LONGEST:
+            raise BindingError(
+                f"a {type(value).__name__} takes more than {_LONGEST:,} characters"
+            )
+        return text
+
+    def _text(self, value: Any, depth: int) -> str:
+        if depth > _DEEPEST:
+            raise BindingError(f"a {type(value).__name__} is nested too deep")
+        inner = functools.partial(self._text, depth=depth + 1)
+        if value is None or value is Ellipsis or type(value) in (bool, int, str):
+            return "..." if value is Ellipsis else repr(value)
+        if type(value) is float:
+            return repr(value) if value - value == 0 else f'float("{value}")'
+        if isinstance(value, torch.dtype | torch.device):
+            return (
+                str(value)
+                if isinstance(value, torch.dtype)
+                else f'torch.device("{value}")'
+            )
+        if isinstance(value, DType):
+            return f"torch.{value.name}"
+        if isinstance(value, enum.Enum):
+            return f"{self._named(type(value))}.{value.name}"
+        if inspect.isclass(value) or inspect.isroutine(value):
+            return self._named(value)
+        if isinstance(value, tuple | list | dict | set | frozenset):
+            return self._collection(value, inner)
+        if isinstance(value, functools.partial):
+            self.imports.add("functools")
+            arguments = [inner(value.func), *map(inner, value.args)]
+            return f"functools.partial({', '.join([*arguments, *_keywords(value.keywords, inner)])})"
+        return self._instance(value, inner)
+
+    def _collection(self, value: Any, inner: Callable[[Any], str]) -> str:
+        kind, items = (
+            type(value),
+            [] if isinstance(value, dict) else list(map(inner, value)),
+        )
+        if kind is tuple or kind is torch.Size:
+            return f"({', '.join(items)}{',' if len(items) == 1 else ''})"
+        if kind is list:
+            return f"[{', '.join(items)}]"
+        if kind in (set, frozenset):
+            return f"{kind.__name__}([{', '.join(sorted(items))}])"
+        if kind in (dict, OrderedDict):
+            text = (
+                "{"
+                + ", ".join(
+                    f"{inner(key)}: {inner(item)}" for key, item in value.items()
+                )
+                + "}"
+            )
+            if kind is dict:
+                return text
+            self.imports.add("collections")
+            return f"collections.OrderedDict({text})"
+        raise BindingError(f"a {kind.__name__} cannot be written as Python")
+
+    def _instance(self, value: Any, inner: Callable[[Any], str]) -> str:
+        kind = type(value)
+        if isinstance(value, nn.Module):
+            construction = self._made_with(value)
+            if construction is None:
+                raise BindingError(f"how a {kind.__name__} was made is unknown")
+            arguments = [
+                *(
+                    inner(getattr(argument, "value", argument))
+                    for argument in construction.args
+                )
+            ]
+            named = {
+                name: getattr(keyword_argument, "value", keyword_argument)
+                for name, keyword_argument in construction.kwargs.items()
+            }
+            return f"{self._named(kind)}({', '.join([*arguments, *_keywords(named, inner)])})"
+        if (
+            isinstance(value, torch.Tensor)
+            and type(value) is torch.Tensor
+            and value.numel() <= _MOST_NUMBERS
+        ):
+            return f"torch.tensor({value.tolist()}, dtype={value.dtype})"
+        if (facts := _configuration(value)) is not None:
+            return f"{self._named(kind)}.from_dict({inner(facts)})"
+        if kind in (types.SimpleNamespace, argparse.Namespace):
+            return f"{self._named(kind)}({', '.join(_keywords(vars(value), inner))})"
+        if dataclasses.is_dataclass(value):
+            named = {
+                field.name: getattr(value, field.name)
+                for field in dataclasses.fields(value)
+                if field.init
+            }
+            return f"{self._named(kind)}({', '.join(_keywords(named, inner))})"
+        raise BindingError(f"a {kind.__name__} cannot be written as Python")
+
+    def _named(self, value: Any) -> str:
+        """Return a class or function by its qualified name."""
+        room, name = (
+            getattr(value, "__module__", None),
+            getattr(value, "__qualname__", ""),
+        )
+        rooms = [room] if room and not room.startswith("torch._C") else list(_ROOMS)
+        if room == "builtins" and value in vars(builtins).values():
+            return str(name)
+        if str(room).startswith("torch.nn.modules."):
+            rooms = ["torch.nn", *rooms]
+        for module_name in rooms:
+            attribute: Any = sys.modules.get(module_name)
+            for segment in name.split("."):
+                attribute = getattr(attribute, segment, None)
+            if attribute is value and module_name == self._home:
+                return str(name)
+            if attribute is value and module_name != "__main__":
+                if why := self._barred(module_name):
+                    raise BindingError(f"{name} {why}")
+                self.imports.add(module_name)
+                return f"{module_name}.{name}"
+        raise BindingError(
+            f"{name or type(value).__name__} cannot be imported by its name"
+        )
+
+
+def _keywords(named: dict[str, Any], inner: Callable[[Any], str]) -> list[str]:
+    return [f"{name}={inner(value)}" for name, value in named.items()]
+
+
+def _configuration(value: Any) -> dict[str, Any] | None:
+    """Return the arguments that rebuild an equal configuration; None for other objects."""
+    if not callable(getattr(type(value), "from_dict", None)):
+        return None
+    for name in ("to_diff_dict", "to_dict"):
+        if callable(getattr(value, name, None)):
+            facts = getattr(value, name)()
+            chosen = getattr(
+                value, "_attn_implementation", None
+            )  # by the model, and in no dict
+            facts = {
+                name: fact
+                for name, fact in facts.items()
+                if name != "transformers_version"
+            }
+            return facts if chosen is None else {**facts, "attn_implementation": chosen}
+    return None

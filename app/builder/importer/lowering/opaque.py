@@ -25,7 +25,6 @@ from app.builder.importer.lowering import (
     function_layers,
     normed_layers,
     package_classes,
-    scripted_layers,
 )
 from app.builder.importer.lowering.binding import BindingError, Bound
 from app.builder.importer.lowering.constructor_args import (
@@ -130,8 +129,8 @@ class OwnClasses:
             raise BindingError(
                 f"{module.original_name} is TorchScript, which holds no Python code"
             )
-        label = scripted_layers.label_of(module)
-        text = scripted_layers.layer_text(module, result)
+        label = function_layers.label_of(module)
+        text = function_layers.layer_text(module, result)
         file = self._written(
             text, f"torch_jit_{module.original_name}_{digest(text)[:6]}"
         )

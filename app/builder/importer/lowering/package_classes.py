@@ -24,9 +24,9 @@ from app.builder.catalog.catalog import OpSpec, catalog
 from app.builder.catalog.custom import CustomFile, file_of, module_name, read_file
 from app.builder.catalog.custom_classes import returned_names
 from app.builder.codegen.call_code import wrapped
-from app.builder.importer.lowering.argument_code import ArgumentCode
 from app.builder.importer.lowering.binding import BindingError, literal_of
 from app.builder.importer.lowering.constructor_args import (
+    ArgumentCode,
     ConstructorArgs,
     constructor_args_of,
 )

@@ -11,7 +11,7 @@ from app.builder.blocks import Blocks, with_blocks
 from app.builder.catalog.catalog import Catalog
 from app.builder.graph import Graph
 from app.builder.importer.lowering.ir import Draft, DraftNode, drafts_in
-from app.builder.registration import with_sequence
+from app.builder.plan import with_sequence
 from app.util import module_tree
 from app.util.frozen import FrozenMap
 

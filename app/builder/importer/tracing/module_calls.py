@@ -13,9 +13,8 @@ from app.builder.importer.lowering.normed_layers import KEEPS_STATE, has_power_i
 from app.builder.importer.tracing import grad_regions
 from app.builder.importer.tracing.arguments import items_of
 from app.builder.importer.tracing.frames import COMPILED, RECURSIVE, TraceError
-from app.builder.importer.tracing.modes import follows_mode
 from app.builder.importer.tracing.patches import with_hooks
-from app.builder.importer.tracing.proxies import tuple_of
+from app.builder.importer.tracing.proxies import follows_mode, tuple_of
 from app.builder.importer.tracing.records import plain, refilled
 from app.util import module_tree
 

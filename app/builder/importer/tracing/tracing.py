@@ -20,13 +20,14 @@ from torch import fx, nn
 from torch.fx import _symbolic_trace
 from torch.utils._pytree import tree_flatten, tree_unflatten
 
+from app.builder.importer.remarks import Questions
 from app.builder.importer.tracing import grad_regions, source_lines
 from app.builder.importer.tracing.aliasing import AliasingError, Views
 from app.builder.importer.tracing.arguments import opened, plain_number
-from app.builder.importer.tracing.data_dependence import Questions
 from app.builder.importer.tracing.frames import (
     Apart,
     Frame,
+    QualifiedNames,
     TraceError,
     leaf_names,
     none_swallowed,
@@ -34,7 +35,12 @@ from app.builder.importer.tracing.frames import (
 )
 from app.builder.importer.tracing.meta_evaluation import MetaEvaluator, by_default
 from app.builder.importer.tracing.module_calls import Modules
-from app.builder.importer.tracing.patches import watched
+from app.builder.importer.tracing.patches import (
+    check_call,
+    is_in_place,
+    method_of,
+    watched,
+)
 from app.builder.importer.tracing.proxies import (
     FACTORIES,
     PROXIES,
@@ -43,13 +49,7 @@ from app.builder.importer.tracing.proxies import (
     ValueProxy,
     dtype_source,
 )
-from app.builder.importer.tracing.qualified_names import QualifiedNames
 from app.builder.importer.tracing.records import plain, refilled
-from app.builder.importer.tracing.refused_calls import (
-    check_call,
-    is_in_place,
-    method_of,
-)
 from app.builder.importer.tracing.rewrites import rewritten
 from app.builder.importer.tracing.source_lines import SourceLine
 
