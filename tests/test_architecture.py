@@ -119,7 +119,7 @@ COMPILES_SOURCE = {
 # What leaves a folder or a file behind if the process is killed, and who may use it: what the rest takes in its place,
 # and the text of a script that is exported, which has the standard library alone.
 TEMPORARY = {"TemporaryDirectory", "NamedTemporaryFile", "mkdtemp", "mkstemp"}
-OWN_TEMPORARY = {"app.util.leftovers", "app.export.script.launch"}
+OWN_TEMPORARY = {"app.util.leftovers", "app.training.launch"}
 
 # Known as one to itself and to the program that opens it alone. All others are made with a workspace.
 WINDOW_CLASS = "MainWindow"

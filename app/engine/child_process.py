@@ -22,7 +22,6 @@ from app.util.resources import PATH_ENTRY, python_path
 ROOT = PATH_ENTRY
 KEPT = 400  # lines of stderr
 PARENT = "TAPEDECK_PARENT"
-OWN_MODEL = "TAPEDECK_OWN_MODEL"  # the user's file of the model of a rank, and the version of what may run
 _PR_SET_PDEATHSIG = 1
 
 
@@ -30,19 +29,16 @@ def start(
     arguments: list[str],
     extra: Mapping[str, str],
     cwd: Path | None = None,
-    *,
-    quiet: bool = False,
 ) -> subprocess.Popen[bytes]:
     """Start `python <arguments>` with pipes, in its own session, so that Ctrl+C in a terminal does not reach it.
 
-    A `quiet` process has a pipe for stderr alone. It finds the same packages as this one. Raises OSError.
+    It finds the same packages as this one. Raises OSError.
     """
     pipe, window = subprocess.PIPE, getattr(subprocess, "CREATE_NO_WINDOW", 0)
-    talk = subprocess.DEVNULL if quiet else pipe
     return subprocess.Popen(
         [sys.executable, *arguments],
-        stdin=talk,
-        stdout=talk,
+        stdin=pipe,
+        stdout=pipe,
         stderr=pipe,
         env=environment(extra),
         cwd=cwd,

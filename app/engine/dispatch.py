@@ -5,10 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterator
 from pathlib import Path
 
-from app.engine.distributed import LineControl
-from app.engine.distributed import train as train_on_several
 from app.engine.placement import RunPlacement
-from app.engine.run_process import ChildControl
+from app.engine.remote_control import RemoteControl
 from app.engine.run_process import train as train_in_child
 from app.engine.watched.follow import WatchedRunControl, follow
 from app.training.control import Control
@@ -20,7 +18,7 @@ def control_for(placement: RunPlacement) -> Control:
     """Return the control for a run on an execution target."""
     if placement.watched is not None:
         return WatchedRunControl()
-    return ChildControl() if placement.processes == 1 else LineControl()
+    return RemoteControl(placement.processes)
 
 
 def train(
@@ -36,11 +34,7 @@ def train(
     if isinstance(control, WatchedRunControl):
         assert place.watched is not None
         return follow(place.watched, control)
-    if isinstance(control, LineControl):
-        return train_on_several(
-            job, control, place=place, threads=threads, folder=folder, resume=resume
-        )
-    assert isinstance(control, ChildControl)
+    assert isinstance(control, RemoteControl)
     return train_in_child(
         job, control, threads=threads, folder=folder, resume=resume, place=place
     )

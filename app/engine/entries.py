@@ -1,4 +1,4 @@
-"""Entry points of child processes, each run by `python -P -m app.engine.entries NAME` or after a fork."""
+"""Entry points of child processes, each run by `python -P -m app.engine.entries MODULE` or after a fork."""
 
 from __future__ import annotations
 
@@ -17,20 +17,17 @@ from app.util import user_frames
 READY = b"R"
 LENGTH, PID, STATUS = struct.Struct("<I"), struct.Struct("<i"), struct.Struct("<i")
 
-ENTRIES = {
-    "engine": "app.engine.server",
-    "rank": "app.engine.programs.rank",
-}
+ENTRIES = {"engine": "app.engine.server"}
 
 
-def begin(entry: str) -> NoReturn:
-    """Call `main()` of an entry and end this process: threads and destructors of user code are not awaited."""
+def begin(module: str) -> NoReturn:
+    """Call `main()` of an entry's module and end this process: threads and destructors of user code are not awaited."""
     status = 0
     user_frames.allow_deep_calls()
     leave_signals_to_parent()
     try:
         with user_frames.at_users_lines():
-            import_module(ENTRIES[entry]).main()
+            import_module(module).main()
     except SystemExit as ending:
         status = (
             ending.code

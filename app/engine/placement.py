@@ -8,7 +8,7 @@ from msgspec import Struct
 
 
 class RunPlacement(Struct, frozen=True):
-    """`processes` is 1 for a single separate process, more for distributed training on this machine.
+    """`processes` is 1 for a single separate process, more to split each batch between as many of this machine.
 
     `launch_blocking` sets CUDA_LAUNCH_BLOCKING=1: kernels run synchronously, so an error of CUDA points at the line
     that caused it, at the cost of speed. A `watched` run executes elsewhere and writes its lines to that file.

@@ -74,22 +74,22 @@ def start(
     entry: str,
     extra_environment: Mapping[str, str] | None = None,
     cwd: Path | None = None,
-    quiet: bool = False,
     arguments: Sequence[str] = (),
     fresh: bool = False,
 ) -> Child:
     """Start a process that runs an entry point of `app.engine.entries`, in its own session and with pipes.
 
-    A `quiet` process has a pipe for stderr alone; a `fresh` one has imported nothing yet. It ends with this process,
+    A `fresh` process has imported nothing yet. It ends with this process,
     even if this one is killed. Blocks while the fork server loads torch, once: do not call it on the window's thread.
     Raises OSError.
     """
     if entry not in ENTRIES:
         raise ValueError(f"{entry!r} is none of {', '.join(ENTRIES)}")
-    extra, entry_arguments = dict(extra_environment or {}), tuple(arguments)
+    module, extra = ENTRIES[entry], dict(extra_environment or {})
+    entry_arguments = tuple(arguments)
     return (
         _starter()
-        .submit(lambda: _started(entry, extra, cwd, quiet, entry_arguments, fresh))
+        .submit(lambda: _started(module, extra, cwd, entry_arguments, fresh))
         .result()
     )
 
@@ -166,10 +166,9 @@ _state = _State()
 
 
 def _started(
-    entry: str,
+    module: str,
     extra: dict[str, str],
     cwd: Path | None,
-    quiet: bool,
     arguments: tuple[str, ...],
     fresh: bool,
 ) -> Child:
@@ -179,14 +178,14 @@ def _started(
         if cwd is not None:
             os.stat(cwd)  # report a missing folder here
         try:
-            forked = server.fork(entry, environment, cwd, quiet, arguments)
+            forked = server.fork(module, environment, cwd, arguments)
         except _ForkError:
             server.end()
         else:
             _state.failures = 0
             return forked
     return child_process.start(
-        ["-P", "-m", "app.engine.entries", entry, *arguments], extra, cwd, quiet=quiet
+        ["-P", "-m", "app.engine.entries", module, *arguments], extra, cwd
     )
 
 
@@ -263,10 +262,9 @@ class _Server:
 
     def fork(
         self,
-        entry: str,
+        module: str,
         environment: Mapping[str, str],
         cwd: Path | None,
-        quiet: bool,
         arguments: Sequence[str],
     ) -> _Forked:
         """Fork a process. Raises _ForkError."""
@@ -279,12 +277,12 @@ class _Server:
             if name != child_process.PARENT
         }
         request = {
-            "entry": entry,
+            "entry": module,
             "environment": left,
             "cwd": folder,
             "arguments": list(arguments),
         }
-        pipes = _Pipes(quiet)
+        pipes = _Pipes()
         try:
             pid, handle = self._ask(json.dumps(request).encode(), pipes.theirs)
         except _ForkError:
@@ -323,24 +321,14 @@ class _Server:
 class _Pipes:
     """The pipes of a process: our ends, and its own as the numbers of files. Raises OSError."""
 
-    def __init__(self, quiet: bool) -> None:
-        self.stdin: IO[bytes] | None = None
-        self.stdout: IO[bytes] | None = None
-        if quiet:
-            self.theirs = [
-                os.open(os.devnull, os.O_RDONLY),
-                os.open(os.devnull, os.O_WRONLY),
-            ]
-        else:
-            (reads, ours), (output_reader, writes) = os.pipe(), os.pipe()
-            self.stdin, self.stdout, self.theirs = (
-                open(ours, "wb"),
-                open(output_reader, "rb"),
-                [reads, writes],
-            )
-        (errors, writes), (status, says) = os.pipe(), os.pipe()
-        self.stderr, self.status = open(errors, "rb"), open(status, "rb", buffering=0)
-        self.theirs += [writes, says]
+    def __init__(self) -> None:
+        (reads, ours), (output_reader, writes) = os.pipe(), os.pipe()
+        (errors, complains), (status, says) = os.pipe(), os.pipe()
+        self.stdin: IO[bytes] | None = open(ours, "wb")
+        self.stdout: IO[bytes] | None = open(output_reader, "rb")
+        self.stderr: IO[bytes] | None = open(errors, "rb")
+        self.status = open(status, "rb", buffering=0)
+        self.theirs = [reads, writes, complains, says]
 
     def close(self) -> None:
         for stream in filter(None, (self.stdin, self.stdout, self.stderr, self.status)):

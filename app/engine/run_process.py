@@ -1,16 +1,17 @@
-"""Training in a separate process: the same job and events, and a window that survives any crash of it."""
+"""Training in separate processes: the same job and events, and a window that survives any crash of it."""
 
 from __future__ import annotations
 
-import itertools
+import math
 import queue
 import re
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Iterator
 from concurrent.futures import Future
+from functools import partial
 from pathlib import Path
 from time import monotonic
-from typing import TYPE_CHECKING, Any, TypeVar
-from uuid import uuid4
+
+from msgspec import Struct
 
 from app.engine import child_process, pool
 from app.engine.client import Question, traceback_of
@@ -18,188 +19,79 @@ from app.engine.mark import Mark
 from app.engine.own_engine import OwnEngine, once
 from app.engine.placement import OWN_PROCESS, RunPlacement
 from app.engine.protocol import EngineDiedError
-from app.engine.remote_control import RemoteControl, RemoteRunError
+from app.engine.remote_control import RemoteControl
 from app.engine.requests.train import (
     Answered,
     Order,
+    RankOf,
     ResumeHint,
     RunCommand,
     SetWatchPoints,
     Train,
     Trained,
-    WriteWeights,
 )
-from app.engine.values import Codec
 from app.source.generated import Source
-from app.training.control import Result, RunEndedError
+from app.training.control import Result
 from app.training.events import Event, Failed, Finished, Paused, Resumed, Started
 from app.training.job import Job
-from app.training.monitoring.watch_points import WatchPoints
-from app.training.run_requests import RunRequest
+from app.util import processors
 from app.util.leftovers import TemporaryFolder
 from app.util.tensors_on_disk import TensorsOnDisk
-
-if TYPE_CHECKING:
-    from torch import Tensor
-
-    from app.training.monitoring.live_model import LiveRun
-
-T = TypeVar("T")
 
 CHECK_INTERVAL = 0.25  # seconds between two checks of a silent process
 HANG = 120.0  # seconds without a word and without work after which it counts as hung
 LITTLE = 0.02  # of one core; a process that only waits takes less
 STOP = 20.0  # seconds that the current step may take after a stop
-
-
-class ChildControl(RemoteControl):
-    """Control of a run in a separate process, which answers requests between two steps."""
-
-    def __init__(self) -> None:
-        self._folder: Path | None = None
-        self._asked: dict[int, Future[Any]] = {}
-        self._numbers = itertools.count()
-        super().__init__()
-
-    def pause_at(self, points: WatchPoints) -> None:
-        super().pause_at(points)
-        self._send_or_queue(SetWatchPoints(points))
-
-    def call(self, function: Callable[[LiveRun], T] | RunRequest[T]) -> Future[T]:
-        """Send a request of `app.training.run_requests` to the process; others get RemoteRunError."""
-        if not isinstance(function, RunRequest):
-            future: Future[T] = Future()
-            future.set_exception(RemoteRunError())
-            return future
-        return self._send_order(function)
-
-    def weights(self, timeout: float | None = None) -> Mapping[str, Tensor]:
-        if self._result is None and self._folder is not None:
-            path = self._folder / f"weights-{uuid4().hex}.pt"
-            try:
-                if self._written(path, timeout):
-                    return TensorsOnDisk(path)
-            finally:
-                path.unlink(missing_ok=True)
-        return super().weights(timeout)
-
-    def write_weights(self, path: Path, timeout: float | None = None) -> None:
-        """Write the weights as any control does; the run's process writes them, so that nothing is loaded here."""
-        if (
-            self._result is None
-            and self._folder is not None
-            and self._written(path, timeout)
-        ):
-            return
-        super().write_weights(path, timeout)
-
-    def _written(self, path: Path, timeout: float | None) -> bool:
-        """Request a copy in a file from the process; False if it has ended."""
-        try:
-            self._send_order(WriteWeights(path)).result(timeout)
-        except RunEndedError:  # it ended before answering; its result is on its way
-            with self._condition:
-                self._condition.wait_for(lambda: self._result is not None, timeout)
-            return False
-        return True
-
-    def _send_order(self, command: Any) -> Future[Any]:
-        """Send a command that is answered. Raises NotAValueError."""
-        future: Future[Any] = Future()
-        with self._condition:
-            if self._result is not None:
-                future.set_exception(
-                    RunEndedError(
-                        "The run has ended; its weights are in `Control.result`."
-                    )
-                )
-                return future
-            order = Order(next(self._numbers), command)
-            self._send_or_queue(order)
-            self._asked[order.number] = future
-        return future
-
-    def _send_or_queue(self, command: Any) -> None:
-        """Send a command. Raises NotAValueError before it could end the run."""
-        Codec(0).encode(command)
-        super()._send_or_queue(command)
-
-    # What follows is for `train` alone.
-
-    def begin(
-        self,
-        folder: Path,
-        ask: Callable[
-            [tuple[RunCommand | SetWatchPoints | Order, ...]], Question[Trained]
-        ],
-    ) -> None:
-        """Start the run with `ask` and the queued commands; files that it writes on request go to `folder`."""
-        with self._condition:
-            self._folder = folder
-            self._send = ask(tuple(self._queued)).send
-            self._queued.clear()
-
-    def complete_order(self, answer: Answered) -> None:
-        """Complete the future of an order with its answer or error."""
-        with self._condition:
-            future = self._asked.pop(answer.number, None)
-        if future is None or not future.set_running_or_notify_cancel():
-            return
-        error = answer.error
-        if error is not None:
-            future.set_exception(
-                error if isinstance(error, RunEndedError) else RuntimeError(str(error))
-            )
-        else:
-            future.set_result(answer.value)
-
-    def ended(self, result: Result) -> None:
-        """Store the result, and fail futures that are still pending."""
-        with self._condition:
-            if self._result is None:
-                self._result = result
-            waiting, self._asked = list(self._asked.values()), {}
-            self._condition.notify_all()
-        for future in waiting:
-            future.set_exception(RunEndedError("The run has ended."))
+OTHERS = 2.0  # seconds in which the others may end by themselves when one has
 
 
 def train(
     job: Job,
-    control: ChildControl | None = None,
+    control: RemoteControl | None = None,
     *,
     threads: int | None = None,
     folder: Path | None = None,
     resume: Path | None = None,
     place: RunPlacement = OWN_PROCESS,
+    hash_share: float | None = None,
     hang: float = HANG,
     grace: float = STOP,
 ) -> Iterator[Event]:
-    """Run a job like `app.training.loop.train`, in a separate process; the last event reports how it ended.
+    """Run a job like `app.training.loop.train`, in separate processes; the last event reports how it ended.
 
-    A process that is silent and idle for `hang` seconds is killed, and one that has not stopped `grace` seconds after a
-    stop. Closing the generator ends it.
+    With several, each takes its part of every batch, and if one fails, the others are ended. Processes that are silent
+    and idle for `hang` seconds are killed, and those that have not stopped `grace` seconds after a stop. Of the time,
+    `hash_share` is for hashes of gradients. Closing the generator ends them.
     """
-    control = control or ChildControl()
+    control = control or RemoteControl(place.processes)
     with TemporaryFolder() as scratch:
         run = _Child(job, control, Path(scratch), hang, grace)
         try:
-            yield from run.events(threads, folder, resume, place)
+            yield from run.events(threads, folder, resume, place, hash_share)
         finally:
             run.close()
 
 
+class _Ended(Struct, frozen=True):
+    """A process has ended: by an `error`, or in good order."""
+
+    rank: int
+    error: BaseException | None
+
+
 class _Child:
-    """One process. `step` and `epoch` are its last reported ones."""
+    """The processes of a run, of which the first one tells. `step` and `epoch` are its last reported ones."""
 
     def __init__(
-        self, job: Job, control: ChildControl, scratch: Path, hang: float, grace: float
+        self, job: Job, control: RemoteControl, scratch: Path, hang: float, grace: float
     ) -> None:
         self.job, self.control = job, control
         self._scratch, self._hang, self._grace = scratch, hang, grace
-        self._engine: OwnEngine | None = None
-        self._heard: queue.SimpleQueue[list[Event] | None] = queue.SimpleQueue()
-        self._error: BaseException | None = None
+        self._engines: list[OwnEngine] = []
+        self._heard: queue.SimpleQueue[list[Event] | _Ended] = queue.SimpleQueue()
+        # What went wrong, by rank and in the order in which it did.
+        self._failures: list[tuple[int, Failed | BaseException]] = []
+        self._ends_at = math.inf
         self.epoch = self.step = 0
         self.started = self.paused = False
 
@@ -209,11 +101,16 @@ class _Child:
         folder: Path | None,
         resume: Path | None,
         placement: RunPlacement,
+        hash_share: float | None,
     ) -> Iterator[Event]:
         self._folder, self._resume = folder, resume
+        count = placement.processes
+        if count > 1:
+            threads = max(1, (threads or processors.usual_threads()) // count)
         extra = {"CUDA_LAUNCH_BLOCKING": "1"} if placement.launch_blocking else None
         try:
-            self._engine = engine = OwnEngine(lambda: pool.start("engine", extra))
+            for rank in range(count):
+                self._engines.append(_engine(extra, rank))
         except OSError as error:
             yield Failed(
                 "process",
@@ -226,58 +123,68 @@ class _Child:
             )
             return
 
-        def ask(
-            commands: tuple[RunCommand | SetWatchPoints | Order, ...],
+        def ask_of(
+            rank: int, commands: tuple[RunCommand | SetWatchPoints | Order, ...] = ()
         ) -> Question[Trained]:
-            question = engine.ask(
-                Train(self.job, self._scratch, threads, folder, resume, commands),
-                self._receive,
+            scratch = self._scratch / str(rank)
+            scratch.mkdir()
+            ranks = RankOf(rank, count, self._scratch / "store") if count > 1 else None
+            request = Train(
+                self.job, scratch, threads, folder, resume, commands, hash_share, ranks
             )
-            question.add_done_callback(self._end)
+            question = self._engines[rank].ask(request, partial(self._receive, rank))
+            question.add_done_callback(partial(self._end, rank))
             return question
 
-        self.control.begin(self._scratch, ask)
-        ending: Finished | Failed | None = None
-        for event in self._events(engine):
+        self.control.begin(self._scratch, partial(ask_of, 0))
+        for rank in range(1, count):
+            ask_of(rank)
+        finished: Finished | None = None
+        for event in self._events():
             self._follow(event)
-            if isinstance(event, Finished | Failed):
-                ending = event  # yielded after the process has handed over the weights
+            if isinstance(event, Finished):
+                finished = (
+                    event  # yielded after the process has handed over the weights
+                )
             else:
                 yield event
-        yield (
-            ending
-            if ending is not None and self.control.result is not None
-            else self._died(engine)
-        )
+        if finished is not None and self.control.result is not None:
+            yield finished
+        else:
+            yield self._failed()
 
-    # On the reading thread: a caller that waits for an answer may be the one that consumes events.
+    # On the reading threads: a caller that waits for an answer may be the one that consumes events.
 
-    def _receive(self, message: list[Event] | Answered) -> None:
+    def _receive(self, rank: int, message: list[Event] | Answered) -> None:
         if isinstance(message, Answered):
             self.control.complete_order(message)
-        else:
-            self._heard.put(message)
+            return
+        failures = [event for event in message if isinstance(event, Failed)]
+        self._failures += [(rank, event) for event in failures]
+        self._heard.put([event for event in message if event not in failures])
 
-    def _end(self, question: Future[Trained]) -> None:
-        self._error = question.exception()
-        if self._error is None:
+    def _end(self, rank: int, question: Future[Trained]) -> None:
+        error = question.exception()
+        if error is not None:
+            self._failures.append((rank, error))
+        elif not rank:
             left = question.result()
             weights = TensorsOnDisk(left.weights) if left.weights is not None else None
             self.control.ended(Result(left.ending, left.epoch, left.step, weights))
-        self._heard.put(None)
+        self._heard.put(_Ended(rank, error))
 
     # On the thread that asks for events.
 
-    def _events(self, engine: OwnEngine) -> Iterator[Event]:
-        """Yield the events of the process until it has no more or is stopped."""
+    def _events(self) -> Iterator[Event]:
+        """Yield the events of the first process until all have ended, or are stopped."""
         self._silence = ""
-        pid = engine.child.pid
-        quiet_since, work = monotonic(), child_process.work_of(pid)
-        while not self._silence:
+        left = len(self._engines)
+        quiet_since, work = monotonic(), self._work()
+        while left and not self._silence and monotonic() < self._ends_at:
             try:
-                events = self._heard.get(timeout=CHECK_INTERVAL)
+                message = self._heard.get(timeout=CHECK_INTERVAL)
             except queue.Empty:
-                now, done = monotonic(), child_process.work_of(pid)
+                now, done = monotonic(), self._work()
                 spent = now - quiet_since
                 if (
                     self.paused
@@ -292,11 +199,19 @@ class _Child:
                     )
                 self._check_stop()
                 continue
-            if events is None:
-                return
-            quiet_since, work = monotonic(), child_process.work_of(pid)
-            yield from events
+            if isinstance(message, _Ended):
+                left -= 1
+                if self._failures or not message.rank:  # the others may wait for it
+                    self._ends_at = min(self._ends_at, monotonic() + OTHERS)
+                continue
+            quiet_since, work = monotonic(), self._work()
+            yield from message
             self._check_stop()
+
+    def _work(self) -> float | None:
+        """Return the CPU seconds of all processes, None if they cannot be read."""
+        seconds = [child_process.work_of(engine.child.pid) for engine in self._engines]
+        return None if None in seconds else sum(filter(None, seconds))
 
     def _check_stop(self) -> None:
         at = self.control.stopped_at
@@ -311,8 +226,19 @@ class _Child:
         self.epoch = getattr(event, "epoch", self.epoch)
         self.step = max(self.step, getattr(event, "step", 0))
 
-    def _died(self, engine: OwnEngine) -> Failed:
-        error = None if self._silence else self._error
+    def _failed(self) -> Failed:
+        """Return why the run ended: what failed first, which is not a lost connection to another process."""
+        failures = self._failures
+        own = [
+            failure for failure in failures if not _LOST_OTHER.search(str(failure[1]))
+        ]
+        if not failures or self._silence:
+            return self._died(0, None)
+        rank, failure = (own or failures)[0]
+        return failure if isinstance(failure, Failed) else self._died(rank, failure)
+
+    def _died(self, rank: int, error: BaseException | None) -> Failed:
+        engine = self._engines[rank]
         how, why = self._silence, "."
         if isinstance(error, EngineDiedError):
             how = engine.how_it_ended()
@@ -321,7 +247,8 @@ class _Child:
                 "failed",
                 f": {getattr(error, 'kind', type(error).__name__)}: {error}",
             )
-        engine.kill()
+        for each in self._engines:
+            each.kill()
         stderr_text = engine.stderr.text() + (
             traceback_of(error) if error is not None else ""
         )
@@ -331,12 +258,15 @@ class _Child:
             self.started or self.epoch > 0
         )  # after a quick death there may be nothing but the mark
         where = f"in step {self.step + 1:,}" if began else "before its first step"
-        message = f"The process of the run {how} {where}{why}"
+        count = len(self._engines)
+        subject = (
+            "The process of the run" if count == 1 else f"One of the {count} processes"
+        )
         node = crashed_node(stderr_text, self.job.source)
         return Failed(
             "process",
-            message,
-            self._resume_hint(),
+            f"{subject} {how} {where}{why}",
+            resume_hint(self._folder, self._resume),
             stderr_text,
             node,
             self.epoch,
@@ -345,7 +275,7 @@ class _Child:
 
     def _marked(self) -> tuple[int, int]:
         try:
-            mark = Mark(self._scratch / "mark")
+            mark = Mark(self._scratch / "0" / "mark")
         except OSError:
             return 0, 0
         try:
@@ -353,14 +283,18 @@ class _Child:
         finally:
             mark.close()
 
-    def _resume_hint(self) -> str:
-        return resume_hint(self._folder, self._resume)
-
     def close(self) -> None:
-        """Remove all of its files."""
-        if self._engine is not None:
-            self._engine.close()
+        """End all processes, and remove their files."""
+        for engine in self._engines:
+            engine.close()
+        if self._engines:
             self.control.ended(Result("failed", self.epoch, self.step, None))
+
+
+def _engine(extra: dict[str, str] | None, rank: int) -> OwnEngine:
+    """Start a process of a run. All of them print the same warnings, so only the first one's are forwarded."""
+    hear = partial(child_process.StderrReader, passes=lambda _line: not rank)
+    return OwnEngine(lambda: pool.start("engine", extra), hear)
 
 
 def resume_hint(folder: Path | None, resume: Path | None) -> str:
@@ -375,6 +309,11 @@ def resume_hint(folder: Path | None, resume: Path | None) -> str:
         )
 
 
+# What the others report when a process has gone.
+_LOST_OTHER = re.compile(
+    r"closed by peer|reset by peer|Broken pipe|\[\S*gloo\S*\]|NCCL|Timed out waiting",
+    re.IGNORECASE,
+)
 _FRAME = re.compile(r'File "(<[^"]+>)", line (\d+)')
 
 

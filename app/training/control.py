@@ -175,8 +175,8 @@ class Control:
             threading.get_ident(),
         )
 
-    def wait(self) -> None:
-        """Wait until there is a callback, a step to take, or the end."""
+    def wait(self, timeout: float | None = None) -> None:
+        """Wait until there is a callback, a step to take, or the end; for `timeout` seconds at most."""
         with self._condition:
             self._condition.wait_for(
                 lambda: (
@@ -185,7 +185,8 @@ class Control:
                     or self._stopping
                     or not self._paused
                     or self._credits
-                )
+                ),
+                timeout,
             )
 
     def may_step(self) -> bool:

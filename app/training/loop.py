@@ -48,6 +48,7 @@ from app.training.monitoring import answers
 from app.training.monitoring.live_model import LiveRun
 from app.training.monitoring.nonfinite import not_finite
 from app.training.monitoring.watcher import Watcher
+from app.training.ranks import GO, STOP, WAIT, Decision, Ranks
 from app.training.revisit.snapshot import seconds_to_copy
 from app.training.run_requests import Operate
 from app.training.setup.batch_count import batch_count
@@ -72,6 +73,11 @@ if TYPE_CHECKING:
 
     Watch = Callable[[LiveRun, Source, Control], Watcher]
 
+EDITED = (
+    "The net of this run was edited, which only a single process can repeat. Choose one process, or start a new run "
+    "of the edited net."
+)
+HEARTBEAT = 1.0  # seconds: processes that wait for a paused one fail after minutes without a word
 LONGEST_START = 20.0  # seconds of the processor: a process that has worked longer did other things before
 
 
@@ -83,16 +89,18 @@ def train(
     folder: Path | None = None,
     resume: Path | None = None,
     watch: Watch = Watcher,
+    ranks: Ranks | None = None,
 ) -> Iterator[Event]:
     """Run `job`; the last event is Finished or Failed. Exceptions of the job become Failed events.
 
     Iterate on one thread, where torch's `threads` is set too (OpenMP counts per calling thread); with None they are
     those of the job, else chosen by `choose_threads`. `control` controls the run and has the weights after its end.
     Checkpoints are saved to `folder`, if given; with `resume`, one of them, the run continues from there. `watch` makes
-    what measures the steps.
+    what measures the steps. With `ranks` this is one of several processes of the run, of which the first obeys its
+    control, measures and saves, and the others follow it.
     """
     control = control or Control()
-    run = _Run(job, control, folder, watch)
+    run = _Run(job, control, folder, watch, ranks)
     ending: Ending = "abandoned"
     failed = None
     try:
@@ -125,8 +133,14 @@ class _Run:
     """One execution of a job. `at` is its position after the last whole step."""
 
     def __init__(
-        self, job: Job, control: Control, folder: Path | None, watch: Watch = Watcher
+        self,
+        job: Job,
+        control: Control,
+        folder: Path | None,
+        watch: Watch,
+        ranks: Ranks | None,
     ) -> None:
+        self._ranks, self._decision = ranks, Decision(GO)
         # `job` is as it is in the stage that the run is in, `_whole` has all stages.
         self.job, self._whole, self.control, self._watch = job, job, control, watch
         self._stage = checkpoint.FIRST_STAGE
@@ -175,14 +189,16 @@ class _Run:
                 if self.at.step and self._over():  # already complete when resumed
                     break
                 yield from self._train_epoch(epoch)
-                if self.control.stopping or self._note:
+                if self._stopping or self._note:
                     break
-            if self._planned and not self.control.stopping:
+            if self._planned and not self._stopping:
                 late = f"the surgery planned after step {self._planned[0].step:,} was not reached"
                 self._note = f"{self._note}; {late}" if self._note else late
             yield from self._save(checkpoint.LAST)
             yield from self.saved()
-        done, seconds = not self.control.stopping, self._seconds()
+            if self._ranks is not None:
+                self._ranks.leave()
+        done, seconds = not self._stopping, self._seconds()
         yield self._watching.hashing(self.at.step, seconds)
         share = self._watching.share(seconds)
         yield Finished(
@@ -212,19 +228,26 @@ class _Run:
             raise ReadingCancelledError
 
     def _set_up(self, resolved: Resolved, resume: Path | None) -> Started:
-        device = resolved.id
+        ranks = self._ranks
+        if ranks is not None and self._whole.stages:
+            raise JobError(EDITED)
+        device = resolved.id if ranks is None else ranks.join(resolved.id)
         self._begin_stage(
             checkpoint.stage_of(resume)
             if resume is not None
             else checkpoint.FIRST_STAGE
         )
         training = self.config
-        self.stepper, data = set_up(self.job, device, self._reading)
+        self.stepper, data = set_up(self.job, device, self._reading, ranks)
         self._shuffle = torch.Generator().manual_seed(training.seed)
         # On the CPU every number is there at once; elsewhere reading one waits for the device.
-        self._reads = device == "cpu" or training.not_finite == "skip"
+        self._reads = (
+            device == "cpu" or training.not_finite == "skip" or ranks is not None
+        )
         self.live = LiveRun(self.stepper, data, device)
         self._watcher = self._watch(self.live, self.job.source, self.control)
+        if not self._leads:
+            self._watcher.rest()
         if resume is not None:
             self._restore(resume)
             self.live.epoch, self.live.step, self.live.batch = (
@@ -234,9 +257,10 @@ class _Run:
             )
         self._watcher.began = (self.at.step, self.at.seconds)
         self.control.attach(self.live, answers.answer)
+        notes = (resolved.note, ranks.note if ranks is not None else None)
         return Started(
             device,
-            resolved.note,
+            " ".join(filter(None, notes)) or None,
             training.epochs,
             training.batch_size,
             batch_count(self.job, data.info.train_count),
@@ -264,6 +288,17 @@ class _Run:
         return sum(
             p.numel() for p in self.stepper.model.parameters() if p.requires_grad
         )
+
+    @property
+    def _leads(self) -> bool:
+        """Return whether this process decides for all of the run."""
+        return self._ranks is None or not self._ranks.rank
+
+    @property
+    def _stopping(self) -> bool:
+        if self._ranks is None:
+            return self.control.stopping
+        return self._decision.turn == STOP
 
     @property
     def _now(self) -> LiveRun:
@@ -299,13 +334,14 @@ class _Run:
         end = self.at.batch + len(chunks)
         live.model.train()
         self._watching.idle_until = 0.0  # an epoch may lack a look
-        batches = data.train.batches(chunk.to(live.device) for chunk in chunks)
+        parts = chunks if self._ranks is None else map(self._ranks.part, chunks)
+        batches = data.train.batches(part.to(live.device) for part in parts)
         for chunk in chunks:
             if self._planned:
                 yield from self._operate_as_planned()
-            if self.control.attention:
+            if self.control.attention or self._ranks is not None:
                 yield from self._attend()
-                if self.control.stopping:
+                if self._stopping:
                     if not self.at.batch and self.at.order is not None:
                         # A resumed run draws the order of this epoch again.
                         self._shuffle.set_state(self.at.order)
@@ -316,6 +352,8 @@ class _Run:
             if self._left_out and self.at.step + 1 in self._left_out:
                 yield from self._leave_out(epoch, len(chunk), batches)
             else:
+                if self._ranks is not None:
+                    self._ranks.weigh(chunk)
                 last = self.at.batch + 1 == end or (
                     self._limited and self._is_last_step()
                 )
@@ -327,11 +365,7 @@ class _Run:
                 break
             if self.config.save_every and self.at.step % self.config.save_every == 0:
                 yield from self._save(checkpoint.step_file(self.at.step))
-            if (
-                reports
-                and self._placing is not None
-                and self._placing.due(self._seconds(), self.at.step)
-            ):
+            if self._placing is not None and self._revisit_due(reports):
                 yield from self._keep_to_revisit()
         yield from self._flush()
         yield from self._end_epoch(
@@ -343,9 +377,13 @@ class _Run:
         steps, minutes = self.config.max_steps, self.config.max_minutes
         if steps is not None and self.at.step >= steps:
             self._note = f"the limit of {steps:,} steps was reached"
-        elif minutes is not None and self._seconds() >= 60 * minutes:
+        elif minutes is not None and self._agreed(self._seconds()) >= 60 * minutes:
             self._note = f"the limit of {minutes:g} minutes was reached"
         return bool(self._note)
+
+    def _agreed(self, value: float) -> float:
+        """Return the value of the process that decides for all."""
+        return value if self._ranks is None else self._ranks.agreed(value)
 
     def _end_epoch(self, epoch: int, count: int, whole: bool) -> Iterator[Event]:
         self._count_correct()
@@ -357,8 +395,9 @@ class _Run:
         train_loss = self.at.total / count if count else math.nan
         gathered = Gathered(self.config.metrics, self.stepper.task)
         val_loss, val_accuracy, parts = self._evaluate(gathered)
-        if self.control.stopping:
+        if self._stopping:
             return
+        val_loss = val_loss if val_loss is None else self._agreed(val_loss)
         if whole:  # else a limit came first, and a resumed run continues with the remaining batches
             self.stepper.end_epoch(val_loss)
             self.at.done, self.at.batch, self.at.samples = epoch, 0, 0
@@ -467,15 +506,21 @@ class _Run:
         )
         watcher.skipped()
         # LBFGS has moved the weights by then: there is no step to leave out.
-        pauses = self.control.watch.not_finite and self.config.optimizer.name != CLOSURE
+        pauses = self._pauses_at_not_finite and self.config.optimizer.name != CLOSURE
         if self.config.not_finite != "skip" and not pauses:
             raise diagnosis from None
         self._pass_over(epoch, count)
         self._skipped += 1
         skipped = Skipped(epoch, self.at.step, str(diagnosis), diagnosis.node)
-        if self.control.watch.not_finite:
+        if self._pauses_at_not_finite:
             return skipped, self._caught_loss(diagnosis, (inputs, labels))
         return (skipped,)
+
+    @property
+    def _pauses_at_not_finite(self) -> bool:
+        if self._ranks is None:
+            return self.control.watch.not_finite
+        return self._decision.pauses_at_not_finite
 
     def _pass_over(self, epoch: int, count: int) -> None:
         """Count a batch that was not trained on."""
@@ -555,7 +600,7 @@ class _Run:
         return evaluate(
             self.stepper,
             live.data.val.batches(chunks),
-            lambda: self.control.stopping,
+            lambda: self._stopping,
             gathered,
         )
 
@@ -574,7 +619,10 @@ class _Run:
             state = checkpoint.state_of(
                 source, self.at, self._shuffle, self.stepper, settings, self._stage
             )
-            self._saver.put(name, self.at.step, state)
+            if self._ranks is not None:
+                state["ranks"] = self._ranks.of_all(state["generators"])
+            if self._leads:
+                self._saver.put(name, self.at.step, state)
 
     def _begin_placing(self, set_up: float) -> Placing:
         """Return the placer of checkpoints; its CPU time includes the start of the process."""
@@ -587,9 +635,21 @@ class _Run:
         placing.recomputed_steps_take(self._copying)
         return placing
 
+    def _revisit_due(self, reports: bool) -> bool:
+        """Return whether a checkpoint is due after this step; while one is being written, the next step will do."""
+        if self._ranks is not None:
+            return self._decision.checkpoint
+        return reports and self._is_placed_here()
+
+    def _is_placed_here(self) -> bool:
+        placing, saver = self._placing, self._saver
+        if placing is None or saver is None:
+            return False
+        return placing.due(self._seconds(), self.at.step) and not saver.busy
+
     def _keep_to_revisit(self) -> Iterator[Event]:
-        """Save a checkpoint that is kept; while one is being written, the next step will do."""
-        if self._saver is None or self._placing is None or self._saver.busy:
+        """Save a checkpoint that is kept."""
+        if self._saver is None or self._placing is None:
             return
         began = perf_counter()
         yield from self._save(checkpoint.revisit_file(self.at.step))
@@ -616,8 +676,11 @@ class _Run:
 
     def _count_correct(self) -> None:
         """Fetch the numbers of correct predictions and ignored labels from the device, which synchronises with it."""
-        self.at.correct += int(self._correct)
-        self.at.ignored += int(self._ignored)
+        correct, ignored = self._correct, self._ignored
+        if self._ranks is not None:
+            correct, ignored = self._ranks.sum_of(correct), self._ranks.sum_of(ignored)
+        self.at.correct += int(correct)
+        self.at.ignored += int(ignored)
         self._correct = self._ignored = 0
 
     # --- Surgeries
@@ -734,17 +797,32 @@ class _Run:
                 and (request := control.next_operation()) is not None
             ):
                 yield from self._operate_as_asked(*request)
-            if control.stopping:
+            turn = self._turn()
+            if turn == STOP:
                 return
-            if control.may_step():
+            if turn == GO:
                 break
             if stood is None:
                 yield from self._flush()
                 stood = perf_counter()
                 yield Paused(self.at.epoch, self.at.step)
-            control.wait()
+            if self._leads:
+                control.wait(None if self._ranks is None else HEARTBEAT)
         if stood is not None:
             # The clock of the run leaves the pause out.
             self._origin += perf_counter() - stood
             if not control.paused:
                 yield Resumed(self.at.epoch, self.at.step)
+
+    def _turn(self) -> int:
+        """Return whether to take the next step, to wait, or to stop."""
+        control = self.control
+        if control.stopping:
+            turn = STOP
+        else:
+            turn = GO if control.may_step() else WAIT
+        if self._ranks is not None:
+            mine = Decision(turn, self._is_placed_here(), control.watch.not_finite)
+            self._decision = self._ranks.decided(mine)
+            turn = self._decision.turn
+        return turn

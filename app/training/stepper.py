@@ -42,6 +42,8 @@ if TYPE_CHECKING:
     from torch import Tensor, nn
     from torch.optim import Optimizer
 
+    from app.training.ranks import Ranks
+
 _NO_PARTS: Mapping[str, Tensor] = MappingProxyType({})
 
 
@@ -118,7 +120,8 @@ _OF_SCHEDULES = {"initial_lr", "max_lr", "min_lr", "base_momentum", "max_momentu
 class Stepper:
     """Owns optimizer, schedule and averaging of `model`, which is on its device.
 
-    `fields` are the inputs of the data that the net gets, in order; none where a batch has one.
+    `fields` are the inputs of the data that the net gets, in order; none where a batch has one. With `ranks` each batch
+    is this process's part of one.
     """
 
     def __init__(
@@ -128,6 +131,7 @@ class Stepper:
         task: Task,
         device: str,
         fields: Sequence[str] = (),
+        ranks: Ranks | None = None,
     ) -> None:
         self.model, self.config, self.task, self.fields = (
             model,
@@ -135,6 +139,7 @@ class Stepper:
             task,
             tuple(fields),
         )
+        self.ranks = ranks
         self.kind = device.partition(":")[0]
         recompute(model, config.recompute)
         self.loss: nn.Module = (task.loss_module() or make_loss(config.loss)).to(device)
@@ -159,8 +164,9 @@ class Stepper:
             self.average = AveragedModel(
                 model, multi_avg_fn=get_ema_multi_avg_fn(config.ema), use_buffers=True
             )
+        forward = model if ranks is None else ranks.averaged(model)
         self.forward: Callable[..., Any] = (
-            torch.compile(model) if config.compile else model
+            torch.compile(forward) if config.compile else forward
         )
         # Cached, as they are read at every step: a step of a small net takes less than a millisecond.
         self._several = hasattr(self.loss, "losses")
@@ -233,24 +239,33 @@ class Stepper:
         labels: Tensor,
         others: Tensor | None = None,
         share: float = 1.0,
+        portions: Mapping[str, Tensor | float] | None = None,
     ) -> Tensor:
-        """Compute the loss, in the precision of the run; `others` and `share` are of mixup, see `recipes.mixed`."""
+        """Compute the loss, in the precision of the run; `others` and `share` are of mixup, see `recipes.mixed`, and
+        `portions` weights of several losses.
+        """
         if not self.config.amp:
-            return self._measured(output, labels, others, share)
+            return self._measured(output, labels, others, share, portions)
         with torch.autocast(self.kind, dtype=getattr(torch, self.config.amp)):
-            return self._measured(output, labels, others, share)
+            return self._measured(output, labels, others, share, portions)
 
     def _measured(
-        self, output: Any, labels: Tensor, others: Tensor | None, share: float
+        self,
+        output: Any,
+        labels: Tensor,
+        others: Tensor | None,
+        share: float,
+        portions: Mapping[str, Tensor | float] | None,
     ) -> Tensor:
         output, target = self.task.loss_inputs(output, labels)
-        if others is None:
-            loss: Tensor = self.loss(output, target)
-            return loss
+        loss: Tensor
         if self._several:  # of several outputs, each mixed separately
-            loss = self.loss(output, target, others, share)
-            return loss
-        return mixed_loss(self.loss, output, target, others, share)
+            loss = self.loss(output, target, others, share, portions)
+        elif others is None:
+            loss = self.loss(output, target)
+        else:
+            loss = mixed_loss(self.loss, output, target, others, share)
+        return loss
 
     @property
     def parts(self) -> Mapping[str, Tensor]:
@@ -261,6 +276,10 @@ class Stepper:
     def chief_loss(self) -> nn.Module:
         """The loss of the output that accuracy and metrics are measured on."""
         return self.loss.losses[0] if self._several else self.loss  # type: ignore[index,return-value]
+
+    def _whole(self, loss: Tensor) -> Tensor:
+        """Return the loss of the whole batch."""
+        return loss if self.ranks is None else self.ranks.mean(loss)
 
     def take(
         self,
@@ -281,7 +300,7 @@ class Stepper:
         if not self.waiting:
             self.optimizer.zero_grad(set_to_none=True)
         output, loss = self._run(inputs, labels)
-        value = _finite(loss) if read else math.nan
+        value = _finite(self._whole(loss)) if read else math.nan
         if observer is not None:
             observer.forward_done(loss)
         self.fed = None
@@ -305,12 +324,30 @@ class Stepper:
             self.rates.mark_reported(rates)
         if not read:
             loss = loss.detach()
-        parts = self.loss.parts if self._several else _NO_PARTS
+        return self._result(output, labels, loss, updated, self.parts, rates, value)
+
+    def _result(
+        self,
+        output: Any,
+        labels: Tensor,
+        loss: Tensor,
+        updated: bool,
+        parts: Mapping[str, Tensor],
+        rates: Rates | None,
+        value: float,
+    ) -> BatchResult:
         correct, ignored = (
             self.task.correct(output, labels),
             self.task.ignored(output, labels),
         )
-        return BatchResult(loss, correct, updated, parts, rates, value, ignored)  # type: ignore[arg-type]
+        if (ranks := self.ranks) is not None:
+            parts = {
+                name: ranks.mean(part * ranks.portion) for name, part in parts.items()
+            }
+            counts = ranks.portion > 0  # else the sample is another process's
+            correct = None if correct is None else counts * correct
+            ignored = None if ignored is None else counts * ignored
+        return BatchResult(loss, correct, updated, parts, rates, value, ignored)
 
     def _run(self, inputs: Tensor, labels: Tensor) -> tuple[Any, Tensor]:
         if self._direct and self.before_forward is None:
@@ -323,7 +360,10 @@ class Stepper:
         if self.before_forward is not None:
             self.before_forward(StepInputs(inputs, labels, others, share))
         output = self._output(inputs, labels)
-        return output, self.measured(output, labels, others, share)
+        if self.ranks is None:
+            return output, self.measured(output, labels, others, share)
+        loss = self.measured(output, labels, others, share, self.ranks.portions)
+        return output, loss * self.ranks.portion
 
     def _output(self, inputs: Tensor, labels: Tensor) -> Any:
         self.fed = inputs, self._state()
@@ -338,6 +378,7 @@ class Stepper:
                 or self.config.channels_last
                 or self.config.mixup
                 or self.fields
+                or self.ranks is not None
             )
             self._direct = not converts and not self._several and self.task.direct
         return output
@@ -354,7 +395,8 @@ class Stepper:
         def closure() -> Tensor:
             self.optimizer.zero_grad(set_to_none=True)
             output, loss = self._run(inputs, labels)
-            value = _finite(loss) if read else math.nan
+            whole = self._whole(loss)
+            value = _finite(whole) if read else math.nan
             if observer is not None:
                 observer.forward_done(loss)
             self.fed = None
@@ -363,7 +405,7 @@ class Stepper:
                 self.after_backward()
             self._clip()
             first.append((output, loss.detach(), self.parts, value))
-            return loss
+            return whole
 
         self.optimizer.step(closure)  # type: ignore[arg-type]
         if observer is not None:
@@ -373,11 +415,7 @@ class Stepper:
         output, loss, parts, value = first[
             0
         ]  # it is called several times; the loss of the batch is the first
-        correct, ignored = (
-            self.task.correct(output, labels),
-            self.task.ignored(output, labels),
-        )
-        return BatchResult(loss, correct, True, parts, None, value, ignored)
+        return self._result(output, labels, loss, True, parts, None, value)
 
     def _update(self, observer: Observer | None) -> None:
         if self.scaler is not None:

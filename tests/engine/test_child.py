@@ -15,6 +15,7 @@ import pytest
 from app.cli.train import run_results
 from app.engine import pool, run_process
 from app.engine.placement import RunPlacement
+from app.engine.remote_control import RemoteControl, RemoteRunError
 from app.engine.values import Codec
 from app.source.generated import Source
 from app.telemetry.histogram import Histogram
@@ -123,7 +124,7 @@ def test_a_run_of_its_own_is_the_run_of_the_thread_and_goes_on_from_its_checkpoi
         save_every=20,
         **SETTINGS["AdamW, cosine after a warmup"],
     )
-    control, theirs = Control(), run_process.ChildControl()
+    control, theirs = Control(), RemoteControl()
     whole = list(train(a_job, control))
     threads = torch.get_num_threads()
     events = list(run_process.train(a_job, theirs, threads=threads, folder=tmp_path))
@@ -143,7 +144,7 @@ def test_a_run_of_its_own_is_the_run_of_the_thread_and_goes_on_from_its_checkpoi
 
 def test_hands_reach_it(tmp_path):
     """Pause, weights, one step, another rate, resume, stop; what is watched must not change the numbers."""
-    control = run_process.ChildControl()
+    control = RemoteControl()
     control.step()  # said before there is anybody to hear it
     seen = []
     for event in run_process.train(job(SMALL_NET, epochs=10_000), control):
@@ -153,7 +154,7 @@ def test_hands_reach_it(tmp_path):
             control.step()
         elif isinstance(event, Paused) and event.step == 2:
             after = control.weights(timeout=60)
-            with pytest.raises(run_process.RemoteRunError):
+            with pytest.raises(RemoteRunError):
                 control.call(lambda live: live.step).result()
             assert control.call(SetRate(0.25)).result(60) == 0.001
             control.resume()
@@ -238,7 +239,7 @@ def test_a_best_checkpoint_that_was_written_just_before_it_died_is_found(tmp_pat
 
 
 def test_a_step_that_does_not_end_is_ended_some_time_after_stop(tmp_path):
-    control, there = run_process.ChildControl(), tmp_path / "there"
+    control, there = RemoteControl(), tmp_path / "there"
     line = f"__import__('pathlib').Path({str(there)!r}).touch() or sum(0 for _ in iter(int, 1))"
     run = run_process.train(job(broken_net(line, at=2)), control, grace=0.5)
     events = []

@@ -15,7 +15,9 @@ from typing import Any
 import pytest
 
 from app.engine import child_process, fork_server, pool
+from app.engine.entries import ENTRIES
 from tests.engine.test_child import alive, wait_for
+from tests.support.forked_python import SCRIPT
 from tests.support.light_fork_server import LIGHT, own_server
 
 __all__ = ["own_server"]
@@ -45,12 +47,14 @@ def begin(tmp_path: Path) -> Start:
     ) -> pool.Child:
         script = tmp_path / "script.py"
         script.write_text(TELLS + text)
-        extra, arguments = {"RANK": "0", **extra}, [str(script), *words]
+        arguments = [str(script), *words]
         if fresh:
             return child_process.start(
-                ["-P", "-m", "app.engine.entries", "rank", *arguments], extra, cwd
+                ["-P", "-m", "app.engine.entries", ENTRIES[SCRIPT], *arguments],
+                extra,
+                cwd,
             )
-        return pool.start("rank", extra, cwd, arguments=arguments)
+        return pool.start(SCRIPT, extra, cwd, arguments=arguments)
 
     return start
 
@@ -107,7 +111,7 @@ def test_it_is_given_what_a_fresh_process_would_be_given_and_its_answer_and_end_
 
 def test_what_it_says_last_is_on_its_stderr(begin):
     child = begin("raise SystemExit('no good')")
-    assert child.stderr.read() == b"[rank0]: no good\n" and child.wait(60) == 1
+    assert child.stderr.read() == b"no good\n" and child.wait(60) == 1
 
 
 NUMBERS = """
@@ -249,7 +253,7 @@ def test_many_in_a_row_leave_nothing_behind(begin):
 def test_what_cannot_be_started_is_said_before(begin, tmp_path):
     with pytest.raises(FileNotFoundError):
         begin("", cwd=tmp_path / "nowhere")
-    with pytest.raises(ValueError, match="'shell' is none of engine, rank"):
+    with pytest.raises(ValueError, match="'shell' is none of engine, script"):
         pool.start("shell")
 
 
@@ -273,10 +277,11 @@ def test_one_that_cannot_be_forked_says_why_and_processes_are_fresh(
 _PARENT = """
 import sys
 from app.engine import pool
+from tests.support.forked_python import SCRIPT
 from tests.support.light_fork_server import LightServers
 pool.subprocess.Popen = LightServers().start
 pool.prepare()
-child = pool.start("rank", {"RANK": "0"}, arguments=[sys.argv[1]])
+child = pool.start(SCRIPT, arguments=[sys.argv[1]])
 print(pool._state.server._process.pid, child.pid, child.stdout.readline().decode().strip(), flush=True)
 sys.stdin.read()
 """
@@ -318,7 +323,7 @@ def test_a_program_that_ends_while_the_fork_server_loads_ends_at_once_and_takes_
 def test_one_that_outlives_the_modules_of_a_program_ends_in_silence(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    pipes = pool._Pipes(quiet=True)
+    pipes = pool._Pipes()
     child = pool._Forked(os.getpid(), os.dup(0), pipes)
     monkeypatch.delattr(pool, "contextlib")
     child.__del__()

@@ -12,15 +12,16 @@ from pathlib import Path
 import pytest
 import torch
 
-from app.engine import distributed
+from app.engine import run_process
+from app.engine.remote_control import RemoteControl
 from app.export.script.script import training_script
 from app.training.events import Failed, Finished, Started, StepDone
 from tests.engine.test_child import wait_for
-from tests.engine.test_distributed import PLAIN_NET, TWO, ranks
 from tests.support.forked_popen import with_forks
 from tests.support.forked_python import start_forked
 from tests.support.listening import listening, outer_address, tree
 from tests.support.training_jobs import job, net
+from tests.training.test_ranks import PLAIN_NET, TWO, ranks
 
 __all__ = ["ranks"]
 NOBODY = 65534
@@ -70,19 +71,19 @@ def test_two_processes_are_reached_from_loopback_alone_and_no_stranger_joins(
     ranks, monkeypatch
 ):
     stores = []
-    temporary = distributed.TemporaryFolder
+    temporary = run_process.TemporaryFolder
 
     def kept():
         stores.append(temporary())
         return stores[-1]
 
-    monkeypatch.setattr(distributed, "TemporaryFolder", kept)
+    monkeypatch.setattr(run_process, "TemporaryFolder", kept)
     monkeypatch.setenv(
         "GLOO_SOCKET_IFNAME", "eth0"
     )  # what is right between machines is not taken over
-    control = distributed.LineControl()
+    control = RemoteControl(2)
     found, seen = [], False
-    for event in distributed.train(job(PLAIN_NET, epochs=1000), control, place=TWO):
+    for event in run_process.train(job(PLAIN_NET, epochs=1000), control, place=TWO):
         if isinstance(event, StepDone) and not seen:
             seen = True
             assert len(ranks) == 2 and set(ranks) <= set(tree(os.getpid()))
@@ -115,12 +116,12 @@ def test_what_is_found_to_listen_on_every_interface_is_told(tmp_path):
 
 
 def test_one_that_is_killed_ends_the_others_and_is_told_in_one_line(ranks, capfd):
-    for event in distributed.train(job(PLAIN_NET, epochs=100_000), place=TWO):
+    for event in run_process.train(job(PLAIN_NET, epochs=100_000), place=TWO):
         if isinstance(event, StepDone) and event.step == 3:
             os.kill(ranks[0], signal.SIGKILL)
     assert isinstance(event, Failed)
     assert (
-        "One of the 2 processes failed after step" in event.message
+        "One of the 2 processes was ended" in event.message
         and "SIGKILL" in event.message
     )
     assert "No checkpoint had been saved" in event.cure and not capfd.readouterr().err
@@ -134,7 +135,7 @@ def test_an_error_of_one_is_told_as_its_own_and_not_as_a_lost_connection(ranks, 
         ["self.linear1 = nn.Linear(64, 10)"],
         [*lines, "return self.linear1(x.flatten(1))"],
     )
-    *_, failed = distributed.train(job(source), place=TWO)
+    *_, failed = run_process.train(job(source), place=TWO)
     assert isinstance(failed, Failed) and failed.message.endswith(
         "ValueError: the second one cannot"
     )
@@ -174,8 +175,8 @@ def test_the_exported_script_starts_processes_that_are_reached_from_loopback_alo
     reason="NCCL wants a GPU of its own for each of two processes",
 )
 def test_a_cuda_run_keeps_nccl_to_loopback(ranks):
-    control = distributed.LineControl()
-    for event in distributed.train(
+    control = RemoteControl(2)
+    for event in run_process.train(
         job(PLAIN_NET, epochs=1000, device="cuda"), control, place=TWO
     ):
         if isinstance(event, Started):

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 from msgspec.structs import replace
 
-from app.engine import distributed
+from app.engine import run_process
 from app.engine.placement import RunPlacement
 from app.engine.tasks.past.bisect import first_step
 from app.engine.tasks.past.revisit import revisited
@@ -232,7 +232,7 @@ def test_a_step_on_two_processes_is_verified_by_the_hashes_of_the_first(
     recorder.processes = 2
     assert recorder.begin() == ""
     events = []
-    for event in distributed.train(
+    for event in run_process.train(
         a_job, place=RunPlacement(2), folder=recorder.checkpoints, hash_share=1e9
     ):
         recorder.take(event)

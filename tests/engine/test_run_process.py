@@ -13,6 +13,7 @@ import pytest
 
 from app.engine import pool, run_process
 from app.engine.own_engine import OwnEngine
+from app.engine.remote_control import RemoteControl
 from app.engine.requests.train import Answered
 from app.engine.tasks import train as train_task
 from app.engine.values import Codec
@@ -45,7 +46,7 @@ pytestmark = pytest.mark.skipif(
 
 def test_a_step_that_was_asked_for_before_the_run_is_one_step():
     """It goes with the question: the process could be through the run by the time it hears of it."""
-    control = run_process.ChildControl()
+    control = RemoteControl()
     control.step()
     steps = 0
     for event in run_process.train(job(), control):
@@ -101,7 +102,7 @@ def test_what_is_looked_at_in_a_run_comes_through_the_pipe_as_it_is(tmp_path):
     a_job, ours, theirs = (
         job(SMALL_NET, epochs=100),
         Control(),
-        run_process.ChildControl(),
+        RemoteControl(),
     )
     inside, batch, memory = looked_at(ours, train(a_job, ours), tmp_path)
     its_inside, its_batch, its_memory = looked_at(
@@ -147,7 +148,7 @@ def test_an_answer_that_cannot_be_sent_is_not_waited_for():
 
 def test_an_order_that_cannot_be_sent_is_refused_to_who_gives_it_and_the_run_goes_on():
     """The run is far longer than what is asked of it: one that had ended would take no order at all."""
-    control = run_process.ChildControl()
+    control = RemoteControl()
     steps = 0
     for event in run_process.train(job(epochs=100_000), control):
         if isinstance(event, Started):
@@ -192,7 +193,7 @@ def test_neither_end_remembers_the_events_of_a_run(monkeypatch):
     monkeypatch.setattr(
         run_process,
         "OwnEngine",
-        lambda start: codecs.append(OwnEngine(start)) or codecs[-1],
+        lambda *given: codecs.append(OwnEngine(*given)) or codecs[-1],
     )
     weights = set()
     events = run_process.train(job(SMALL_NET, epochs=8))

@@ -4,10 +4,21 @@ from __future__ import annotations
 
 import json
 
+import pytest
+
+from app.engine.json_lines.reader import Reader
 from app.engine.watched.follow import Tail, WatchedRunControl, follow
-from app.training.events import EpochDone, Failed, Finished, Started, StepDone
+from app.training.events import (
+    EpochDone,
+    Failed,
+    Finished,
+    Started,
+    StepDone,
+    to_json,
+)
 from app.training.history import History
 from app.views.training.runs.session import measure_progress
+from tests.support.training_jobs import CONV_NET, job, run
 
 START = {
     "event": "started",
@@ -157,3 +168,18 @@ def test_a_run_that_fails_elsewhere_fails_here(tmp_path):
     events = list(follow(path, every=0.01))
     assert isinstance(events[1], EpochDone) and events[1].metrics == (("f1", 0.25),)
     assert isinstance(events[-1], Failed) and events[-1].message == "m"
+
+
+def test_lines_become_the_events_that_they_were():
+    told = run(job(CONV_NET, epochs=1, batch_size=500))
+    reader = Reader(lambda: 0.0)
+    back = [reader.event(line) for event in told if (line := to_json(event))]
+    assert [to_json(event) for event in back] == [
+        line for event in told if (line := to_json(event))
+    ]
+    steps = [(e.samples, e.step) for e in told if isinstance(e, StepDone)]
+    assert [(e.samples, e.step) for e in back if isinstance(e, StepDone)] == steps
+    assert reader.event(json.dumps({"event": "of tomorrow"})) is None
+    for line in ("{", "[]", '{"event": "step"}', "hello"):
+        with pytest.raises(ValueError, match="not a line of a run"):
+            reader.event(line)

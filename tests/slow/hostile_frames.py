@@ -340,22 +340,6 @@ CASES = (
         holds(STARTED, EPOCH | {f"val_{n}": 1 for n in range(5000)}),
         LEFT_OUT,
     ),
-    Case(
-        "hashes of one layer too many",
-        holds(
-            STARTED,
-            {"event": "hash_layers", "layers": []},
-            {
-                "event": "hashes",
-                "step": 1,
-                "epoch": 1,
-                "batch": 10**30,
-                "generator": 1,
-                "layers": [1],
-            },
-        ),
-        LEFT_OUT,
-    ),
     # texts
     Case(
         "markup in every text",

@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import Any
 
 from app.engine import fork_server
-from app.engine.programs import rank
+from tests.support import script_entry
 
 SERVER = fork_server.__name__
 
@@ -58,7 +58,7 @@ class ForkedPopen(subprocess.Popen):
                     "python",
                     *dropwhile(lambda word: word.startswith("-"), words),
                 ]
-                rank.main()
+                script_entry.main()
         finally:
             os._exit(1)
 

@@ -17,6 +17,11 @@ from typing import Any
 import pytest
 
 from app.engine import pool
+from app.engine.entries import ENTRIES
+from tests.support import script_entry
+
+SCRIPT = "script"
+ENTRIES[SCRIPT] = script_entry.__name__
 
 COMMAND = "import sys\nfrom app.main import main\nsys.exit(main())\n"
 
@@ -44,9 +49,7 @@ def start_forked(
     script: Path, *arguments: str, cwd: Path | None = None, **environment: str
 ) -> pool.Child:
     """Start a script as `python SCRIPT ARGUMENTS` does, with torch and the program's modules loaded already."""
-    return pool.start(
-        "rank", {"RANK": "0", **environment}, cwd, arguments=[str(script), *arguments]
-    )
+    return pool.start(SCRIPT, environment, cwd, arguments=[str(script), *arguments])
 
 
 def start_command(folder: Path, *arguments: str, **environment: str) -> pool.Child:
@@ -90,7 +93,7 @@ def run_forked(
             child.kill()
         stdout, stderr = (
             told.result().decode(),
-            said.result().decode().replace("[rank0]: ", ""),
+            said.result().decode(),
         )
     return CompletedProcess([str(script), *arguments], code, stdout, stderr)
 

@@ -21,16 +21,11 @@ from tapedeck.frames import (
     Count,
     MaxLength,
     Number,
-    Range,
     Script,
-    Seconds,
-    StepNumber,
     Text,
-    Texts,
 )
 
 MOST_NAMES = 100  # fields of one prefix
-Int64 = Annotated[int, Range(-(2**63), 2**63 - 1)]
 
 
 class Epoch(NamedTuple):
@@ -44,35 +39,8 @@ class Epoch(NamedTuple):
     val_accuracy: Number
 
 
-class HashLayers(NamedTuple):
-    """The layers of all later hashes."""
-
-    layers: Texts
-
-
-class Hashes(NamedTuple):
-    """The hashes of a step."""
-
-    step: StepNumber
-    epoch: Count
-    batch: Int64
-    generator: Int64
-    layers: list[Int64]
-
-
-class Hashing(NamedTuple):
-    """What hashing has cost."""
-
-    step: Count
-    steps: Count
-    hashed: Count
-    spent: Seconds
-    seconds: Seconds
-
-
 KINDS: dict[str, type[Any]] = {
-    frames.event_of(kind): kind
-    for kind in (*frames.KINDS, Epoch, HashLayers, Hashes, Hashing)
+    frames.event_of(kind): kind for kind in (*frames.KINDS, Epoch)
 }
 
 

@@ -3,14 +3,11 @@
 from __future__ import annotations
 
 import math
-import struct
 from collections.abc import Callable
-from time import perf_counter
 from typing import Any, Literal
 
 from app.engine.json_lines import frame_types
-from app.engine.json_lines.frame_types import Epoch, Hashes, Hashing, HashLayers
-from app.training import events
+from app.engine.json_lines.frame_types import Epoch
 from app.training.events import (
     EpochDone,
     Event,
@@ -29,7 +26,6 @@ from app.training.events import (
     Skipped,
     Started,
     StepDone,
-    StepHashes,
 )
 from tapedeck import frames
 
@@ -40,8 +36,7 @@ _REASONS: dict[str, Literal["done", "stopped", "left"]] = {
 
 
 class Reader:
-    """Parses lines to events. `now` returns seconds since the start of the run, nan if unknown; `batches` returns the
-    batches per epoch for a number of samples, where rounding up is not right.
+    """Parses lines to events. `now` returns seconds since the start of the run, nan if unknown.
 
     Steps and samples missing from a line are derived from those of "started". With `timed` false, `now` is not the
     time of the run but of the reader of its file, which gives no speed; lines of scripts have their own times.
@@ -51,16 +46,14 @@ class Reader:
         self,
         now: Callable[[], float],
         note: str | None = None,
-        batches: Callable[[int], int] | None = None,
         timed: bool = True,
     ) -> None:
-        self._now, self._note, self._batches, self._timed = now, note, batches, timed
+        self._now, self._note, self._timed = now, note, timed
         self._started: Started | None = None
         self.epoch = self.step = 0
         self._newest = 0  # the last step whose loss was read
         self._rate = math.nan
         self._layers: tuple[str, ...] = ()
-        self._hash_layers: tuple[str, ...] = ()
 
     @property
     def has_started(self) -> bool:
@@ -157,23 +150,6 @@ class Reader:
                 return MemorySample(frame.step, frame.seconds, scope, *sizes)
             case frames.Looking():
                 return Looking(frame.step, frame.steps, frame.spent, frame.seconds)
-            case HashLayers():
-                self._hash_layers = tuple(frame.layers)
-            case Hashes() if len(frame.layers) == len(self._hash_layers):
-                row = (
-                    frame.step,
-                    frame.epoch,
-                    frame.batch,
-                    frame.generator,
-                    *frame.layers,
-                )
-                return StepHashes(
-                    frame.step, self._hash_layers, struct.pack(f"<{len(row)}q", *row)
-                )
-            case Hashing():
-                return events.Hashing(
-                    frame.step, frame.steps, frame.hashed, frame.spent, frame.seconds
-                )
         return None
 
     def _step_event(self, frame: frames.Step) -> StepDone:
@@ -205,14 +181,7 @@ class Reader:
 
     def _started_event(self, frame: frames.Started) -> Started:
         count, size = frame.train_count, frame.batch_size
-        if not count or size is None:
-            batches = 0
-        else:
-            batches = (
-                self._batches(count)
-                if self._batches is not None
-                else math.ceil(count / size)
-            )
+        batches = math.ceil(count / size) if count and size else 0
         return Started(
             frame.device,
             self._note,
@@ -240,29 +209,3 @@ def _unique(names: list[str]) -> tuple[str, ...]:
     if len(set(names)) < len(names):
         raise ValueError("two of the names are the same")
     return tuple(names)
-
-
-class Clock:
-    """Seconds since the start without pauses, plus those of the run `before` that is resumed."""
-
-    def __init__(self) -> None:
-        self.before = 0.0
-        self._began: float | None = None
-        self._stood: float | None = None
-
-    def __call__(self) -> float:
-        return (
-            0.0
-            if self._began is None
-            else (self._stood or perf_counter()) - self._began
-        )
-
-    def follow(self, event: Event) -> None:
-        """Start, pause and resume with the events of a run."""
-        now = perf_counter()
-        if isinstance(event, Started):
-            self._began, self._stood = now - self.before, None
-        elif isinstance(event, Paused) and self._stood is None:
-            self._stood = now
-        elif self._stood is not None and self._began is not None:
-            self._began, self._stood = self._began + now - self._stood, None

@@ -59,9 +59,18 @@ class Trained(Struct, frozen=True):
     weights: Path | None
 
 
+class RankOf(Struct, frozen=True):
+    """One of `count` processes, the `rank`-th from 0; they meet over the file `store`."""
+
+    rank: int
+    count: int
+    store: Path
+
+
 class Train(Request[Trained], frozen=True):
     """Run training, from the checkpoint `resume` if given, with checkpoints in `folder`. Commands in `said` were given
-    before the engine was ready and apply from the first batch. `scratch` receives the progress mark and the weights.
+    before the engine was ready and apply from the first batch. `scratch` receives the progress mark and the weights. Of
+    the time, `hash_share` is for hashes of gradients. With `ranks` this is one of several processes of the run.
     """
 
     lane: ClassVar[str] = MAIN
@@ -72,32 +81,8 @@ class Train(Request[Trained], frozen=True):
     folder: Path | None = None
     resume: Path | None = None
     said: tuple[RunCommand | SetWatchPoints | Order, ...] = ()
-
-
-class PreparedProcesses(Struct, frozen=True):
-    """The script of a distributed run and its arguments. `changed` warns of differences from the environment in which
-    the resumed checkpoint was made; `before` is the duration in seconds until then.
-    """
-
-    arguments: tuple[str, ...]
-    changed: str = ""
-    before: float = 0.0
-
-
-class PrepareProcesses(Request[PreparedProcesses], frozen=True):
-    """Write model, script and start weights of a run on several processes into `home`.
-
-    JobError for a checkpoint of another net.
-    """
-
-    lane: ClassVar[str] = MAIN
-    job: Job
-    home: Path
-    folder: Path | None
-    resume: Path | None
-    threads: int
-    processes: int
-    hash_share: float | None = None  # of the time, for hashes of gradients
+    hash_share: float | None = None
+    ranks: RankOf | None = None
 
 
 class ResumeHint(Request[str], frozen=True):

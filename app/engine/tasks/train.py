@@ -9,14 +9,10 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
-import torch
-
 from app.engine.mark import Mark
 from app.engine.requests.train import (
     Answered,
     Order,
-    PreparedProcesses,
-    PrepareProcesses,
     ResumeHint,
     RunCommand,
     SetWatchPoints,
@@ -26,8 +22,6 @@ from app.engine.requests.train import (
 )
 from app.engine.server import Context, handles
 from app.engine.values import NotAValueError
-from app.export.layers import write_model
-from app.export.script.script import training_script, write_start
 from app.telemetry.ring import Ring
 from app.training import loop
 from app.training.checkpoints import checkpoint
@@ -42,8 +36,9 @@ from app.training.events import (
     Started,
     StepDone,
 )
-from app.training.job import JobError
 from app.training.monitoring.live_model import LiveRun
+from app.training.monitoring.watcher import Watcher
+from app.training.ranks import Ranks
 from app.util import processors, tensor_files
 
 EVERY, BUSY = (
@@ -75,14 +70,21 @@ def train(request: Train, context: Context) -> Trained:
         context.progress, EVERY if threads < processors.available() else BUSY
     )
     put, kind = outbox.put, StepDone
+    own = request.ranks
+    ranks = Ranks(own.rank, own.count, own.store) if own is not None else None
+    follows = own is not None and own.rank > 0
     events = loop.train(
         request.job,
         control,
         threads=request.threads,
         folder=request.folder,
         resume=request.resume,
+        watch=partial(Watcher, hash_share=request.hash_share),
+        ranks=ranks,
     )
     for event in events:
+        if follows and not isinstance(event, Failed):
+            continue  # the first process tells the same
         put(event)
         if type(event) is kind:
             mark.set(event.epoch, event.step)
@@ -92,7 +94,7 @@ def train(request: Train, context: Context) -> Trained:
     result = control.result
     assert result is not None
     weights: Path | None = None
-    if result.state_dict is not None:
+    if result.state_dict is not None and not follows:
         weights = request.scratch / "weights.pt"
         tensor_files.save(result.state_dict, weights)
     return Trained(result.ending, result.epoch, result.step, weights)
@@ -180,54 +182,6 @@ class _Outbox:
         self._closing = True
         self._wake.set()
         self._thread.join()
-
-
-@handles(PrepareProcesses)
-def prepare(request: PrepareProcesses, _context: Context) -> PreparedProcesses:
-    job, home = request.job, request.home
-    if job.stages:
-        raise JobError(
-            "The net of this run was edited, which only a single process can repeat. Choose one process, or start a "
-            "new "
-            "run of the edited net."
-        )
-    home.mkdir(parents=True, exist_ok=True)
-    script = home / "train.py"
-    write_model(job.source, home / f"{job.source.module_name}.py", [script])
-    script.write_text(training_script(job, hands=True), encoding="utf-8")
-    write_start(job, script)
-    (home / "trained" / "weights.pt").unlink(missing_ok=True)
-    checkpoint_arguments = (
-        ["--checkpoints", str(request.folder)] if request.folder is not None else []
-    )
-    arguments = (
-        str(script),
-        "--json",
-        "--out",
-        str(home / "trained"),
-        *checkpoint_arguments,
-    )
-    if request.hash_share is not None:
-        arguments = (*arguments, "--hash-share", str(request.hash_share))
-    if request.resume is None:
-        return PreparedProcesses(arguments)
-    try:
-        state = checkpoint.load(request.resume)
-        checkpoint.check_source(state, request.resume, job.source.text)
-    except checkpoint.CheckpointError as error:
-        raise JobError(str(error)) from error
-    threads = job.training.threads or request.threads
-    now = {
-        "torch": str(torch.__version__),
-        "threads": threads,
-        "processes": request.processes,
-    }
-    changed = checkpoint.changed(state.get("ran_on", {}), now)
-    return PreparedProcesses(
-        (*arguments, "--resume", str(request.resume)),
-        changed,
-        state["position"]["seconds"],
-    )
 
 
 @handles(ResumeHint)

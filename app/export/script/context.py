@@ -22,9 +22,8 @@ from app.data.sources import options_of
 from app.data.spec import CLASSES, TOKENS, VALUES, SourceSpec
 from app.data.transform_list import alone, calls, is_random
 from app.export.layers import nets_of
-from app.export.script import launch
 from app.export.script.reading import Function, is_streamed, quoted, reading_of
-from app.training import multi_output, script_recipes
+from app.training import launch, multi_output, script_recipes
 from app.training.checkpoints import checkpoint, checksums
 from app.training.checkpoints.fixed_settings import WAITING, fixed_settings
 from app.training.choices import (
@@ -36,23 +35,17 @@ from app.training.choices import (
     PLATEAU,
     takes_one_output,
 )
-from app.training.config import INPUT, Choice
+from app.training.config import INPUT
 from app.training.inputs import fields_of, target_fields
 from app.training.job import Job
 from app.training.metrics import SCORES, SIGMOID, SOFTMAX, reading
 from app.training.objectives import OutputTarget, forms, input_is_target, rows_of
 from app.training.registry import loss_call, optimizer_call, schedule_call
-from app.training.revisit import hashes, recording
 from app.training.setup.losses_in_words import losses_in_words
-from app.training.setup.weighted_losses import takes_weights
+from app.training.setup.weighted_losses import is_weighed, takes_weights
 from app.training.surgery import operation, transfer
 from app.training.task import ignored_label
 from app.util import processors
-
-MEAN_OF_WEIGHTS = (
-    "CrossEntropyLoss",
-    "NLLLoss",
-)  # losses whose mean is weighted by the labels' weights
 
 # Names of the standard library that the script may use; it imports those that it does use.
 _NAMES = {
@@ -79,13 +72,11 @@ class BatchCode(Struct, frozen=True):
     target: str
 
 
-def context(
-    job: Job, module: str, start_file: str, begin_file: str, hands: bool
-) -> dict[str, Any]:
+def context(job: Job, module: str, start_file: str, begin_file: str) -> dict[str, Any]:
     """Return the variables of the template. `start_file` has the start weights, `begin_file` the checkpoint of a job
     that begins with one.
 
-    With `hands` the script accepts the commands pause, step and stop on standard input. Raises JobError, DataError or
+    Raises JobError, DataError or
     ChoiceError.
     """
     training, spec = job.training, read_spec(job.data)
@@ -113,16 +104,14 @@ def context(
         "recomputed": _recomputed(job),
         "batch_norm": job.source.opened or "BatchNorm" in job.source.text,
         "start_file": start_file,
-        "begin_file": begin_file if job.begin and not hands else "",
+        "begin_file": begin_file if job.begin else "",
         "settings": fixed_settings(training, job.data),
         "waiting_settings": WAITING,
         "training": training,
         "threads": training.threads or processors.usual_threads(),
         "data": job.data,
         "spec": spec,
-        "hands": hands,
-        "keeps": (hands or training.save_every > 0 or bool(job.begin))
-        and not job.stages,
+        "keeps": (training.save_every > 0 or bool(job.begin)) and not job.stages,
         "sparse": _may_be_sparse(job),
         "closure": training.optimizer.name == CLOSURE,
         "waits": training.accumulate > 1 and training.optimizer.name != CLOSURE,
@@ -149,15 +138,6 @@ def context(
             script_recipes.options_of,
             script_recipes.take_options,
         ),
-        "hashing": (
-            hashes.bits_of,
-            hashes.hash_of,
-            hashes.odd_numbers,
-            hashes.GradientHasher,
-        )
-        if hands
-        else (),
-        "hash_share": recording.SHARE,
         "checkpoint_version": checkpoint.VERSION,
         **_data(job, spec),
         **batches,
@@ -329,7 +309,7 @@ def _losses(
             balanced.append((loss, _labels(spec, row.target), row.task.classes))
         if row.given.loss.params.get("reduction") == "sum":
             portions.append((output, "len(every) / len(batch)"))
-        elif _is_weighed(job, row.given.loss):
+        elif is_weighed(row.given.loss, job.data.class_weights):
             portions.append(
                 (
                     output,
@@ -340,23 +320,11 @@ def _losses(
         "rows": [(row, _flat(loss_call(row.given.loss))) for row in rows],
         "forms": list(forms(job.source)),
         "balanced": balanced,
-        "weighed": not rows and _is_weighed(job, job.training.loss),
+        "weighed": not rows and is_weighed(job.training.loss, job.data.class_weights),
         "summed": not rows and job.training.loss.params.get("reduction") == "sum",
         "portions": portions,
         "outweighs": any("outweighs" in portion for _, portion in portions),
     }
-
-
-def _is_weighed(job: Job, loss: Choice) -> bool:
-    """Return whether the mean of a loss is weighted by its labels' weights."""
-    weighs = loss.params.get("weight") is not None or (
-        job.data.class_weights and takes_weights(loss)
-    )
-    return (
-        loss.name in MEAN_OF_WEIGHTS
-        and weighs
-        and loss.params.get("reduction") != "sum"
-    )
 
 
 def _flat(text: str) -> str:

@@ -55,14 +55,11 @@ def training_script(
     job: Job,
     model_module_name: str | None = None,
     script: str = "train.py",
-    *,
-    hands: bool = False,
 ) -> str:
     """Return the text of `train.py` for `job`, whose net is the class in `<model_module_name>.py`, None for that of
     its source.
 
-    `script` is its file name, which determines that of its start weights, see `write_start`. With `hands` it accepts
-    the commands pause, step and stop on standard input. It saves checkpoints then, and according to `save_every`.
+    `script` is its file name, which determines that of its start weights, see `write_start`.
     Imports torch (for the signatures of the loss and the optimizer). Raises JobError or ChoiceError.
     """
     check_numbers(job)
@@ -73,7 +70,7 @@ def training_script(
         if not (name.isascii() and name.isidentifier()) or keyword.iskeyword(name):
             raise JobError(f"“{name}” is not a name that Python can import.")
     start, begin = start_file(Path(script)).name, begin_file(Path(script)).name
-    values = context(job, model_module_name, start, begin, hands)
+    values = context(job, model_module_name, start, begin)
     template = _template()
     return template.render(
         values, imports=imports_of(template.render(values, imports=[]))

@@ -18,6 +18,7 @@ import numpy as np
 import torch
 from msgspec import Struct
 from msgspec.structs import asdict
+from torch import distributed
 
 from app.training.checkpoints import checksums
 from app.training.checkpoints.fixed_settings import FROM_WEIGHTS, refusal, refusals
@@ -120,8 +121,12 @@ def ran_on() -> dict[str, Any]:
     return {
         "torch": str(torch.__version__),
         "threads": torch.get_num_threads(),
-        "processes": 1,
+        "processes": distributed.get_world_size() if _is_split() else 1,
     }
+
+
+def _is_split() -> bool:
+    return distributed.is_available() and distributed.is_initialized()
 
 
 def changed(before: dict[str, Any], now: dict[str, Any]) -> str:
@@ -178,7 +183,10 @@ def go_on(
         shuffle.set_state(
             at.order if at.batch and at.order is not None else state["shuffle"]
         )
-        restore_generators(state["generators"])
+        ranks = state.get("ranks", [state["generators"]])
+        rank = distributed.get_rank() if _is_split() else 0
+        if rank < len(ranks):
+            restore_generators(ranks[rank])
     except (ValueError, RuntimeError, KeyError, TypeError, AttributeError) as error:
         raise CheckpointError(
             f"{path.name} was saved with other settings: {error}. Leave them, or {FROM_WEIGHTS}."

@@ -67,7 +67,13 @@ class Watcher:
 
     every_step = False  # whether each one is observed
 
-    def __init__(self, live: LiveRun, source: Source, control: Control) -> None:
+    def __init__(
+        self,
+        live: LiveRun,
+        source: Source,
+        control: Control,
+        hash_share: float | None = None,
+    ) -> None:
         self._live, self._source, self._control = live, source, control
         self.sampler = GradientSampler(live.model)
         self._norms_meter, self._look_meter, self._memory_meter = (
@@ -77,7 +83,7 @@ class Watcher:
         self.look = Look(
             live.model, source, self.sampler, self._look_meter, hooks=not compiled
         )
-        self._hashes = HashRecording(live.model, live.device)
+        self._hashes = HashRecording(live.model, live.device, hash_share)
         self._norms: list[tuple[int, Tensor]] = []
         self._fresh: Tensor | None = None
         self._looked_at: int | None = (
@@ -111,6 +117,11 @@ class Watcher:
             + self._look_meter.seconds
             + self._memory_meter.seconds
         )
+
+    def rest(self) -> None:
+        """Measure no steps: another process of the run does."""
+        self._measures = self.look_due = False
+        self._hashes.meter.due = math.inf
 
     # --- Around a step
 

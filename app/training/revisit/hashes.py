@@ -1,7 +1,4 @@
-"""Hash gradients and the states of random generators. Exported scripts contain this code verbatim.
-
-torch is imported at the top since the code runs alone in such a script: import this module lazily.
-"""
+"""Hash gradients and the states of random generators."""
 
 from typing import Any
 

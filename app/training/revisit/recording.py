@@ -25,8 +25,10 @@ SHARE = 0.004  # of the run's time; the promise is 2 %, which includes what this
 class HashRecording:
     """Hashes of one run, taken between backward and the optimizer's step and fetched from the device at a flush."""
 
-    def __init__(self, model: nn.Module, device: str) -> None:
-        self.meter = Meter(device, 0.0, SHARE)
+    def __init__(
+        self, model: nn.Module, device: str, share: float | None = None
+    ) -> None:
+        self.meter = Meter(device, 0.0, share or SHARE)
         self._hasher = GradientHasher(model, device)
         self._hasher.warm_up()
         self._fresh: tuple[Tensor, Tensor] | None = None

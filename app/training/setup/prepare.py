@@ -23,14 +23,20 @@ from app.util.rng import GENERATOR
 if TYPE_CHECKING:
     from torch import nn
 
+    from app.training.ranks import Ranks
+
 
 def set_up(
-    job: Job, device: str, watch: Watch = lambda done, total, name: None
+    job: Job,
+    device: str,
+    watch: Watch = lambda done, total, name: None,
+    ranks: Ranks | None = None,
 ) -> tuple[Stepper, Dataset]:
     """Load the data and initialise the net with the job's seed; leaves the generators of torch, Python and NumPy
     advanced.
 
-    `watch` is called with the progress of reading data, and may raise. Raises JobError, DataError, and what a custom
+    `watch` is called with the progress of reading data, and may raise. With `ranks` the batches are split between
+    processes, each of which draws its own random numbers then. Raises JobError, DataError, and what a custom
     layer raises.
     """
     training = job.training
@@ -51,11 +57,17 @@ def set_up(
         model = initial_module(job.source, training.start)
         check_weights(model)
         model = model.to(device)
+        if ranks is not None:
+            model = ranks.synchronised(model)
         if training.channels_last:
             model = model.to(memory_format=torch.channels_last)  # type: ignore[call-overload]
         fields = fields_of(job.source, training.inputs, data.info)
-        stepper = Stepper(model, training, task, device, fields)
+        stepper = Stepper(model, training, task, device, fields, ranks)
         weigh_classes(stepper, job, data.info, device)
+        if ranks is not None:
+            ranks.split(job, stepper, data.train)
+            if ranks.rank:
+                torch.manual_seed(training.seed + ranks.rank)
     return stepper, data
 
 

@@ -6,6 +6,8 @@ from collections.abc import Sequence
 
 from app.training.config import Choice, OutputLoss
 
+# Losses whose mean is weighted by the labels' weights.
+MEAN_OF_WEIGHTS = ("CrossEntropyLoss", "NLLLoss")
 WEIGHED = ("CrossEntropyLoss", "NLLLoss", "MultiMarginLoss")
 
 
@@ -16,6 +18,15 @@ def takes_weights(loss: Choice) -> bool:
     (True, False)
     """
     return loss.name in WEIGHED and "weight" not in loss.params
+
+
+def is_weighed(loss: Choice, class_weights: bool) -> bool:
+    """Return whether a loss is a mean weighted by its labels' weights: its own, or with `class_weights` the data's."""
+    has_weights = loss.params.get("weight") is not None or (
+        class_weights and takes_weights(loss)
+    )
+    is_mean = loss.params.get("reduction") != "sum"
+    return loss.name in MEAN_OF_WEIGHTS and has_weights and is_mean
 
 
 def refusal(loss: Choice, losses: Sequence[OutputLoss]) -> str:

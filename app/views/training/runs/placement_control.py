@@ -25,8 +25,8 @@ PLACES = (
 )
 TIPS = {
     "own": "A separate process does not slow down the window. If it crashes, the window stays open and reports why",
-    "several": "Runs the exported train.py in several processes on this machine, reachable from it only. Each batch is "
-    "split across them; DistributedDataParallel averages the gradients (gloo on the CPU, nccl on CUDA)",
+    "several": "Splits each batch across several processes on this machine, reachable from it only. "
+    "DistributedDataParallel averages their gradients (gloo on the CPU, nccl on CUDA)",
 }
 BLOCKING_TIP = "CUDA_LAUNCH_BLOCKING=1: errors are reported at the line that caused them, and runs are slower"
 IDLE = 2000  # milliseconds after which the window counts as idle, and the fork server is started if none was needed

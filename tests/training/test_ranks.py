@@ -2,24 +2,24 @@
 
 from __future__ import annotations
 
-import json
 import os
 import signal
 from pathlib import Path
 
 import pytest
+from msgspec.structs import replace
 
 from app.data.config import DataConfig
-from app.engine import distributed, pool
-from app.engine.json_lines.reader import Clock, Reader
+from app.engine import pool, run_process
 from app.engine.placement import RunPlacement
-from app.engine.remote_control import RemoteRunError
+from app.engine.remote_control import RemoteControl, RemoteRunError
 from app.export.script.script import training_script
 from app.training.config import INPUT, Choice, OutputLoss, Schedule
 from app.training.events import (
     EpochDone,
     Failed,
     Finished,
+    GradientNorms,
     Paused,
     Resumed,
     Saved,
@@ -27,19 +27,18 @@ from app.training.events import (
     to_json,
 )
 from app.training.job import Job
+from app.training.run_requests import LookInside, SetRate
 from app.util.frozen import FrozenMap
 from tests.engine.test_child import ROOT, alive, wait_for
 from tests.support.engines import stop
 from tests.support.forked_popen import with_forks
-from tests.support.forked_python import start_forked
+from tests.support.forked_python import run_forked, start_forked
 from tests.support.training_jobs import (
-    CONV_NET,
     TWO_OUTPUTS,
     adam,
     job,
     losses,
     net,
-    run,
 )
 
 PLAIN_NET = net(
@@ -55,17 +54,17 @@ pytestmark = pytest.mark.skipif(
 
 @pytest.fixture
 def ranks(monkeypatch):
-    """The ids of the ranks that a test starts, in order; neither they nor what prepared them is there at its end."""
-    ids, others, start = [], [], pool.start
+    """The ids of the ranks that a test starts, in order; none of them is there at its end."""
+    ids, start = [], pool.start
 
-    def kept(entry, *given, **named):
-        made = start(entry, *given, **named)
-        (ids if entry == "rank" else others).append(made.pid)
-        return made
+    def recorded(*arguments, **named):
+        child = start(*arguments, **named)
+        ids.append(child.pid)
+        return child
 
-    monkeypatch.setattr(pool, "start", kept)
+    monkeypatch.setattr(pool, "start", recorded)
     yield ids
-    assert ids and not any(map(alive, [*ids, *others]))
+    assert len(ids) > 1 and not any(map(alive, ids))
 
 
 # Weights of the classes, an odd rest of a batch, accumulation, a schedule by the validation loss.
@@ -92,17 +91,26 @@ def test_two_processes_have_the_losses_of_one_and_obey(tmp_path, ranks):
 
     whole = Control()
     one = list(train(HARD, whole))
-    control = distributed.LineControl()
+    control = RemoteControl(2)
     control.step()  # said before anybody hears it
     events, stood = [], []
-    for event in distributed.train(
+    for event in run_process.train(
         HARD, control, place=TWO, folder=tmp_path / "checkpoints"
     ):
         events.append(event)
         if isinstance(event, Paused):
             stood.append(event.step)
             assert len(ranks) == 2 and all(map(alive, ranks))
+            if len(stood) == 1:
+                inside = control.call(LookInside("linear1", 3))
+                refused = control.call(SetRate(0.1))
+                assert len(control.weights(60)) == 4
             control.step() if len(stood) == 1 else control.resume()
+    assert inside.result().layer == "linear1"
+    with pytest.raises(RemoteRunError, match="several processes"):
+        refused.result()
+    norms = [event.layers for event in events if isinstance(event, GradientNorms)]
+    assert norms[0] == ("linear1", "linear2") and events[0].train_count == 1438
     assert stood == [1, 2] and [e.step for e in events if isinstance(e, Resumed)] == [2]
     assert losses(events) == pytest.approx(losses(one), abs=1e-6)
     ours, theirs = (
@@ -115,11 +123,59 @@ def test_two_processes_have_the_losses_of_one_and_obey(tmp_path, ranks):
     assert isinstance(events[-1], Finished) and events[-1].reason == "done"
     for name, value in whole.weights().items():
         assert torch.allclose(control.weights()[name], value, atol=1e-5)
-    assert {"model.py", "train.py"} <= {
-        path.name for path in (tmp_path / "processes").iterdir()
-    }
     with pytest.raises(RemoteRunError):
         control.call(lambda live: live.step).result()
+
+
+AS_THE_SCRIPT = {
+    "weighed by classes": HARD,
+    "a sum": job(
+        PLAIN_NET,
+        epochs=1,
+        batch_size=719,  # of the last batch, one process has no sample
+        loss=Choice("CrossEntropyLoss", FrozenMap(reduction="sum")),
+        optimizer=adam(lr=1e-4),
+    ),
+    "several outputs": job(
+        TWO_OUTPUTS,
+        epochs=1,
+        batch_size=300,
+        data=DataConfig(class_weights=True),
+        losses=(
+            OutputLoss("digit", Choice("CrossEntropyLoss")),
+            OutputLoss("again", Choice("MSELoss"), 0.5, INPUT),
+        ),
+    ),
+    "mixed, averaged, closed over": job(
+        PLAIN_NET,
+        epochs=1,
+        batch_size=480,
+        mixup=0.4,
+        ema=0.9,
+        optimizer=Choice("LBFGS", FrozenMap(lr=0.1, max_iter=3)),
+    ),
+}
+
+
+@pytest.mark.parametrize("name", AS_THE_SCRIPT)
+def test_two_processes_have_the_losses_of_the_exported_script(name, tmp_path, ranks):
+    """Bit for bit, those of the epochs and of each output too."""
+    a_job = AS_THE_SCRIPT[name]
+    a_job = replace(a_job, training=replace(a_job.training, threads=1))
+    (tmp_path / "model.py").write_text(a_job.source.text)
+    (tmp_path / "train.py").write_text(training_script(a_job))
+    program = with_forks(
+        tmp_path,
+        "import runpy\nsys.argv[0] = 'train.py'\nrunpy.run_path('train.py', {}, '__main__')\n",
+    )
+    arguments = ["--processes", "2", "--json", "--device", "cpu"]
+    done = run_forked(program, *arguments, cwd=tmp_path)
+    assert done.returncode == 0, done.stderr
+    lines = [line for line in done.stdout.splitlines() if '"started"' not in line]
+    a_job = replace(a_job, training=replace(a_job.training, device="cpu"))
+    events = list(run_process.train(a_job, place=TWO))
+    told = [line for event in events[1:] if (line := to_json(event)) is not None]
+    assert lines == told
 
 
 def test_none_is_left_behind_when_one_fails(ranks):
@@ -127,20 +183,20 @@ def test_none_is_left_behind_when_one_fails(ranks):
         ["self.linear1 = nn.Linear(64, 10)"],
         ["return self.linear1(torch.log(x.flatten(1)))"],
     )
-    failed = list(distributed.train(job(source), place=TWO))[-1]
+    failed = list(run_process.train(job(source), place=TWO))[-1]
     assert isinstance(failed, Failed) and "The loss of step 1 is" in failed.message
 
 
 _PARENT = """
 import sys
-from app.engine import distributed, pool
+from app.engine import pool, run_process
 from app.engine.placement import RunPlacement
 from app.training.events import StepDone
-from tests.engine.test_distributed import PLAIN_NET, job
+from tests.training.test_ranks import PLAIN_NET, job
 pool.prepare()
 started, start = [], pool.start
 pool.start = lambda *given, **named: started.append(start(*given, **named)) or started[-1]
-for event in distributed.train(job(PLAIN_NET, epochs=100_000), place=RunPlacement(2)):
+for event in run_process.train(job(PLAIN_NET, epochs=100_000), place=RunPlacement(2)):
     if isinstance(event, StepDone):
         print(*(one.pid for one in started), flush=True)
         sys.stdin.read()
@@ -150,10 +206,8 @@ for event in distributed.train(job(PLAIN_NET, epochs=100_000), place=RunPlacemen
 def test_none_outlives_a_window_that_is_killed(tmp_path):
     parent = start_forked(with_forks(tmp_path, _PARENT), cwd=ROOT)
     pids = [int(pid) for pid in parent.stdout.readline().split()]
-    assert len(pids) == 3 and all(map(alive, pids[1:])), (
-        "what wrote the script has ended"
-    )
-    for rank in pids[1:]:
+    assert len(pids) == 2 and all(map(alive, pids))
+    for rank in pids:
         stop(rank)  # it sees no end of a pipe, as while a kernel takes long
     os.kill(parent.pid, signal.SIGKILL)
     try:
@@ -235,27 +289,12 @@ def test_weighed_losses_of_several_outputs_count_for_what_they_are():
     assert total == pytest.approx(float((losses_of * w).sum() / w.sum()), abs=1e-6)
 
 
-def test_lines_become_the_events_that_they_were():
-    told = run(job(CONV_NET, epochs=1, batch_size=500))
-    reader = Reader(Clock())
-    back = [reader.event(line) for event in told if (line := to_json(event))]
-    assert [to_json(event) for event in back] == [
-        line for event in told if (line := to_json(event))
-    ]
-    steps = [(e.samples, e.step) for e in told if isinstance(e, StepDone)]
-    assert [(e.samples, e.step) for e in back if isinstance(e, StepDone)] == steps
-    assert reader.event(json.dumps({"event": "of tomorrow"})) is None
-    for line in ("{", "[]", '{"event": "step"}', "hello"):
-        with pytest.raises(ValueError, match="not a line of a run"):
-            reader.event(line)
-
-
 def test_a_name_that_python_has_no_room_for_is_told(tmp_path, monkeypatch):
     none_left = OSError("no more processes")
     monkeypatch.setattr(
         pool, "start", lambda *_given, **_named: (_ for _ in ()).throw(none_left)
     )
-    (failed,) = distributed.train(Job(PLAIN_NET, training=job().training), place=TWO)
+    (failed,) = run_process.train(Job(PLAIN_NET, training=job().training), place=TWO)
     assert failed.kind == "process" and "no more processes" in failed.message
 
 
@@ -280,7 +319,7 @@ def test_two_processes_stopped_in_the_midst_go_on_as_if_nothing_had_been(
         source, epochs=2, batch_size=200, accumulate=3, ema=0.9, save_every=3, threads=1
     )
     folder = tmp_path / "checkpoints"
-    whole = list(distributed.train(a_job, place=TWO, folder=folder))
+    whole = list(run_process.train(a_job, place=TWO, folder=folder))
     assert isinstance(whole[-1], Finished), whole[-1]
     saved = [
         (event.step, Path(event.path).name)
@@ -296,15 +335,15 @@ def test_two_processes_stopped_in_the_midst_go_on_as_if_nothing_had_been(
         "best.pt",
         "last.pt",
     }
-    control, first = distributed.LineControl(), []
-    for event in distributed.train(
+    control, first = RemoteControl(2), []
+    for event in run_process.train(
         a_job, control, place=TWO, folder=tmp_path / "again" / "checkpoints"
     ):
         first.append(event)
         if isinstance(event, StepDone) and event.step == 4:
             control.stop()
     stopped = checkpoint.newest(tmp_path / "again" / "checkpoints")
-    rest = list(distributed.train(a_job, place=TWO, resume=stopped))
+    rest = list(run_process.train(a_job, place=TWO, resume=stopped))
     assert rest[0].resumed_at == first[-1].steps and not rest[0].changed
     assert losses(first) + losses(rest) == losses(whole)
     told = [
@@ -318,7 +357,7 @@ def test_two_processes_stopped_in_the_midst_go_on_as_if_nothing_had_been(
         if isinstance(e, EpochDone)
     ]
     other = list(
-        distributed.train(job(PLAIN_NET, epochs=2), place=TWO, resume=stopped)
+        run_process.train(job(PLAIN_NET, epochs=2), place=TWO, resume=stopped)
     )[-1]
     assert isinstance(other, Failed) and "another net" in other.message
 
@@ -329,18 +368,18 @@ def test_two_processes_stopped_between_two_epochs_go_on_with_the_same_order(
     from app.training.checkpoints import checkpoint
 
     a_job = job(PLAIN_NET, epochs=2, batch_size=800)
-    whole = list(distributed.train(a_job, place=TWO))
+    whole = list(run_process.train(a_job, place=TWO))
     steps = len(losses(whole)) // 2
-    control, first = distributed.LineControl(), []
+    control, first = RemoteControl(2), []
     control.pause()
-    for event in distributed.train(
+    for event in run_process.train(
         a_job, control, place=TWO, folder=tmp_path / "checkpoints"
     ):
         first.append(event)
         if isinstance(event, Paused):
             control.stop() if event.step == steps else control.step()
     rest = list(
-        distributed.train(
+        run_process.train(
             a_job, place=TWO, resume=checkpoint.newest(tmp_path / "checkpoints")
         )
     )
