@@ -99,6 +99,19 @@ class Losses(NamedTuple):
     step: StepNumber
 
 
+class Epoch(NamedTuple):
+    """The figures of an epoch, which `train.py` tells; further ones of the validation samples are other fields, `val_`
+    and their names.
+    """
+
+    epoch: Count
+    step: Count
+    train_loss: Number
+    train_accuracy: Number
+    val_loss: Number
+    val_accuracy: Number
+
+
 class Skipped(NamedTuple):
     """A batch that was not trained on, when `step` was the next one; `reason` is a sentence."""
 
@@ -207,6 +220,7 @@ KINDS: tuple[type[Any], ...] = (
     Started,
     Step,
     Losses,
+    Epoch,
     Skipped,
     Layers,
     Norms,

@@ -137,8 +137,8 @@ class _Run:
         job: Job,
         control: Control,
         folder: Path | None,
-        watch: Watch,
-        ranks: Ranks | None,
+        watch: Watch = Watcher,
+        ranks: Ranks | None = None,
     ) -> None:
         self._ranks, self._decision = ranks, Decision(GO)
         # `job` is as it is in the stage that the run is in, `_whole` has all stages.

@@ -6,8 +6,8 @@ import json
 
 import pytest
 
-from app.engine.json_lines.reader import Reader
 from app.engine.watched.follow import Tail, WatchedRunControl, follow
+from app.engine.watched.reader import Reader
 from app.training.events import (
     EpochDone,
     Failed,

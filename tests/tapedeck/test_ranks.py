@@ -16,7 +16,7 @@ import torch
 from app.autograd.gradient_norms import measure
 from app.engine.requests.autograd.playback import RecordRequest
 from app.engine.watched.follow import follow
-from app.engine.watched.script_ranks import ranks_of, script_of
+from app.engine.watched.frame_types import ranks_of, script_of
 from app.training.events import Noticed
 from tests.tapedeck.test_capture import Window, opened  # noqa: F401
 

@@ -18,7 +18,7 @@ import pytest
 import torch
 
 import tapedeck
-from app.engine.json_lines import frame_types
+from app.engine.watched import frame_types
 from app.engine.watched.follow import follow
 from app.engine.watched.script_link import ScriptLink
 from app.training.events import (

@@ -13,12 +13,11 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 import msgspec
 
-from app.engine.json_lines import frame_types
-from app.engine.json_lines.frame_types import first_frame
-from app.engine.json_lines.reader import Reader
 from app.engine.remote_control import RemoteRunError
+from app.engine.watched import frame_types
+from app.engine.watched.frame_types import first_frame, ranks_of
+from app.engine.watched.reader import Reader
 from app.engine.watched.script_link import ScriptLink
-from app.engine.watched.script_ranks import ranks_of
 from app.source.generated import Source
 from app.training.config import Choice, TrainingConfig
 from app.training.control import Control, Ending, Result

@@ -15,9 +15,9 @@ from app.engine.protocol import Handle
 from app.engine.remote_control import RemoteRunError
 from app.engine.requests.autograd.capture import CapturedStep, HeldStep
 from app.engine.requests.autograd.playback import RecordRequest
+from app.engine.watched.frame_types import script_of
 from app.engine.watched.script_engine import ScriptEngine
 from app.engine.watched.script_link import ScriptLink
-from app.engine.watched.script_ranks import script_of
 
 HELD_HANDLE = 1  # the number of what the script's engine holds
 BEGINS = 60.0  # seconds in which a script has begun its frames

@@ -18,7 +18,7 @@ from PySide6.QtCore import QEvent, QObject, QPoint, QPointF, QRect, QRectF, Qt
 from PySide6.QtGui import QFontMetricsF, QImage, QWheelEvent
 from PySide6.QtWidgets import QApplication
 
-from app.engine.json_lines.reader import Reader
+from app.engine.watched.reader import Reader
 from app.runs.record import TAGGED
 from app.training.events import Cut, MemorySample, Started, StepDone
 from app.training.history import History

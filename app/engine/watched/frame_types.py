@@ -1,13 +1,14 @@
-"""Decoders of frames by their declarations, those in `tapedeck.frames` and those that `train.py` alone writes."""
+"""Decode frames by their declarations in `tapedeck.frames`, and find the files of frames of a script's ranks."""
 
 from __future__ import annotations
 
+from contextlib import suppress
 from functools import cache
+from pathlib import Path
 from types import UnionType
 from typing import (
     Annotated,
     Any,
-    NamedTuple,
     Union,
     get_args,
     get_origin,
@@ -16,32 +17,13 @@ from typing import (
 
 import msgspec
 
+from app.util import regular_files
 from tapedeck import frames
-from tapedeck.frames import (
-    Count,
-    MaxLength,
-    Number,
-    Script,
-    Text,
-)
+from tapedeck.frames import FRAMES, MaxLength, Number, Script, Text
 
 MOST_NAMES = 100  # fields of one prefix
-
-
-class Epoch(NamedTuple):
-    """The figures of an epoch; further ones of the validation samples are other fields, `val_` and their names."""
-
-    epoch: Count
-    step: Count
-    train_loss: Number
-    train_accuracy: Number
-    val_loss: Number
-    val_accuracy: Number
-
-
-KINDS: dict[str, type[Any]] = {
-    frames.event_of(kind): kind for kind in (*frames.KINDS, Epoch)
-}
+LONGEST = 1 << 20  # bytes of a first line
+KINDS: dict[str, type[Any]] = {frames.event_of(kind): kind for kind in frames.KINDS}
 
 
 class _Kind(msgspec.Struct):
@@ -128,3 +110,32 @@ def _bounded(hint: Any) -> Any:
     if isinstance(bounds, MaxLength):
         return Annotated[_bounded(base), msgspec.Meta(max_length=bounds.most)]
     return Annotated[base, msgspec.Meta(ge=base(bounds.least), le=base(bounds.most))]
+
+
+def script_of(path: Path) -> Script | None:
+    """Return the first frame of the script whose own file of frames this is; None of any other file."""
+    with suppress(OSError, ValueError):
+        line, end, _ = regular_files.read_private(path, LONGEST).partition(b"\n")
+        return first_frame(line) if end else None
+    return None
+
+
+def ranks_of(path: Path, script: Script) -> dict[int, Path]:
+    """Return the frames of all ranks that are known by now, by rank; `script` is the first frame of `path`.
+
+    Empty for a script that has one process.
+    """
+    if not script.job:
+        return {}
+    above = path.parent.parent
+    ranks = {}
+    for file in (
+        *sorted(above.glob(f"*/{FRAMES}")),
+        above / FRAMES,
+        *path.parent.glob(f"*/{FRAMES}"),
+        path,
+    ):
+        other = script_of(file)
+        if other is not None and other.job == script.job:
+            ranks[other.rank] = file
+    return dict(sorted(ranks.items()))

@@ -6,8 +6,7 @@ import math
 from collections.abc import Callable
 from typing import Any, Literal
 
-from app.engine.json_lines import frame_types
-from app.engine.json_lines.frame_types import Epoch
+from app.engine.watched import frame_types
 from app.training.events import (
     EpochDone,
     Event,
@@ -32,6 +31,15 @@ from tapedeck import frames
 _REASONS: dict[str, Literal["done", "stopped", "left"]] = {
     "done": "done",
     "left": "left",
+}
+# Frames that have the fields of an event, in their order.
+_SAME: dict[type[Any], Callable[..., Event]] = {
+    frames.Saved: Saved,
+    frames.Rate: RateSet,
+    frames.Paused: Paused,
+    frames.Resumed: Resumed,
+    frames.Memory: MemorySample,
+    frames.Looking: Looking,
 }
 
 
@@ -86,7 +94,7 @@ class Reader:
                     tuple(losses),
                     tuple(map(_float, losses.values())),
                 )
-            case Epoch():
+            case frames.Epoch():
                 others = frame_types.numbers_named(
                     line, "val_", ("val_loss", "val_accuracy")
                 ).items()
@@ -106,14 +114,6 @@ class Reader:
                     or f"The batch of step {frame.step} was not trained on."
                 )
                 return Skipped(frame.epoch, frame.step, reason, None)
-            case frames.Saved():
-                return Saved(frame.step, frame.path, frame.problem)
-            case frames.Rate():
-                return RateSet(frame.step, frame.rate, frame.group)
-            case frames.Paused():
-                return Paused(frame.epoch, frame.step)
-            case frames.Resumed():
-                return Resumed(frame.epoch, frame.step)
             case frames.Finished():
                 return Finished(
                     _REASONS.get(frame.reason, "stopped"),
@@ -142,15 +142,10 @@ class Reader:
                 return GroupRates(
                     frame.step, _unique(frame.groups), tuple(map(_float, frame.rates))
                 )
-            case frames.Memory():
-                scope: Literal["device", "process"] = (
-                    "device" if frame.scope == "device" else "process"
-                )
-                sizes = (frame.allocated, frame.reserved, frame.peak, frame.resident)
-                return MemorySample(frame.step, frame.seconds, scope, *sizes)
-            case frames.Looking():
-                return Looking(frame.step, frame.steps, frame.spent, frame.seconds)
-        return None
+            case frames.Memory() if frame.scope not in ("device", "process"):
+                return MemorySample(frame.step, frame.seconds, "process", *frame[3:])
+        same = _SAME.get(type(frame))
+        return same(*frame) if same is not None else None
 
     def _step_event(self, frame: frames.Step) -> StepDone:
         if self._started is None:
