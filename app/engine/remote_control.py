@@ -21,7 +21,14 @@ from app.engine.requests.train import (
     WriteWeights,
 )
 from app.engine.values import Codec
-from app.training.control import Control, NoWeightsError, Result, RunEndedError
+from app.training.control import (
+    ENDED,
+    Control,
+    NoWeightsError,
+    Result,
+    RunEndedError,
+    failed,
+)
 from app.training.monitoring.watch_points import WatchPoints
 from app.training.run_requests import (
     Operate,
@@ -95,9 +102,9 @@ class RemoteControl(Control):
     def call(self, function: Callable[[LiveRun], T] | RunRequest[T]) -> Future[T]:
         """Send a request of `app.training.run_requests` to the run; others get RemoteRunError."""
         if not isinstance(function, RunRequest):
-            return _failed(RemoteRunError())
+            return failed(RemoteRunError())
         if self._processes > 1 and isinstance(function, OF_ONE_PROCESS):
-            return _failed(RemoteRunError(SEVERAL))
+            return failed(RemoteRunError(SEVERAL))
         return self._send_order(function)
 
     def weights(self, timeout: float | None = None) -> Mapping[str, Tensor]:
@@ -140,11 +147,7 @@ class RemoteControl(Control):
         """Send a command that is answered. Raises NotAValueError."""
         with self._condition:
             if self._result is not None:
-                return _failed(
-                    RunEndedError(
-                        "The run has ended; its weights are in `Control.result`."
-                    )
-                )
+                return failed(RunEndedError(ENDED))
             future: Future[Any] = Future()
             order = Order(next(self._numbers), command)
             self._send_or_queue(order)
@@ -198,9 +201,3 @@ class RemoteControl(Control):
             self._condition.notify_all()
         for future in waiting:
             future.set_exception(RunEndedError("The run has ended."))
-
-
-def _failed(error: Exception) -> Future[Any]:
-    future: Future[Any] = Future()
-    future.set_exception(error)
-    return future

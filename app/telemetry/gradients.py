@@ -14,11 +14,10 @@ if TYPE_CHECKING:
     from torch import Tensor, nn
 
 
-class GradientSampler:
-    """Gradient norms of a module's trainable parameters, by the path of the owning module; a parameter of the network
-    itself is listed by its name.
+class LayerParameters:
+    """A module's trainable parameters by the path of the owning module; one of the network itself by its name.
 
-    `measure` returns a device tensor; `by_layer` splits it after it was copied to the CPU.
+    `owners` are the layer of each of `parameters`, `layers` all of them, and `places` the index of each owner there.
     """
 
     def __init__(self, model: nn.Module) -> None:
@@ -27,12 +26,14 @@ class GradientSampler:
             for name, parameter in module_tree.named_parameters(model)
             if parameter.requires_grad
         ]
-        self.owners = [
-            name.rpartition(".")[0] or name for name, _ in named
-        ]  # the layer of each parameter
+        self.owners = [name.rpartition(".")[0] or name for name, _ in named]
         self.layers: tuple[str, ...] = tuple(dict.fromkeys(self.owners))
         self.parameters = [parameter for _, parameter in named]
-        self._layer_of = [self.layers.index(owner) for owner in self.owners]
+        self.places = [self.layers.index(owner) for owner in self.owners]
+
+
+class GradientSampler(LayerParameters):
+    """Gradient norms by layer: `measure` returns a device tensor, `by_layer` splits it after it was copied to the CPU."""
 
     def measure(self) -> Tensor:
         """Return the 2-norm of each parameter's gradient, (parameters,) float32, on their device; NaN without one."""
@@ -51,7 +52,7 @@ class GradientSampler:
     def by_layer(self, norms: list[float]) -> tuple[float, ...]:
         """Return the 2-norm of each layer's gradients together, in the order of `layers`; NaN without gradients."""
         squares: list[float | None] = [None] * len(self.layers)
-        for layer, norm in zip(self._layer_of, norms, strict=True):
+        for layer, norm in zip(self.places, norms, strict=True):
             if not math.isnan(norm):
                 squares[layer] = (squares[layer] or 0.0) + norm * norm
         return tuple(

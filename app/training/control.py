@@ -24,6 +24,7 @@ if TYPE_CHECKING:
 
 T = TypeVar("T")
 Answer = Callable[[RunRequest[Any], "LiveRun"], Any]
+ENDED = "The run has ended; its weights are in `Control.result`."
 Ending = Literal["done", "stopped", "left", "failed", "abandoned"]
 
 
@@ -42,6 +43,13 @@ class Result(Struct, frozen=True):
     epoch: int
     step: int
     state_dict: Mapping[str, Tensor] | None = None
+
+
+def failed(error: Exception) -> Future[Any]:
+    """Return a future that has failed."""
+    future: Future[Any] = Future()
+    future.set_exception(error)
+    return future
 
 
 class Control:
@@ -125,12 +133,7 @@ class Control:
         future: Future[T] = Future()
         with self._condition:
             if self._result is not None:
-                future.set_exception(
-                    RunEndedError(
-                        "The run has ended; its weights are in `Control.result`."
-                    )
-                )
-                return future
+                return failed(RunEndedError(ENDED))
             if isinstance(function, Operate):
                 self._operations.append((function, future))
             else:

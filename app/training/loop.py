@@ -51,8 +51,7 @@ from app.training.monitoring.watcher import Watcher
 from app.training.ranks import GO, STOP, WAIT, Decision, Ranks
 from app.training.revisit.snapshot import seconds_to_copy
 from app.training.run_requests import Operate
-from app.training.setup.batch_count import batch_count
-from app.training.setup.batch_order import ordered
+from app.training.setup.batch_order import batch_count, ordered
 from app.training.setup.device import Resolved
 from app.training.setup.devices import device_name, resolve
 from app.training.setup.losses_in_words import losses_in_words

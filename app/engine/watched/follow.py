@@ -20,7 +20,7 @@ from app.engine.watched.reader import Reader
 from app.engine.watched.script_link import ScriptLink
 from app.source.generated import Source
 from app.training.config import Choice, TrainingConfig
-from app.training.control import Control, Ending, Result
+from app.training.control import Control, Ending, Result, failed
 from app.training.events import Event, Failed, Finished, Noticed
 from app.training.job import Job
 from app.training.run_requests import SetRate
@@ -122,13 +122,11 @@ class WatchedRunControl(Control):
     def ask(self, do: str, **fields: Any) -> Future[dict[str, Any]]:
         """Send a command to a script; the future has its answer, or RemoteRunError."""
         if self._link is None or self._link.ended:
-            future: Future[dict[str, Any]] = Future()
-            future.set_exception(
+            return failed(
                 RemoteRunError(
                     "This run takes no commands: only a script under `tapedeck run` does."
                 )
             )
-            return future
         return self._link.send(do, **fields)
 
     def _command(self, do: str) -> None:
@@ -142,19 +140,14 @@ class WatchedRunControl(Control):
 
     def call(self, function: Callable[[LiveRun], T] | RunRequest[T]) -> Future[T]:
         """Set a learning rate of a script; for all else the future gets RemoteRunError."""
-        future: Future[T] = Future()
-        if (
-            isinstance(function, SetRate)
-            and self._link is not None
-            and not self._link.ended
-        ):
-            answer = self._link.send("rate", rate=function.rate, group=function.group)
-            answer.add_done_callback(lambda done: _pass_on(done, future))
-        else:
+        if not isinstance(function, SetRate) or self._link is None or self._link.ended:
             message = (
                 "This run is watched through its file and cannot be asked for that."
             )
-            future.set_exception(RemoteRunError(message))
+            return failed(RemoteRunError(message))
+        future: Future[T] = Future()
+        answer = self._link.send("rate", rate=function.rate, group=function.group)
+        answer.add_done_callback(lambda done: _pass_on(done, future))
         return future
 
 

@@ -5,6 +5,8 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
+from app.telemetry.gradients import LayerParameters
+
 
 def bits_of(tensor: Tensor) -> Tensor:
     """Return the bits of a tensor's values in logical order, as integers, shape (n,), as wide as they divide."""
@@ -42,27 +44,17 @@ def odd_numbers(count: int) -> Tensor:
     return (torch.arange(count) * 2 + 1) * -7046029254386353131
 
 
-class GradientHasher:
-    """Hashes the gradients of a module's trainable parameters, by the path of the owning module; a parameter of the
-    module itself is listed by its name.
+class GradientHasher(LayerParameters):
+    """Hashes the gradients of a module's trainable parameters, by layer.
 
     It draws no random numbers and does not wait for the device.
     """
 
     def __init__(self, model: nn.Module, device: Any) -> None:
-        named = [
-            (name, parameter)
-            for name, parameter in model.named_parameters()
-            if parameter.requires_grad
-        ]
-        owners = [name.rpartition(".")[0] or name for name, _ in named]
-        self.layers = tuple(dict.fromkeys(owners))
-        self.parameters = [parameter for _, parameter in named]
+        super().__init__(model)
         self.device = torch.device(device)
-        self.factors = odd_numbers(len(named)).to(self.device)
-        self.places = torch.tensor(
-            [self.layers.index(owner) for owner in owners], dtype=torch.int64
-        ).to(self.device)
+        self.factors = odd_numbers(len(self.parameters)).to(self.device)
+        self.indices = torch.tensor(self.places, dtype=torch.int64).to(self.device)
         self.missing = torch.ones(
             (), dtype=torch.int64, device=self.device
         )  # where a parameter has no gradient
@@ -87,7 +79,7 @@ class GradientHasher:
         hashes = self.missing.new_zeros(len(self.layers))
         return (
             hashes.index_add_(
-                0, self.places, torch.stack(parameter_hashes) * self.factors
+                0, self.indices, torch.stack(parameter_hashes) * self.factors
             )
             if parameter_hashes
             else hashes

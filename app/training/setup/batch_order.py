@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from typing import TYPE_CHECKING
 
 import torch
@@ -10,6 +11,14 @@ from app.training.job import Job
 
 if TYPE_CHECKING:
     from torch import Generator, Tensor
+
+
+def batch_count(job: Job, count: int) -> int:
+    """Return the number of batches of an epoch over `count` samples."""
+    if job.training.one_batch:
+        return 1
+    size = job.training.batch_size
+    return max(count // size if job.data.drop_last else math.ceil(count / size), 1)
 
 
 def ordered(job: Job, count: int, shuffle: Generator, passed: int = 0) -> list[Tensor]:
