@@ -33,7 +33,7 @@ class LayerParameters:
 
 
 class GradientSampler(LayerParameters):
-    """Gradient norms by layer: `measure` returns a device tensor, `by_layer` splits it after it was copied to the CPU."""
+    """Gradient norms by layer: `measure` returns a device tensor, which `by_layer` splits once it is on the CPU."""
 
     def measure(self) -> Tensor:
         """Return the 2-norm of each parameter's gradient, (parameters,) float32, on their device; NaN without one."""
