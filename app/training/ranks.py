@@ -20,7 +20,7 @@ from app.training.setup.weighted_losses import is_weighed
 
 if TYPE_CHECKING:
     from app.training.config import Choice
-    from app.training.stepper import Stepper
+    from app.training.task import Task
 
 GO, WAIT, STOP = range(3)
 
@@ -91,13 +91,13 @@ class Ranks:
 
     # --- A batch
 
-    def split(self, job: Job, stepper: Stepper, samples: Any) -> None:
+    def split(self, job: Job, task: Task, loss: nn.Module, samples: Any) -> None:
         """Prepare for the batches of a job; `samples` are all training samples."""
         while hasattr(samples, "samples"):  # its labels are those of what it adds to
             samples = samples.samples
         self._labels = samples.labels
-        self._rows = getattr(stepper.task, "rows", ())
-        self._choice, self._loss = job.training.loss, stepper.loss
+        self._rows = getattr(task, "rows", ())
+        self._choice, self._loss = job.training.loss, loss
         self._balanced = job.data.class_weights
 
     def part(self, batch: Tensor) -> Tensor:

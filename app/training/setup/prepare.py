@@ -65,7 +65,7 @@ def set_up(
         stepper = Stepper(model, training, task, device, fields, ranks)
         weigh_classes(stepper, job, data.info, device)
         if ranks is not None:
-            ranks.split(job, stepper, data.train)
+            ranks.split(job, task, stepper.loss, data.train)
             if ranks.rank:
                 torch.manual_seed(training.seed + ranks.rank)
     return stepper, data
