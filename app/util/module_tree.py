@@ -336,3 +336,24 @@ def _has_memory(parameter: Tensor) -> bool:
         and parameter.layout is torch.strided
         and type(parameter.data) is torch.Tensor
     )
+
+
+# --- Paths
+
+
+def parent(path: str) -> str:
+    """Return the path of the enclosing module.
+
+    >>> parent("stage.0.conv"), parent("stem")
+    ('stage.0', '')
+    """
+    return path.rpartition(".")[0]
+
+
+def inside(path: str, outer: str) -> bool:
+    """Return whether a path is `outer` or nested in it.
+
+    >>> inside("stage.0", "stage"), inside("stages", "stage"), inside("a", "")
+    (True, False, True)
+    """
+    return not outer or path == outer or path.startswith(f"{outer}.")

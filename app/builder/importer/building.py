@@ -16,8 +16,7 @@ from app.builder.catalog.catalog import Catalog, OpSpec
 from app.builder.codegen.whole_net import WHOLE
 from app.builder.graph import Graph
 from app.builder.importer import remarks
-from app.builder.importer.fallback_report import Fallback, parent
-from app.builder.importer.fallbacks import FallbackChooser
+from app.builder.importer.fallbacks import Fallback, FallbackChooser
 from app.builder.importer.lowering.binding import BindingError
 from app.builder.importer.lowering.ir import Draft, DraftError, drafts_in
 from app.builder.importer.lowering.lowering import Drafter
@@ -40,13 +39,13 @@ from app.builder.importer.lowering.shared_tensors import (
     tied,
 )
 from app.builder.importer.tracing.frames import COMPILED, TraceError, words_of
-from app.builder.importer.tracing.patches import gradient_hooks
-from app.builder.importer.tracing.proxies import on_meta, set_mode
-from app.builder.importer.tracing.real_evaluation import (
+from app.builder.importer.tracing.meta_evaluation import (
     argument_names,
     port_name,
     run_alone,
 )
+from app.builder.importer.tracing.patches import gradient_hooks
+from app.builder.importer.tracing.proxies import on_meta, set_mode
 from app.builder.importer.tracing.records import is_record, plain
 from app.builder.importer.tracing.tracing import Tracer
 from app.builder.importer.train_eval import check_chance, with_evaluation
@@ -57,6 +56,7 @@ from app.builder.sheet import Comments, Positions
 from app.util import module_tree
 from app.util.formatting import shape_text
 from app.util.frozen import FrozenMap
+from app.util.module_tree import parent
 from app.util.rng import Generators, borrowed
 
 

@@ -5,9 +5,9 @@ from __future__ import annotations
 import contextlib
 from typing import Any
 
+from msgspec import Struct
 from torch import nn
 
-from app.builder.importer.fallback_report import Fallback, inside, parent
 from app.builder.importer.lowering.binding import BindingError
 from app.builder.importer.lowering.constructor_args import CONSTRUCTOR_ARGS
 from app.builder.importer.lowering.ir import DraftError
@@ -21,11 +21,35 @@ from app.builder.importer.tracing.frames import (
     TraceError,
     words_of,
 )
-from app.builder.importer.tracing.real_evaluation import run_alone
+from app.builder.importer.tracing.meta_evaluation import run_alone
 from app.builder.importer.tracing.source_lines import SourceLine
 from app.util import module_tree
+from app.util.module_tree import inside, parent
 
 Called = tuple[Any, Any]
+LONGEST = 300  # letters of a reason
+
+
+class Fallback(Struct, frozen=True):
+    """A submodule that is one node of its class: its path, class and why it is not traced."""
+
+    path: str
+    name: str
+    reason: str
+    place: SourceLine | None = None
+
+    def __str__(self) -> str:
+        where = (
+            f"{self.path} ({self.name})"
+            if self.path
+            else f"The whole model ({self.name})"
+        )
+        reason = " ".join(
+            self.reason.split()
+        )  # one line, even for a multi-line torch error
+        reason = reason if len(reason) <= LONGEST else f"{reason[:LONGEST]}…"
+        place = f" ({self.place})" if self.place else ""
+        return f"{where} is one node, run by its own code: {reason.rstrip('.')}{place}."
 
 
 class FallbackChooser:

@@ -186,9 +186,8 @@ class Questions:
         """Return bool() of a traced value. Raises TraceError if the example does not determine it."""
         value = self._tracer.values[node]
         if node.target is getattr and node.args[1] == "requires_grad":
-            return bool(
-                self._tracer.gradients.learns(node.args[0], self._tracer.root)  # type: ignore[arg-type]
-            )
+            learning = self._tracer.gradients
+            return learning.learns(node.args[0], self._tracer.root)  # type: ignore[arg-type]
         return bool(
             self.number(node, value if isinstance(value, torch.Tensor) else bool(value))
         )

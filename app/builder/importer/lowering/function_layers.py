@@ -29,8 +29,8 @@ from app.builder.importer.lowering.package_classes import (
     returning,
     written_default,
 )
+from app.builder.importer.tracing.meta_evaluation import schema_of
 from app.builder.importer.tracing.proxies import Training
-from app.builder.importer.tracing.real_evaluation import schema_of
 from app.builder.importer.tracing.records import is_record
 from app.builder.literals import DType
 from app.util import module_tree

@@ -31,7 +31,7 @@ from app.builder.importer.lowering.modules import described
 from app.builder.importer.lowering.opaque import OwnClasses
 from app.builder.importer.lowering.parameter_order import wholly_frozen
 from app.builder.importer.tracing.frames import VARYING, Frame, TraceError
-from app.builder.importer.tracing.real_evaluation import argument_names, port_name
+from app.builder.importer.tracing.meta_evaluation import argument_names, port_name
 from app.builder.importer.tracing.tracing import Tracer
 from app.builder.literals import DType
 from app.util import module_tree

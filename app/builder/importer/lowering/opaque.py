@@ -11,7 +11,6 @@ import sys
 from collections.abc import Collection, Iterator, Mapping
 from functools import cache
 from pathlib import Path
-from types import CodeType
 from typing import Any
 
 import torch
@@ -35,7 +34,7 @@ from app.builder.importer.lowering.constructor_args import (
 )
 from app.builder.importer.lowering.modules import arguments_of
 from app.builder.importer.lowering.parameter_order import wholly_frozen
-from app.builder.importer.tracing.real_evaluation import SEED
+from app.builder.importer.tracing.meta_evaluation import SEED
 from app.builder.params import ParamError, check_param
 from app.builder.shapes.meta_calls import TorchCall
 from app.source import layer_modules
@@ -43,7 +42,6 @@ from app.source.layer_files import LayerFileError, digest
 from app.util import module_tree
 from app.util.frozen import FrozenMap
 
-_PLAIN = (bool, int, float, str, type(None), torch.dtype)
 _HOOKS = (
     "_forward_hooks",
     "_forward_pre_hooks",
@@ -421,7 +419,7 @@ _LOOSE = " (not registered)"
 def _facts(
     module: nn.Module, location: str, depth: int, tensor_ids: frozenset[int]
 ) -> Iterator[tuple[str, Any]]:
-    """Yield comparable facts about a module, other than the values of its parameters and buffers."""
+    """Yield comparable facts about the tensors of a module, other than the values of its parameters and buffers."""
     yield location or "its class", module_tree.class_name(module)
     dot = f"{location}." if location else ""
     first_names: dict[int, str] = {}
@@ -443,57 +441,23 @@ def _facts(
             if first_names.setdefault(id(tensor), name) != name:
                 yield f"{name} (shared)", first_names[id(tensor)]
     yield f"{dot}hooks", tuple(len(module.__dict__.get(hooks, ())) for hooks in _HOOKS)
-    kind: Any = type(module)
     hidden = normed_layers.computed_at_each_call(module) | _OWN
     scripted = isinstance(
         module, torch.jit.ScriptModule
     )  # whose values are all in its archive
     for name, value in module.__dict__.items():
-        if not scripted and name not in hidden and name in _names_in(kind):
+        if not scripted and name not in hidden:
             yield from _attribute_facts(value, f"{dot}{name}", depth, tensor_ids)
     for name, inner in module._modules.items():
         if inner is not None and depth < 64:
             yield from _facts(inner, dot + name, depth + 1, tensor_ids)
 
 
-@cache
-def _names_in(kind: type) -> frozenset[str]:
-    """Return the names and texts in a class's code: what others note on a module, such as that it was initialised, is
-    none of it."""
-    names: set[str] = set()
-    attributes = [
-        value
-        for base in kind.__mro__
-        if base is not nn.Module
-        for value in vars(base).values()
-    ]
-    functions = (
-        getattr(value, "fget", None) or getattr(value, "__func__", value)
-        for value in attributes
-    )
-    todo: list[Any] = [
-        getattr(inspect.unwrap(value), "__code__", None)
-        for value in functions
-        if callable(value)
-    ]
-    while todo:
-        code = todo.pop()
-        if isinstance(code, CodeType):
-            names.update(code.co_names)
-            names.update(
-                constant for constant in code.co_consts if isinstance(constant, str)
-            )
-            todo += code.co_consts
-    return frozenset(names)
-
-
 def _attribute_facts(
     value: Any, location: str, depth: int, tensor_ids: frozenset[int]
 ) -> Iterator[tuple[str, Any]]:
-    """Yield comparable facts about an attribute that torch does not register."""
-    if isinstance(value, _PLAIN):
-        yield location, value
-    elif isinstance(value, torch.Tensor):
+    """Yield the tensors of an attribute that torch does not register."""
+    if isinstance(value, torch.Tensor):
         if value.is_leaf and id(value) not in tensor_ids:
             yield location + _LOOSE, value
     elif isinstance(value, nn.Module) and depth < 64:
@@ -506,8 +470,6 @@ def _attribute_facts(
     elif isinstance(value, list | tuple | dict) and depth < 64:
         items = value.items() if isinstance(value, dict) else enumerate(value)
         for key, item in items:
-            if isinstance(key, str) and key.startswith("_"):
-                continue  # bookkeeping of a configuration, such as which arguments were left at their defaults
             yield from _attribute_facts(
                 item, f"{location}[{key!r}]", depth + 1, tensor_ids
             )
@@ -527,6 +489,4 @@ def _equal(first: Any, other: Any) -> bool:
             and first.dtype == other.dtype
             and torch.equal(first, other)
         )
-    if isinstance(first, float) and first != first:
-        return isinstance(other, float) and other != other
     return type(first) is type(other) and bool(first == other)

@@ -14,11 +14,11 @@ from torch import Tensor, fx, nn
 from torch.utils._pytree import tree_flatten
 
 from app.builder.catalog.catalog import OpSpec
-from app.builder.importer.fallback_report import inside
 from app.builder.importer.tracing.source_lines import SourceLine
 from app.util import module_tree
 from app.util.errors import CodedError
 from app.util.formatting import shape_text
+from app.util.module_tree import inside
 
 _raised = threading.local()
 

@@ -21,9 +21,6 @@ if TYPE_CHECKING:
     from app.builder.importer.tracing.tracing import Tracer
 
 _DETACHED = frozenset({"detach", "detach_", torch.detach, torch.Tensor.detach})
-NEVER, IF_ASKED, ALWAYS = range(
-    3
-)  # when a value requires grad: never, if an input of the net does, always
 
 
 @contextlib.contextmanager
@@ -78,10 +75,10 @@ class Gradients:
         self.outside: dict[
             fx.Node, fx.Node
         ] = {}  # of what arrives at a module, where it comes from
-        self._known: dict[fx.Node, int] = {}
+        self._known: dict[fx.Node, bool] = {}
 
-    def learns(self, node: fx.Node, root: nn.Module) -> int:
-        """Return when the value of a node requires grad: NEVER, IF_ASKED or ALWAYS."""
+    def learns(self, node: fx.Node, root: nn.Module) -> bool:
+        """Return whether the value of a node requires grad, if the inputs of the net do."""
         todo = [node]
         while todo:
             last = todo[-1]
@@ -90,8 +87,10 @@ class Gradients:
             if left and last not in self._known:
                 todo += left
                 continue
-            strength = max((self._known[source] for source in sources), default=NEVER)
-            self._known.setdefault(last, max(strength, self._own(last, root)))
+            self._known.setdefault(
+                last,
+                any(self._known[source] for source in sources) or self._own(last, root),
+            )
             todo.pop()
         return self._known[node]
 
@@ -106,26 +105,17 @@ class Gradients:
             return [self.outside[node]] if node in self.outside else []
         return node.all_input_nodes
 
-    def _own(self, node: fx.Node, root: nn.Module) -> int:
+    def _own(self, node: fx.Node, root: nn.Module) -> bool:
         if node in self.quiet or not _can_learn(self._values.get(node)):
-            return NEVER
+            return False
         if node.op == "placeholder":
-            return NEVER if node in self.outside else IF_ASKED
+            return node not in self.outside
         if node.op == "get_attr":
-            return (
-                ALWAYS if getattr(self._values[node], "requires_grad", False) else NEVER
-            )
+            return bool(getattr(self._values[node], "requires_grad", False))
         if node.op == "call_module":
             module = root.get_submodule("" if node.target == "_" else str(node.target))
-            return (
-                ALWAYS
-                if any(
-                    parameter.requires_grad
-                    for parameter in module_tree.parameters(module)
-                )
-                else NEVER
-            )
-        return NEVER
+            return any(p.requires_grad for p in module_tree.parameters(module))
+        return False
 
 
 def _can_learn(value: Any) -> bool:
@@ -177,4 +167,4 @@ def _asks(node: fx.Node, gradients: Gradients, root: nn.Module) -> bool:
     """Return whether the value would require grad outside of the region."""
     fresh = Gradients(gradients._values)
     fresh.outside = gradients.outside
-    return fresh.learns(node, root) > NEVER
+    return fresh.learns(node, root)

@@ -151,36 +151,6 @@ class ValueProxy(fx.Proxy):
         """Record an in-place change; this value and its aliases are re-read from now on."""
         self.tracer.changed(self, proxy)
 
-    def __iadd__(self, other: Any) -> Any:
-        return self._in_place(self + other)
-
-    def __isub__(self, other: Any) -> Any:
-        return self._in_place(self - other)
-
-    def __imul__(self, other: Any) -> Any:
-        return self._in_place(self * other)
-
-    def __itruediv__(self, other: Any) -> Any:
-        return self._in_place(self / other)
-
-    def __ifloordiv__(self, other: Any) -> Any:
-        return self._in_place(self // other)
-
-    def __imod__(self, other: Any) -> Any:
-        return self._in_place(self % other)
-
-    def __ipow__(self, other: Any) -> Any:
-        return self._in_place(self**other)
-
-    def __iand__(self, other: Any) -> Any:
-        return self._in_place(self & other)
-
-    def __ior__(self, other: Any) -> Any:
-        return self._in_place(self | other)
-
-    def __ixor__(self, other: Any) -> Any:
-        return self._in_place(self ^ other)
-
     def _in_place(self, new_proxy: Any) -> Any:
         if isinstance(self.known, torch.Tensor):
             self.changed(new_proxy)
@@ -199,6 +169,15 @@ class ValueProxy(fx.Proxy):
 
     def __float__(self) -> float:
         return float(self.tracer.number(self.node, self.known))
+
+
+def _changing(operate: Callable[[Any, Any], Any]) -> Callable[..., Any]:
+    return lambda self, other: self._in_place(operate(self, other))
+
+
+for _sign in "add sub mul truediv floordiv mod pow and or xor".split():
+    _operator = getattr(operator, f"__{_sign}__")
+    setattr(ValueProxy, f"__i{_sign}__", _changing(_operator))
 
 
 class Attribute(ValueProxy):

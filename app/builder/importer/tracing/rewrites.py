@@ -642,4 +642,4 @@ def drawn(kind: str, target: Any, args: tuple[Any, ...], kwargs: dict[str, Any])
 
 def _learns(x: ValueProxy) -> bool:
     tracer = x.tracer
-    return bool(tracer.gradients.learns(tracer.latest(x.node), tracer.root))
+    return tracer.gradients.learns(tracer.latest(x.node), tracer.root)

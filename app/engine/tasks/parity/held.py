@@ -9,7 +9,6 @@ import torch
 from torch import nn
 
 from app.builder.catalog.catalog import catalog
-from app.builder.importer.fallback_report import inside, parent
 from app.builder.importer.lowering.opaque import OwnClasses
 from app.builder.results import Analysis
 from app.engine.requests.import_model import ModelImportError
@@ -22,6 +21,7 @@ from app.engine.tasks.parity.subject import ComparedModule
 from app.export.certify.against_source import Probe, change
 from app.sources.spec import InputSpec
 from app.util import module_tree
+from app.util.module_tree import inside, parent
 
 MOST_PARTS = 8  # limit of parts kept as single nodes before the import fails
 Tell = Callable[[str], None]
