@@ -10,9 +10,8 @@ from PySide6.QtWidgets import QSplitter, QTableView, QWidget
 from app.diagram.diagram import Drawing
 from app.diagram.layout import pack
 from app.features.compare.merged_tree import Change, MergedTree
-from app.views.autograd.graph.faces import MARKS, measure
-from app.views.autograd.graph.overview_item import OverviewMembers
-from app.views.autograd.graph.parts import places
+from app.views.autograd.graph.faces import MARKS
+from app.views.autograd.graph.parts import DrawnParts
 from app.views.autograd.graph.scene import ArrangedDrawing, TapeScene
 from app.views.autograd.graph.view import TapeView
 from app.views.ui import icons, theme
@@ -36,20 +35,9 @@ ROWS = "*"  # after a module's key: its equal modules are drawn one by one
 
 def laid_out(tree: MergedTree, opened: frozenset[str], width: float) -> ArrangedDrawing:
     """Draw the modules with these parts open, in rows of a width; usable on any thread."""
-    drawing = tree.drawing(opened)
-    box_faces, group_faces, _, sizes = measure(drawing)
-    layout = pack(drawing, sizes, width)
-    index = places(drawing, layout)
-    index.build()
-    return ArrangedDrawing(
-        drawing,
-        layout,
-        box_faces,
-        group_faces,
-        (width, 0.0),
-        index,
-        OverviewMembers.of(drawing, layout),
-    )
+    parts = DrawnParts(tree.drawing(opened))
+    layout = pack(parts.drawing, parts.sizes(), width)
+    return ArrangedDrawing.indexed(layout, parts, (width, 0.0))
 
 
 class ChangesModel(ColumnsModel):

@@ -8,7 +8,7 @@ from PySide6.QtWidgets import QHBoxLayout, QLayout, QSizePolicy, QWidget
 
 from app.autograd.tape import Tape
 from app.util.formatting import significant
-from app.views.autograd.graph.faces import CHIP_HEIGHT
+from app.views.autograd.graph.parts import CHIP_HEIGHT
 from app.views.autograd.graph.playback_paint import paint_freed, width_of
 from app.views.ui.layouts import hbox
 from app.views.ui.present import present

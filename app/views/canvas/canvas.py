@@ -107,7 +107,7 @@ class Canvas(QWidget):
         self.growth = Growth(self.scene, self.view, self)
         self._unveiling = DeferredShow(
             self.view,
-            self.scene.nodes_item,
+            self.scene.near,
             self._frame_once,
             lambda: self.growth.growing,
         )

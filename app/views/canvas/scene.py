@@ -25,18 +25,19 @@ from app.views.canvas.items.faces import (
     problems_by_node,
 )
 from app.views.canvas.items.geometry import PORT_REACH
-from app.views.canvas.items.near_item import ItemLayer, NodesItem, WiresItem
+from app.views.canvas.items.near_items import NearItems
 from app.views.canvas.items.node_item import NodeItem
 from app.views.canvas.items.node_shapes import shape_of
 from app.views.canvas.items.overview_item import CanvasOverview
 from app.views.canvas.items.positions import MANY, NodePositions
 from app.views.canvas.notes.notes import Notes, subtotals
-from app.views.canvas.wires.bend_items import BendDots
+from app.views.canvas.wires.bend_dots import BendDots
 from app.views.canvas.wires.wire_item import WireItem
 from app.views.canvas.wires.wiring import Wiring
 from app.views.ui.graphview.minimap import MapShapes
 from app.views.ui.graphview.small_names import SIMPLE, simple_below
 from app.views.ui.graphview.spatial import bounds
+from app.views.ui.graphview.sprites import NearLayer
 
 if TYPE_CHECKING:
     from app.builder.results import Analysis
@@ -66,26 +67,16 @@ class CanvasScene(QGraphicsScene):
         )
         self._unfolded: frozenset[str] = frozenset()
         self._touched: int | None = None  # number of repaints in the current change
-        self._near = ItemLayer()
         self.notes = Notes(self)
-        self.bends = BendDots(self._near)
+        self.bends = BendDots(self)
         self.wiring = Wiring(self.nodes, self.index, self.bends, self, QTimer(self))
         self.wires = self.wiring.items
         self._clearing = _Clearing(self)
-        self._far = CanvasOverview(self.nodes, self.wires, self.wiring.catch_up)
-        self._wires_item = WiresItem(
-            self.wires, self.wiring.index, self._near, self.wiring.catch_up
-        )
-        self.nodes_item = NodesItem(
-            self.nodes,
-            self.index,
-            self.wires,
-            self.wiring.index,
-            self._near,
-            QTimer(self),
-        )
-        self.addItem(self._near)
-        self.addItem(self._far)
+        items = NearItems(self.nodes, self.index, self.wiring)
+        self.near = NearLayer(items.ground, items.things, QTimer(self))
+        self.far = CanvasOverview(self.nodes, self.wires, self.wiring.catch_up)
+        self.addItem(self.near)
+        self.addItem(self.far)
         self._selected: frozenset[str] = frozenset()
         self.selected_wires: frozenset[Edge] = frozenset()
         self._hovered: str | None = None
@@ -106,26 +97,24 @@ class CanvasScene(QGraphicsScene):
     def set_zoom(self, zoom: float) -> None:
         """From afar everything is painted at once and simply."""
         self.notes.set_zoom(zoom)
-        self._far.set_zoom(zoom)
+        self.far.set_zoom(zoom)
         far = zoom < simple_below(len(self.nodes)) or (
             zoom < SIMPLE
             and any(node.face.inside is not None for node in self.nodes.values())
         )
-        if far != self._far.isVisible():
-            self._near.setVisible(not far)
-            self._far.setVisible(far)
+        self.near.setVisible(not far)
+        self.far.setVisible(far)
 
     def touch(self, item: object, area: QRectF) -> None:
         """Repaint an area of a changed node or wire."""
         if self._touched is not None:
             self._touched += 1
             if self._touched > MANY:  # see `_change`
-                self._far.mark(item)
+                self.far.mark(item)
                 return
-        if self._near.isVisible():
-            self._wires_item.update(area)
-            self.nodes_item.update(area)
-        self._far.touch(item, area)
+        if self.near.isVisible():
+            self.near.update(area)
+        self.far.touch(item, area)
 
     @contextmanager
     def _change(self) -> Iterator[None]:
@@ -135,9 +124,8 @@ class CanvasScene(QGraphicsScene):
             yield
         finally:
             if self._touched > MANY:
-                self._wires_item.update()
-                self.nodes_item.update()
-                self._far.refresh()
+                self.near.update()
+                self.far.refresh()
             self._touched = None
 
     # --- The project
@@ -171,7 +159,7 @@ class CanvasScene(QGraphicsScene):
     def _clear(self) -> None:
         """Remove a large sheet of which little stays; node by node would be slow."""
         self._clearing.take((*self.nodes.values(), *self.wires.values()))
-        for container in (self._far, self.wiring, self.places, self.nodes):
+        for container in (self.far, self.wiring, self.places, self.nodes):
             container.clear()
         self.graph, self.selected_wires, self.hovered_wire = Graph(), frozenset(), None
         self.update()
@@ -187,7 +175,7 @@ class CanvasScene(QGraphicsScene):
         self._moved(touched)
         new = self.wiring.change(after)
         if after.edges is not before.edges or after.nodes.keys() != before.nodes.keys():
-            self._far.regroup()
+            self.far.regroup()
             self.selected_wires &= self.wires.keys()
         self.wiring.label(self.analysis, self.problems, [item.edge for item in new])
         for item in new:
@@ -227,7 +215,7 @@ class CanvasScene(QGraphicsScene):
         """Repaint many moved nodes at once."""
         self._touched = None if self._touched is None else self._touched + len(nodes)
         for node in nodes if len(nodes) > MANY else ():
-            self._far.mark(self.nodes[node])
+            self.far.mark(self.nodes[node])
 
     def _remove(self, node: str, swept: list[QRectF]) -> None:
         item = self.nodes.pop(node)
@@ -507,7 +495,7 @@ class CanvasScene(QGraphicsScene):
         """Return all nodes and frames for a minimap; None while a large sheet is being added."""
         if self.coming is not None:
             return None
-        rects, complete = self._far.map_rects()
+        rects, complete = self.far.map_rects()
         return MapShapes(
             rects,
             [note.body for note in self.notes.items.values() if note.is_frame],
@@ -525,8 +513,8 @@ class CanvasScene(QGraphicsScene):
         for wire in self.wires.values():
             wire.retheme()
         self.notes.retheme()
-        self._far.forget()
-        self.nodes_item.forget()
+        self.far.forget()
+        self.near.forget()
         self._reshaped(set(self.nodes))
         self.redrawn.emit()
 

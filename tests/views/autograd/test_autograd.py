@@ -16,9 +16,8 @@ from app.autograd.blocks import group_by_block
 from app.autograd.grouping import LayerGroup, held_by_module
 from app.autograd.tape import Tape, TapeNode
 from app.diagram.diagram import Drawing
-from app.views.autograd.graph import faces
-from app.views.autograd.graph.near_item import _paint_arrow
-from app.views.autograd.graph.parts import ArrowPath
+from app.views.autograd.graph import parts
+from app.views.autograd.graph.arrow_paths import ArrowPath
 from app.views.autograd.graph.playback_paint import EdgeFlow
 from app.views.autograd.inspector.inspector import TapeInspector
 from app.views.autograd.page import AutogradPage
@@ -87,7 +86,7 @@ def click(room: AutogradPage, key: str, dx: float, dy: float) -> None:
 
 def box_named(room: AutogradPage, title: str) -> str:
     return next(
-        key for key, item in room.scene.boxes.items() if item.face.box.title == title
+        key for key, item in room.scene.boxes.items() if item.box.title == title
     )
 
 
@@ -402,13 +401,13 @@ def test_arrow_keys_walk_along_the_gradients(room) -> None:
     titles = []
     for key in (Qt.Key.Key_Left, Qt.Key.Key_Left, Qt.Key.Key_Left, Qt.Key.Key_Right):
         QTest.keyClick(room.view, key)
-        titles.append(room.scene.boxes[room.scene.current_key()].face.box.title)
+        titles.append(room.scene.boxes[room.scene.current_key()].box.title)
     assert (
         titles[:2] == ["LogSoftmaxBackward0", "AddmmBackward0"]
         and titles[3] == "AddmmBackward0"
     )
     QTest.keyClick(room.view, Qt.Key.Key_Down)
-    assert room.scene.boxes[room.scene.current_key()].face.box.title in (
+    assert room.scene.boxes[room.scene.current_key()].box.title in (
         "TBackward0",
         "fc1.bias",
     )
@@ -484,15 +483,15 @@ def test_every_name_is_readable_where_a_whole_graph_is_fitted_into_a_small_view(
     assert room.scene.near.isVisible()
     for part in room.scene.boxes.values():
         assert small_names.fits(
-            faces.short_name(part.face.box),
-            part.place.width - 2 * faces.SIDE / zoom,
+            parts.short_name(part.box),
+            part.place.width - 2 * parts.SIDE / zoom,
             zoom,
         )
     for group in room.scene.groups.values():
         assert small_names.fits(
-            group.face.group.title, group.place.width - 2 * faces.SIDE / zoom, zoom
+            group.group.title, group.place.width - 2 * parts.SIDE / zoom, zoom
         )
-    assert {faces.short_name(part.face.box) for part in room.scene.boxes.values()} >= {
+    assert {parts.short_name(part.box) for part in room.scene.boxes.values()} >= {
         "Addmm",
         "weight",
         "bias",
@@ -737,7 +736,7 @@ def test_a_wire_whose_beginning_is_out_of_sight_keeps_all_its_pieces_in_a_replay
         painter = QPainter(picture)
         painter.scale(0.66, 0.66)
         painter.translate(2, -457)
-        _paint_arrow(painter, ArrowPath.from_route(route, flow), False, flow)
+        ArrowPath.from_route(route, flow).paint(painter, False, flow)
         painter.end()
         ink.append(
             sum(

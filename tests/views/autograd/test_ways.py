@@ -197,7 +197,7 @@ def test_shift_click_marks_the_way_and_escape_ends_it(room) -> None:
     room.set_tape(small_tape())
     click(room, "loss")
     click(room, "relu1", SHIFT)
-    way = {room.scene.boxes[key].face.box.title for key in room.scene.highlighted}
+    way = {room.scene.boxes[key].box.title for key in room.scene.highlighted}
     assert {"AddmmBackward0", "ViewBackward0", "AddBackward0", "ReluBackward0"} <= way
     assert not way & {"ConvolutionBackward0", "fc1.weight", "fc1.bias", "TBackward0"}
     assert room.way.isVisible() and "from loss to relu1" in room.way.title()

@@ -401,7 +401,7 @@ def test_pulling_a_wire_bends_it(table: Table) -> None:
     assert y == round(y / 8) * 8
     path = table.scene.wires[wire].route.path
     assert path.boundingRect().bottom() >= y - 1
-    bend = table.at(table.scene.bends.items[wire][0].pos())
+    bend = table.at(table.scene.bends.points(wire)[0])
     again = one_step(
         table,
         lambda: table.drag(bend, bend + QPoint(8, -40)),
@@ -419,7 +419,7 @@ def test_double_click_puts_a_bend_and_takes_it_away(table: Table) -> None:
         "Bend the wire from conv1 to relu1",
     )
     (wire,) = made.bends
-    bend = table.at(table.scene.bends.items[wire][0].pos())
+    bend = table.at(table.scene.bends.points(wire)[0])
     text = "Remove a bend of the wire from conv1 to relu1"
     assert not one_step(
         table, lambda: QTest.mouseDClick(port, left, NONE, bend), text
@@ -463,12 +463,12 @@ def test_escape_straightens_a_wire_being_pulled(table: Table) -> None:
     def gesture() -> None:
         QTest.mousePress(port, LEFT, NONE, spot)
         send_move(port, spot + QPoint(0, 60), LEFT, NONE)
-        assert table.scene.bends.items
+        assert table.scene.bends.bodies()
         table.key(Key.Key_Escape)
         QTest.mouseRelease(port, LEFT, NONE, spot)
 
     no_step(table, gesture)
-    assert not table.scene.bends.items
+    assert not table.scene.bends.bodies()
 
 
 # --- Lay out ----------------------------------------------------------------------------------------------------

@@ -220,7 +220,7 @@ def test_the_u_net_shows_every_name_in_a_readable_size(
     ready(qtbot, window)
     window.canvas.frame_all()
     zoom = window.canvas.view.zoom
-    assert zoom < 0.4 and window.canvas.scene.nodes_item.isVisible()
+    assert zoom < 0.4 and window.canvas.scene.near.isVisible()
     metrics = QFontMetricsF(theme.font("node"))
     for item in window.canvas.scene.nodes.values():
         room = (item.geometry.width * zoom - 4 - 2 * zoom) / small_names.SQUEEZED

@@ -232,7 +232,7 @@ def test_the_first_picture_can_be_read_and_a_capture_moves_nothing(
     before = places(page)
     page.set_figures([ModuleFigures("p3", 5130, 0.25, 2048)])
     assert places(page) == before and page.scene.current_key() == key
-    assert page.scene.boxes[key].face.box.tags[-1] == "‖grad‖ 0.250"
+    assert page.scene.boxes[key].box.tags[-1] == "‖grad‖ 0.250"
     assert "5,130 parameters" in page.scene.boxes[key].tooltip
     for parts in (3, 1):  # around the smaller one nothing of the larger one stays
         painted = Painted(page.view.viewport())

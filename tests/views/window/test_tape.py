@@ -67,7 +67,7 @@ def test_played_to_the_end_its_gradients_are_those_of_backward(window, qtbot) ->
     assert all(room.scene.boxes.made[key] is item for key, item in boxes.items()), (
         "nothing is made anew"
     )
-    assert all(item.played().finished for item in room.scene.boxes.made.values())
+    assert all(item.played.finished for item in room.scene.boxes.made.values())
     norms = {name: 0.0 for node in player.tape.nodes for name in node.parameters}
     for record in player.records:
         node = player.tape.nodes[record.node]
@@ -121,8 +121,8 @@ def test_one_steps_forth_and_back_with_the_deck_and_with_keys(window, qtbot) -> 
     QTest.keyClick(page.strip, Qt.Key.Key_Home)
     stands(qtbot, window, 0)
     boxes = window.room.scene.boxes.made
-    assert boxes[str(first)].played().next and not any(
-        item.played().ran for item in boxes.values()
+    assert boxes[str(first)].played.next and not any(
+        item.played.ran for item in boxes.values()
     )
     for _ in range(3):  # before the engine has answered the first
         window.actions_by_key["step-backward"].trigger()
@@ -150,10 +150,10 @@ def test_the_graph_shows_what_ran_what_is_next_and_what_was_let_go_of(
     stands(qtbot, window, at)
     boxes = scene.boxes.made
     assert {boxes[str(node)].opacity() for node in tape.order[:at]} == {FADED}
-    assert boxes[str(tape.order[at])].played().next
+    assert boxes[str(tape.order[at])].played.next
     for step, node in enumerate(tape.order):
-        assert boxes[str(node)].played().finished == (step < at)
-    freed = {node for node in tape.order[:at] if boxes[str(node)].played().freed}
+        assert boxes[str(node)].played.finished == (step < at)
+    freed = {node for node in tape.order[:at] if boxes[str(node)].played.freed}
     expected = {
         holder
         for s in tape.storages
@@ -171,7 +171,7 @@ def test_the_graph_shows_what_ran_what_is_next_and_what_was_let_go_of(
     window.room.toggle("loss")
     assert (
         boxes is not scene.boxes.made
-        and scene.boxes["fold:loss"].played().text == "2 of 2 run"
+        and scene.boxes["fold:loss"].played.text == "2 of 2 run"
     )
     assert (
         window.room.head.norms.isVisibleTo(window.room.head)

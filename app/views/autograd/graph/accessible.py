@@ -9,7 +9,7 @@ from msgspec import Struct
 from PySide6.QtCore import QPoint, QRectF
 
 from app.diagram.diagram import Arrow, Box, Group
-from app.views.autograd.graph.overview_item import rectangle
+from app.views.autograd.graph.layers import rectangle
 from app.views.ui.graphview.accessible import PRESS, GraphAccess, PartFacts, Role
 
 if TYPE_CHECKING:
@@ -64,8 +64,8 @@ class TapeAccess(GraphAccess):
         if box_or_group is None:
             return None
         if key in self._scene.groups:
-            return self._group(self._scene.groups[str(key)].face.group)
-        return self._box(self._scene.boxes[box_or_group.key].face.box)
+            return self._group(self._scene.groups[str(key)].group)
+        return self._box(self._scene.boxes[box_or_group.key].box)
 
     def _box(self, box: Box) -> PartFacts:
         kinds = {"leaf": "leaf", "folded": "folded group"}
@@ -113,8 +113,7 @@ class TapeAccess(GraphAccess):
             return None
         arrow = drawing.arrows[number]
         ends = [
-            self._scene.boxes[end].face.box.title
-            for end in (arrow.source, arrow.target)
+            self._scene.boxes[end].box.title for end in (arrow.source, arrow.target)
         ]
         kind = "Gradient" if arrow.kind == "gradient" else "Arrow"
         label, _ = self._scene.label_at(number)

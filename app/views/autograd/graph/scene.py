@@ -9,14 +9,14 @@ import math
 from collections import defaultdict
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from functools import cached_property
-from typing import Any, TypeVar
+from typing import Any
 
 from msgspec import Struct
 from msgspec.structs import replace
 from PySide6.QtCore import QObject, QPointF, QRectF, QTimer, Signal
 from PySide6.QtWidgets import QGraphicsScene
 
-from app.diagram.diagram import Arrow, Box, Drawing
+from app.diagram.diagram import Arrow, Drawing
 from app.diagram.layout import (
     HEADER,
     KnownPlaces,
@@ -26,52 +26,57 @@ from app.diagram.layout import (
     arrange,
     no_progress,
 )
-from app.views.autograd.graph.faces import (
-    PLAIN,
-    BoxFaces,
-    GroupFace,
-    ItemState,
-    label_of,
-    measure,
-)
-from app.views.autograd.graph.near_item import NearGraph
-from app.views.autograd.graph.overview_item import (
+from app.views.autograd.graph.arrow_paths import ArrowPath
+from app.views.autograd.graph.faces import PLAIN, ItemState
+from app.views.autograd.graph.layers import (
     Marks,
+    NearGraph,
     OverviewMembers,
     TapeOverview,
     rectangle,
 )
 from app.views.autograd.graph.parts import (
-    ArrowPath,
     BoxPart,
+    DrawnParts,
     GroupPart,
     Part,
-    Parts,
     Place,
+    label_of,
     places,
 )
 from app.views.autograd.graph.playback_paint import PlayedParts
 from app.views.ui.graphview.minimap import MapShapes
 from app.views.ui.graphview.spatial import RectIndex
+from app.views.ui.graphview.sprites import NearLayer
 from app.views.ui.theme import current, manager
 
 MARGIN = 40.0
 INDEXING = 0.4  # of the time in which a drawing is laid out and made ready to be shown
 
-P = TypeVar("P", bound=Part)
-
 
 class ArrangedDrawing(Struct, frozen=True, eq=False):
-    """A drawing with its layout and faces, and, if it was made ready for that, the index of what is where and what is
+    """A drawing with its layout and parts, and, if it was made ready for that, the index of what is where and what is
     painted from afar."""
 
-    drawing: Drawing
     layout: Layout
-    box_faces: BoxFaces
-    group_faces: dict[str, GroupFace]
-    page: tuple[float, float]
+    parts: DrawnParts
+    page: tuple[float, float] = (0.0, 0.0)
     index: RectIndex[Place] | None = None
     members: OverviewMembers | None = None
+
+    @classmethod
+    def indexed(
+        cls, layout: Layout, parts: DrawnParts, page: tuple[float, float]
+    ) -> ArrangedDrawing:
+        """Make it ready to be shown; usable on any thread."""
+        index = places(parts.drawing, layout)
+        index.build()
+        members = OverviewMembers.of(parts.drawing, layout)
+        return cls(layout, parts, page, index, members)
+
+
+def _nothing() -> ArrangedDrawing:
+    return ArrangedDrawing(Layout({}, {}, (), (), 0.0, 0.0), DrawnParts(Drawing(())))
 
 
 def arranged(
@@ -83,24 +88,20 @@ def arranged(
     progress: Progress = no_progress,
 ) -> ArrangedDrawing:
     """Lay a drawing out in the form of `page`, or in rows of a given width; usable on any thread. See `arrange`."""
-    box_faces, group_faces, _, sizes = measure(drawing)
+    parts = DrawnParts(drawing)
     share = 1 - INDEXING if indexed else 1.0
     layout = arrange(
         drawing,
-        sizes,
+        parts.sizes(),
         row,
         page=page,
         known=previous,
         progress=lambda done: progress(share * done),
     )
-    index = places(drawing, layout) if indexed else None
-    if index is not None:
-        progress(1 - INDEXING / 2)
-        index.build()
-    members = OverviewMembers.of(drawing, layout) if indexed else None
-    return ArrangedDrawing(
-        drawing, layout, box_faces, group_faces, page, index, members
-    )
+    if not indexed:
+        return ArrangedDrawing(layout, parts, page)
+    progress(1 - INDEXING / 2)
+    return ArrangedDrawing.indexed(layout, parts, page)
 
 
 class TapeScene(QGraphicsScene):
@@ -114,19 +115,14 @@ class TapeScene(QGraphicsScene):
     def __init__(self, parent: QObject | None = None) -> None:
         super().__init__(parent)
         self.drawing: Drawing | None = None
-        self.layout_ = Layout({}, {}, (), (), 0.0, 0.0)
         self._far = False
         self._linked: frozenset[str] = frozenset()
-        self._current = ""
-        self._hover: str | None = None
         self.played = PlayedParts(self)
-        self.near = NearGraph(self, QTimer(self))
+        items = NearGraph(self)
+        self.near = NearLayer(items.ground, items.things, QTimer(self))
+        self.near.setZValue(2)
         self.addItem(self.near)
-        self.far = TapeOverview(Drawing(()), self.layout_)
-        self._marks = Marks(QRectF())
-        self._start(Drawing(()), self.layout_, BoxFaces(()), {})
-        # Everything is inside the scene's rectangle from the start, and few items move.
-        self.setItemIndexMethod(QGraphicsScene.ItemIndexMethod.BspTreeIndex)
+        self.empty()
         manager().changed.connect(self._repaint)
 
     def show_drawing(
@@ -140,15 +136,10 @@ class TapeScene(QGraphicsScene):
 
     def show_arranged(self, done: ArrangedDrawing) -> float:
         """Show a drawing that is laid out, in place of the old one; return the width that a row has now."""
-        current, drawing, layout = self._current, done.drawing, done.layout
-        self.drawing = drawing
-        self._start(drawing, layout, done.box_faces, done.group_faces, done.members)
-        if done.index is not None:
-            self.__dict__["_index"] = done.index
+        current, layout = self._current, done.layout
+        self._start(done)
         self.setSceneRect(
-            QRectF(0, 0, layout.width, layout.height).adjusted(
-                -MARGIN, -MARGIN, MARGIN, MARGIN
-            )
+            self.content_rect().adjusted(-MARGIN, -MARGIN, MARGIN, MARGIN)
         )
         self.set_linked(self._linked)
         for key in (current, f"fold:{current}", current.removeprefix("fold:")):
@@ -160,65 +151,53 @@ class TapeScene(QGraphicsScene):
 
     def redraw_in_place(self, drawing: Drawing) -> None:
         """Show other texts and tags in the boxes and groups there are; nothing moves, and what is selected stays."""
-        assert self.drawing is not None and len(drawing.boxes) == len(
-            self.drawing.boxes
-        )
-        self.drawing = self._drawing = drawing
-        self._faces, self._group_faces = (
-            BoxFaces(drawing.boxes),
-            {frame.id: GroupFace(frame) for frame in drawing.groups},
-        )
-        self.__dict__.pop("_box_of", None)
-        self.boxes.made.clear()
-        self.groups.made.clear()
+        assert len(drawing.boxes) == len(self._drawing.boxes)
+        self._take(DrawnParts(drawing))
         self.near.update()
         self.redrawn.emit()
 
     def empty(self) -> None:
         """Remove the drawing."""
-        self.drawing = None
         self.near.forget()
-        self._start(Drawing(()), Layout({}, {}, (), (), 0.0, 0.0), BoxFaces(()), {})
+        self._start(_nothing())
+        self.drawing = None
         self.redrawn.emit()
 
-    def _start(
-        self,
-        drawing: Drawing,
-        layout: Layout,
-        box_faces: BoxFaces,
-        group_faces: dict[str, GroupFace],
-        members: OverviewMembers | None = None,
-    ) -> None:
-        for old in (self.far, self._marks):
-            if old.scene() is self:
+    def _start(self, done: ArrangedDrawing) -> None:
+        for old in self.items():
+            if old is not self.near:
                 self.removeItem(old)
-        self.near.set_area(QRectF(0, 0, layout.width, layout.height))
-        self.layout_ = layout
-        self._drawing, self._faces, self._group_faces = drawing, box_faces, group_faces
-        self._hover, self._current = None, ""
+        self.layout_ = done.layout
+        self._hover: str | None = None
+        self._current = ""
         self._states: dict[str, ItemState] = {}
         self._way: frozenset[str] = frozenset()
         self._on_way: frozenset[str] = frozenset()  # with the groups around it
         self._ways: dict[int, ArrowPath] = {}
         self.played.forget()
-        for cached_name in (
-            "_index",
-            "_touching",
-            "_by_link",
-            "_box_of",
-            "_frame_of",
-            "_frames",
-        ):
+        for cached_name in ("_index", "_touching", "_by_link", "_frame_of", "_order"):
             self.__dict__.pop(cached_name, None)
-        self.boxes: Parts[BoxPart] = Parts(layout.boxes, self._make_box)
-        self.groups: Parts[GroupPart] = Parts(layout.groups, self._make_group)
-        self.far, self._marks = (
-            TapeOverview(drawing, layout, members),
-            Marks(QRectF(0, 0, layout.width, layout.height)),
-        )
+        if done.index is not None:
+            self.__dict__["_index"] = done.index
+        self._take(done.parts)
+        self.far = TapeOverview(self._drawing, done.layout, done.members)
+        self._marks = Marks(self.content_rect())
         for item in (self.far, self._marks):
             item.setVisible(self._far)
             self.addItem(item)
+        self.near.update()
+
+    def _take(self, parts: DrawnParts) -> None:
+        self.drawing = parts.drawing
+        self._drawing = parts.drawing
+        self.boxes, self.groups = parts.boxes, parts.groups
+        for among in (self.boxes, self.groups):
+            among.dress = self._dress
+        parts.put(self.layout_)
+
+    def _dress(self, part: Part) -> None:
+        part.set_state(self._states.get(part.key, self._plain(part.key)))
+        part.set_played(self.played.boxes.get(part.key))
 
     def _repaint(self) -> None:
         self.far.forget()
@@ -226,10 +205,6 @@ class TapeScene(QGraphicsScene):
         self.update()
 
     # -- contents ------------------------------------------------------------------------------------------------------
-
-    @cached_property
-    def _box_of(self) -> dict[str, Box]:
-        return {box.id: box for box in self._drawing.boxes}
 
     @cached_property
     def _frame_of(self) -> dict[str, str | None]:
@@ -268,43 +243,21 @@ class TapeScene(QGraphicsScene):
     def _index(self) -> RectIndex[Place]:
         return places(self._drawing, self.layout_)
 
-    def seen_in(
-        self, area: QRectF
-    ) -> tuple[list[GroupPart], list[int], list[BoxPart], list[int]]:
-        """Return the open groups, arrows, boxes and labels that touch an area: groups before what is in them, boxes by
-        their places."""
-        hits: dict[str, list[Any]] = {"group": [], "arrow": [], "box": [], "label": []}
+    def hits_in(self, area: QRectF) -> dict[str, list[Any]]:
+        """Return the keys of what touches an area, by kind: groups, arrows, boxes and labels."""
+        hits: dict[str, list[Any]] = defaultdict(list)
         for kind, key in self._index.inside(area):
             hits[kind].append(key)
-        groups = [
-            self.groups[key]
-            for key in sorted(hits["group"], key=self._frames.__getitem__)
-        ]
-        boxes = [
-            self.boxes[key]
-            for key in sorted(hits["box"], key=self.layout_.boxes.__getitem__)
-        ]
-        return groups, hits["arrow"], boxes, sorted(hits["label"])
+        return hits
+
+    def outermost_first(self, groups: Iterable[str]) -> list[GroupPart]:
+        """Return groups before those that are in them."""
+        return [self.groups[key] for key in sorted(groups, key=self._order.__getitem__)]
 
     @cached_property
-    def _frames(self) -> dict[str, int]:
+    def _order(self) -> dict[str, int]:
         """Number the groups: parents before children."""
         return {group.id: number for number, group in enumerate(self._drawing.groups)}
-
-    def _make_box(self, key: str) -> BoxPart:
-        return self._dressed(BoxPart(self._faces[key], self.layout_.boxes[key]))
-
-    def _make_group(self, key: str) -> GroupPart:
-        return self._dressed(
-            GroupPart(self._group_faces[key], self.layout_.groups[key])
-        )
-
-    def _dressed(self, box_or_group: P) -> P:
-        box_or_group.set_state(
-            self._states.get(box_or_group.key, self._plain(box_or_group.key))
-        )
-        box_or_group.set_played(self.played.boxes.get(box_or_group.key))
-        return box_or_group
 
     def path_of(self, number: int) -> ArrowPath:
         """Return the path of an arrow."""
@@ -358,8 +311,10 @@ class TapeScene(QGraphicsScene):
                 for key in (("arrow", number), ("label", number))
                 if key in self._index
             ]
-        for area in areas or [self.near.boundingRect()]:
+        for area in areas:
             self.near.update(area)
+        if not areas:
+            self.near.update()
 
     def part(self, key: str) -> BoxPart | GroupPart | None:
         """Return the box or open group of a key; a closed group is found by its group's key too."""
@@ -472,7 +427,7 @@ class TapeScene(QGraphicsScene):
         self.far.set_highlighted(boxes)
         for key, item in (*self.boxes.made.items(), *self.groups.made.items()):
             self._states[key] = state = replace(
-                item.state(), dimmed=bool(boxes) and key not in self._on_way
+                item.state, dimmed=bool(boxes) and key not in self._on_way
             )
             item.set_state(state)
         self.touch()
@@ -563,7 +518,7 @@ class TapeScene(QGraphicsScene):
             end
             for arrow in arrows
             for end in (arrow.source, arrow.target)
-            if self._box_of[end].shape == "leaf"
+            if self.boxes[end].box.shape == "leaf"
         }
         return _next_box(self.layout_.boxes, arrows, leaves, key, direction)
 

@@ -107,7 +107,7 @@ class TapeView(PanZoomView):
 
         A little may stay hidden, so that what is under the pointer stays there.
         """
-        area, visible = self._scene.itemsBoundingRect(), self.visible_area()
+        area, visible = self.whole_area(), self.visible_area()
         room = min(visible.width(), area.width()) * min(visible.height(), area.height())
         both = visible.intersected(area)
         if 1 - both.width() * both.height() / max(room, 1.0) <= HIDDEN:
@@ -210,8 +210,8 @@ class TapeView(PanZoomView):
         item = self._scene.boxes.get(key)
         if item is not None and item.foldable:
             self.folded.emit(key.removeprefix("fold:"))
-        elif item is not None and item.face.box.group is not None:
-            self.folded.emit(item.face.box.group)
+        elif item is not None and item.box.group is not None:
+            self.folded.emit(item.box.group)
 
     def leaveEvent(self, event: QEvent) -> None:
         self._scene.hover(None)

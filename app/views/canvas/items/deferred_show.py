@@ -8,7 +8,7 @@ from PySide6.QtCore import QEvent, QObject, QTimer
 from PySide6.QtGui import QPainter
 from PySide6.QtWidgets import QGraphicsView
 
-from app.views.canvas.items.near_item import NodesItem
+from app.views.ui.graphview.sprites import NearLayer
 from app.views.ui.theme import current
 
 SLICE = 0.005  # seconds of pictures in a turn of the event loop
@@ -28,12 +28,12 @@ class DeferredShow(QObject):
     def __init__(
         self,
         view: QGraphicsView,
-        nodes: NodesItem,
+        near: NearLayer,
         frame: Callable[[], None],
         coming: Callable[[], bool],
     ) -> None:
         super().__init__(view)
-        self._view, self._nodes, self._frame, self._coming = view, nodes, frame, coming
+        self._view, self._near, self._frame, self._coming = view, near, frame, coming
         self._turns, self._veiled, self._painted = 0, False, False
         view.viewport().installEventFilter(self)
         self._turn = QTimer(self, singleShot=True)
@@ -77,9 +77,9 @@ class DeferredShow(QObject):
 
     def _all_pictured(self) -> bool:
         view = self._view
-        if not view.isVisible() or not self._nodes.isVisible():
+        if not view.isVisible() or not self._near.isVisible():
             return True
         area = view.mapToScene(view.viewport().rect()).boundingRect()
-        return self._nodes.prepare(
+        return self._near.prepare(
             view.viewportTransform(), view.devicePixelRatioF(), area, SLICE
         )

@@ -16,7 +16,7 @@ from app.views.canvas.difference import moved as differing_edges
 from app.views.canvas.items.faces import Problems
 from app.views.canvas.items.node_item import NodeItem
 from app.views.canvas.items.repaint import RepaintTarget
-from app.views.canvas.wires.bend_items import BendDots
+from app.views.canvas.wires.bend_dots import BendDots
 from app.views.canvas.wires.bent_route import through
 from app.views.canvas.wires.detour import around
 from app.views.canvas.wires.routes import Route, nothing, route, runs_back, unled
@@ -56,7 +56,7 @@ class Wiring:
         ground: RepaintTarget,
         turn: QTimer,
     ) -> None:
-        self._nodes, self._places, self._bends, self._ground = (
+        self._nodes, self._places, self.bends, self._ground = (
             nodes,
             places,
             bends,
@@ -121,7 +121,7 @@ class Wiring:
     def _make(self, edge: Edge) -> WireItem:
         way = (
             unled(*self._ends(edge))
-            if self.held and not self._bends.points(edge)
+            if self.held and not self.bends.points(edge)
             else self._compute_route(edge)
         )
         item = self.items[edge] = WireItem(edge, way, self._ground, self.index)
@@ -184,7 +184,7 @@ class Wiring:
         back = set()
         for edge in edges:
             ends = self._ends(edge)
-            if not runs_back(*ends) or self._bends.points(edge):
+            if not runs_back(*ends) or self.bends.points(edge):
                 self._route(self.items[edge], ends)
                 continue
             back.add(edge)
@@ -343,13 +343,13 @@ class Wiring:
         return start, target.input_point(target.input_number(edge.port, edge.index))
 
     def _runs_back(self, edge: Edge) -> bool:
-        return not self._bends.points(edge) and runs_back(*self._ends(edge))
+        return not self.bends.points(edge) and runs_back(*self._ends(edge))
 
     def _compute_route(
         self, edge: Edge, ends: tuple[QPointF, QPointF] | None = None
     ) -> Route:
         start, end = ends or self._ends(edge)
-        points = self._bends.points(edge)
+        points = self.bends.points(edge)
         if points:
             return through(
                 start,

@@ -11,7 +11,7 @@ from typing import NamedTuple
 from msgspec import Struct
 from PySide6.QtCore import QPointF, QRectF, Qt, QTimer
 from PySide6.QtGui import QPaintEngine, QPainter, QPixmap, QTransform
-from PySide6.QtWidgets import QGraphicsItem
+from PySide6.QtWidgets import QGraphicsItem, QStyleOptionGraphicsItem, QWidget
 
 from app.util.lru import LruCache
 from app.views.ui.graphview.spatial import EVERYWHERE
@@ -193,13 +193,22 @@ class Sprites:
         return sprite
 
 
-class SpriteItem(QGraphicsItem):
-    """Paints the detailed graph as sprites. Thousands of Qt items would be asked for their bounds in every frame; here
-    a spatial index finds the visible ones."""
+class NearLayer(QGraphicsItem):
+    """The graph in detail: what a scene paints as lines, and over it sprites. Thousands of Qt items would be asked for
+    their bounds in every frame; here a spatial index of the scene finds what is in sight."""
 
-    def __init__(self, parent: QGraphicsItem | None, rest: QTimer) -> None:
-        """`rest` is the scene's: it runs until zooming pauses and stretched sprites are rendered sharp."""
-        super().__init__(parent)
+    def __init__(
+        self,
+        ground: Callable[[QPainter, QRectF, float], object],
+        things: Callable[[QRectF, float, QTransform], Iterable[SpriteRequest]],
+        rest: QTimer,
+    ) -> None:
+        """`ground(painter, area, zoom)` paints what lies below, `things(area, zoom, view)` are mapped by `view`.
+
+        `rest` is the scene's: it runs until zooming pauses and stretched sprites are rendered sharp.
+        """
+        super().__init__()
+        self._ground, self._things = ground, things
         self._sprites = Sprites()
         self._zoom = 0.0
         self._rest = rest
@@ -216,35 +225,45 @@ class SpriteItem(QGraphicsItem):
         self._sprites.clear()
         self.update()
 
-    def put_down(
+    def prepare(
+        self, view: QTransform, ratio: float, area: QRectF, seconds: float
+    ) -> bool:
+        """Make sprites for an area within a time budget; return whether all are made."""
+        zoom = view.m11()
+        return self._sprites.prepare(
+            self._things(area, zoom, view), (zoom, ratio), seconds
+        )
+
+    def paint(
         self,
         painter: QPainter,
-        things: Callable[[QTransform], Iterable[SpriteRequest]],
-        most: int | None,
+        option: QStyleOptionGraphicsItem,
+        widget: QWidget | None = None,
     ) -> None:
-        """Draw `things(view)`, redrawing at most `most` pictures; as vectors if the paint device is no raster, or the
-        painter rotates or shears."""
-        view = painter.worldTransform()
-        if (
-            view.m12()
-            or view.m21()
-            or painter.paintEngine().type() != QPaintEngine.Type.Raster
-        ):
-            for thing in things(QTransform()):
+        area, view = option.exposedRect, painter.worldTransform()
+        zoom = view.m11()
+        painter.setRenderHint(QPainter.RenderHint.Antialiasing)
+        self._ground(painter, area, zoom)
+        painter.setOpacity(1.0)
+        vectors = painter.paintEngine().type() != QPaintEngine.Type.Raster
+        if vectors or view.m12() or view.m21():
+            for thing in self._things(area, zoom, QTransform()):
                 painter.save()
                 painter.translate(thing.at)
                 painter.setOpacity(thing.opacity)
                 thing.paint(painter)
                 painter.restore()
             return
-        scale = (view.m11(), painter.device().devicePixelRatio())
+        scale = (zoom, painter.device().devicePixelRatio())
         painter.setWorldTransform(QTransform())
         painter.setRenderHint(QPainter.RenderHint.SmoothPixmapTransform)
         painter.setRenderHint(
             QPainter.RenderHint.Antialiasing, False
         )  # their edges are clear, and it takes long
-        hurry, self._zoom = scale[0] != self._zoom or self._rest.isActive(), scale[0]
-        sharp = self._sprites.draw(painter, list(things(view)), scale, hurry, most)
+        hurry, self._zoom = zoom != self._zoom or self._rest.isActive(), zoom
+        things = list(self._things(area, zoom, view))
+        most = None if widget is None else PICTURES  # an image has no next painting
+        sharp = self._sprites.draw(painter, things, scale, hurry, most)
         painter.setRenderHint(QPainter.RenderHint.Antialiasing)
         painter.setWorldTransform(view)
         if not sharp:

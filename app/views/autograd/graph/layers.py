@@ -1,31 +1,93 @@
-"""The tape's graph from afar: groups, boxes and arrows as blocks and hairlines, and the rings over them."""
+"""A drawing near, as frames, arrows, boxes and labels; and from afar, as blocks and hairlines with rings over them."""
 
 from __future__ import annotations
 
 import math
 from abc import abstractmethod
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from functools import partial
-from typing import Any, NamedTuple
+from operator import attrgetter
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
-from PySide6.QtCore import QRectF, Qt
-from PySide6.QtGui import QPainter, QPainterPath
+from PySide6.QtCore import QPointF, QRectF, Qt
+from PySide6.QtGui import QColor, QPainter, QPainterPath, QTransform
 from PySide6.QtWidgets import QGraphicsItem, QStyleOptionGraphicsItem, QWidget
 
 from app.diagram.diagram import Arrow, Box, Drawing, Group
 from app.diagram.layout import HEADER, Layout, Rect
-from app.views.autograd.graph.faces import MARKS, ItemState, paint_rings
+from app.views.autograd.graph.arrow_paths import Route, paint_plain
+from app.views.autograd.graph.faces import (
+    MARKS,
+    ItemState,
+    Text,
+    paint_label,
+    paint_rings,
+)
+from app.views.autograd.graph.parts import DIMMED, TAG
 from app.views.autograd.graph.playback_paint import paint_far
 from app.views.ui.graphview.minimap import MapRects
 from app.views.ui.graphview.overview import Batch, Overview, PaintLayer, batched
+from app.views.ui.graphview.small_names import LEGIBLE
+from app.views.ui.graphview.sprites import SpriteRequest
 from app.views.ui.theme import Theme, current, faded, mix
 
-DIMMED = 0.22
+if TYPE_CHECKING:
+    from app.views.autograd.graph.scene import TapeScene
+
 BATCH = 1024
 FRAMES, HEADERS, LINES, BOXES, WAY_LINES, WAY_BOXES = range(6)
 
-Route = tuple[tuple[float, float], ...]
+
+class NearGraph:
+    """What of a scene is in sight: groups and arrows, and as sprites boxes and the labels of arrows."""
+
+    def __init__(self, scene: TapeScene) -> None:
+        self._scene = scene
+
+    def ground(self, painter: QPainter, area: QRectF, zoom: float) -> None:
+        """Paint the frames of groups, then arrows: plain ones in a few calls, marked and flowing ones one by one."""
+        scene, flows = self._scene, self._scene.played.flows
+        hits = scene.hits_in(area.adjusted(-TAG, -TAG, TAG, TAG))
+        numbers = hits["arrow"]
+        for group in scene.outermost_first(hits["group"]):
+            painter.save()
+            painter.translate(group.corner)
+            painter.setOpacity(group.opacity())
+            group.paint(painter, zoom)
+            painter.restore()
+        marked = {number: scene.is_marked(number) for number in numbers}
+        apart = [number for number in numbers if number in flows or marked[number]]
+        plain = sorted(set(numbers).difference(apart))
+        painter.setOpacity(DIMMED if scene.highlighted else 1.0)
+        paint_plain(painter, [scene.path_of(number) for number in plain])
+        for number in sorted(apart, key=lambda number: (marked[number], number)):
+            painter.setOpacity(DIMMED if scene.is_dimmed(number) else 1.0)
+            scene.path_of(number).paint(painter, marked[number], flows.get(number))
+
+    def things(
+        self, area: QRectF, zoom: float, view: QTransform
+    ) -> Iterator[SpriteRequest]:
+        """Yield boxes, and over them the labels of arrows."""
+        scene = self._scene
+        hits = scene.hits_in(area.adjusted(-TAG, -TAG, TAG, TAG))
+        for box in sorted(
+            map(scene.boxes.__getitem__, hits["box"]), key=attrgetter("place")
+        ):
+            paint = partial(box.paint, zoom=zoom)
+            at, opacity = view.map(box.corner), box.opacity()
+            yield SpriteRequest(at, box.picture, 0, box.own_extent, paint, opacity)
+        for number in sorted(hits["label"]) if zoom >= LEGIBLE else ():
+            position = scene.layout_.labels[number]
+            assert position is not None
+            text, color = scene.label_at(number)
+            label = Text(text, "axis", 0, 0, "text2")
+            extent = QRectF(-label.width / 2 - 9, -10, label.width + 18, 20)
+            ink = QColor.fromRgba(color) if color else None
+            paint = partial(paint_label, text=label, color=ink)
+            opacity = DIMMED if scene.is_dimmed(number) else 1.0
+            at = view.map(QPointF(*position))
+            yield SpriteRequest(at, (text, color), 0, extent, paint, opacity)
 
 
 def rectangle(rect: Rect) -> QRectF:
