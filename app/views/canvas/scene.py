@@ -25,10 +25,9 @@ from app.views.canvas.items.faces import (
     problems_by_node,
 )
 from app.views.canvas.items.geometry import PORT_REACH
-from app.views.canvas.items.near_items import NearItems
+from app.views.canvas.items.layers import CanvasOverview, NearItems
 from app.views.canvas.items.node_item import NodeItem
 from app.views.canvas.items.node_shapes import shape_of
-from app.views.canvas.items.overview_item import CanvasOverview
 from app.views.canvas.items.positions import MANY, NodePositions
 from app.views.canvas.notes.notes import Notes, subtotals
 from app.views.canvas.wires.bend_dots import BendDots

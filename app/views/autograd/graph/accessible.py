@@ -9,7 +9,6 @@ from msgspec import Struct
 from PySide6.QtCore import QPoint, QRectF
 
 from app.diagram.diagram import Arrow, Box, Group
-from app.views.autograd.graph.layers import rectangle
 from app.views.ui.graphview.accessible import PRESS, GraphAccess, PartFacts, Role
 
 if TYPE_CHECKING:
@@ -86,7 +85,7 @@ class TapeAccess(GraphAccess):
             else (PRESS, MARK_PATH)
         )
         name = ", ".join(filter(None, (box.title, box.subtitle)))
-        area = rectangle(self._scene.layout_.boxes[box.id])
+        area = QRectF(*self._scene.layout_.boxes[box.id])
         return PartFacts(
             name, ", ".join(filter(None, details)), Role.ListItem, area, actions, folded
         )
@@ -97,7 +96,7 @@ class TapeAccess(GraphAccess):
             group.caption,
             *group.tags[:1],
         ]
-        area = rectangle(self._scene.layout_.groups[group.id])
+        area = QRectF(*self._scene.layout_.groups[group.id])
         return PartFacts(
             group.title,
             ", ".join(filter(None, details)),

@@ -3,13 +3,11 @@
 from __future__ import annotations
 
 import math
-from abc import abstractmethod
 from collections.abc import Iterable, Iterator, Sequence
 from functools import partial
 from operator import attrgetter
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-import numpy as np
 from PySide6.QtCore import QPointF, QRectF, Qt
 from PySide6.QtGui import QColor, QPainter, QPainterPath, QTransform
 from PySide6.QtWidgets import QGraphicsItem, QStyleOptionGraphicsItem, QWidget
@@ -26,9 +24,15 @@ from app.views.autograd.graph.faces import (
 )
 from app.views.autograd.graph.parts import DIMMED, TAG
 from app.views.autograd.graph.playback_paint import paint_far
-from app.views.ui.graphview.minimap import MapRects
-from app.views.ui.graphview.overview import Batch, Overview, PaintLayer, batched
+from app.views.ui.graphview.overview import (
+    Batch,
+    Overview,
+    PaintLayer,
+    Rects,
+    batched,
+)
 from app.views.ui.graphview.small_names import LEGIBLE
+from app.views.ui.graphview.spatial import bounds
 from app.views.ui.graphview.sprites import SpriteRequest
 from app.views.ui.theme import Theme, current, faded, mix
 
@@ -90,10 +94,6 @@ class NearGraph:
             yield SpriteRequest(at, (text, color), 0, extent, paint, opacity)
 
 
-def rectangle(rect: Rect) -> QRectF:
-    return QRectF(rect.x, rect.y, rect.width, rect.height)
-
-
 class _Part(Batch[Any]):
     LAYERS = 6
 
@@ -103,53 +103,39 @@ class _Part(Batch[Any]):
 
 
 class _Mapped(_Part):
-    def map(self, now: Theme, most: int) -> tuple[MapRects, MapRects]:
+    FRAME = ""  # the field with the group of a member, None for none
+
+    def map(self, now: Theme, most: int) -> tuple[Rects, Rects]:
         """Return the outermost groups and boxes as rectangles in the colours of their categories."""
         colors = {
             name: mix(now.panel, color, 0.62).rgba()
             for name, color in now.categories.items()
         }
-        outer = (
-            (rect, member.category)
-            for member, rect in self.members
-            if self.frame_of(member) is None
-        )
         return [], [
-            (rect.x, rect.y, rect.right, rect.bottom, colors[category])
-            for rect, category in outer
+            (rect.x, rect.y, rect.right, rect.bottom, colors[member.category])
+            for member, rect in self.members
+            if getattr(member, self.FRAME) is None
         ]
-
-    @abstractmethod
-    def frame_of(self, member: Any) -> str | None:
-        """Return the group of a part; None for none."""
-
-
-def _about(rects: Sequence[Rect]) -> QRectF:
-    """Return the bounding rectangle."""
-    left, top, width, height = np.array(rects, float).T
-    x, y = left.min(), top.min()
-    return QRectF(x, y, (left + width).max() - x, (top + height).max() - y)
 
 
 class Groups(_Mapped):
+    FRAME = "parent"
     members: Sequence[tuple[Group, Rect]]
 
     def fill(self, layers: list[PaintLayer], now: Theme) -> QRectF:
         fill, line = now.frame.rgba(), (now.line2.rgba(), 1)
         for group, rect in self.members:
-            layers[FRAMES].fills[fill].append(rectangle(rect))
-            layers[FRAMES].outlines[line].append(rectangle(rect))
+            layers[FRAMES].fills[fill].append(QRectF(*rect))
+            layers[FRAMES].outlines[line].append(QRectF(*rect))
             color = mix(now.raised, now.categories[group.category], now.header)
             layers[HEADERS].fills[color.rgba()].append(
                 QRectF(rect.x, rect.y, rect.width, HEADER)
             )
-        return _about([rect for _, rect in self.members])
-
-    def frame_of(self, member: Group) -> str | None:
-        return member.parent
+        return bounds(QRectF(*rect) for _, rect in self.members)
 
 
 class Boxes(_Mapped):
+    FRAME = "group"
     members: Sequence[tuple[Box, Rect]]
 
     def fill(self, layers: list[PaintLayer], now: Theme) -> QRectF:
@@ -172,10 +158,7 @@ class Boxes(_Mapped):
                 else colors[box.category, box.shape == "leaf"]
             )
             into[color].append(QRectF(*rect))
-        return _about([rect for _, rect in self.members])
-
-    def frame_of(self, member: Box) -> str | None:
-        return member.group
+        return bounds(QRectF(*rect) for _, rect in self.members)
 
 
 class Arrows(_Part):

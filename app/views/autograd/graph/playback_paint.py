@@ -10,7 +10,6 @@ from msgspec import Struct
 from PySide6.QtCore import QPointF, QRectF, Qt
 from PySide6.QtGui import QColor, QPainter, QPen
 
-from app.diagram.layout import Rect
 from app.util.formatting import figure
 from app.views.ui import icons
 from app.views.ui.theme import Theme, mix
@@ -141,7 +140,7 @@ class PlayedParts:
     def _tell_marks(self) -> None:
         after = self._scene.layout_.boxes.get(self._next)
         self._scene.set_ran(
-            list(self._ran.values()), _area(after) if after is not None else None
+            list(self._ran.values()), QRectF(*after) if after is not None else None
         )
 
     def _note(self, key: str, played: Played) -> None:
@@ -149,17 +148,13 @@ class PlayedParts:
         rect = self._scene.layout_.boxes.get(key)
         if rect is not None and played.faded:
             if key not in self._ran:
-                self._ran[key] = _area(rect)
+                self._ran[key] = QRectF(*rect)
         else:
             self._ran.pop(key, None)
         if played.next:
             self._next = key
         elif key == self._next:
             self._next = ""
-
-
-def _area(rect: Rect) -> QRectF:
-    return QRectF(rect.x, rect.y, rect.width, rect.height)
 
 
 # -- painting ---------------------------------------------------------------------------------------------------------

@@ -33,7 +33,6 @@ from app.views.autograd.graph.layers import (
     NearGraph,
     OverviewMembers,
     TapeOverview,
-    rectangle,
 )
 from app.views.autograd.graph.parts import (
     BoxPart,
@@ -396,7 +395,7 @@ class TapeScene(QGraphicsScene):
         if self._far:
             shown = [(self.rect_of(key), state) for key, state in self._states.items()]
             self._marks.set_marked(
-                (rectangle(rect), state) for rect, state in shown if rect is not None
+                (QRectF(*rect), state) for rect, state in shown if rect is not None
             )
 
     def set_ran(self, ran: list[QRectF], after: QRectF | None) -> None:
@@ -490,7 +489,7 @@ class TapeScene(QGraphicsScene):
         """Return the box at a point of the scene, or the group with its header there."""
         here = self._index.inside(QRectF(at.x() - 0.5, at.y() - 0.5, 1, 1))
         for kind, key in here:
-            if kind == "box" and rectangle(self.layout_.boxes[key]).contains(at):
+            if kind == "box" and QRectF(*self.layout_.boxes[key]).contains(at):
                 return self.boxes[key]
         groups = [self.layout_.groups[key] for kind, key in here if kind == "group"]
         inner = min(groups, key=lambda rect: rect.width * rect.height, default=None)
@@ -553,7 +552,7 @@ class TapeScene(QGraphicsScene):
         """Return the bounding rectangle of boxes by key."""
         area = QRectF()
         for key in keys:
-            area = area.united(rectangle(self.layout_.boxes[key]))
+            area = area.united(QRectF(*self.layout_.boxes[key]))
         return area
 
 

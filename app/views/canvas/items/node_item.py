@@ -1,6 +1,6 @@
 """A node on the scene: holds its face, its place and its state, is painted by the painter.
 
-It is no item of Qt's: thousands of those cost more to keep than to paint. `near_items` paints all that are in sight.
+It is no item of Qt's: thousands of those cost more to keep than to paint. `layers` paints all that are in sight.
 """
 
 from __future__ import annotations

@@ -9,7 +9,6 @@ from msgspec import Struct
 from msgspec.structs import replace
 from PySide6.QtCore import QPointF, QRectF
 
-from app.builder.blocks import Block
 from app.builder.graph import Edge
 from app.builder.layout.arrange import complete
 from app.builder.sheet import FRAME, Point
@@ -30,9 +29,8 @@ from app.views.canvas.items.geometry import (
     beside_name,
     text_width,
 )
-from app.views.canvas.wires.bent_route import through
-from app.views.canvas.wires.detour import around
-from app.views.canvas.wires.routes import Route, nothing, route, runs_back
+from app.views.canvas.wires.detour import led
+from app.views.canvas.wires.routes import Route, runs_back
 from app.views.canvas.wires.wire_item import LABEL_HEIGHT
 from app.views.ui.graphview.spatial import RectIndex, bounds
 
@@ -157,7 +155,7 @@ def _plan(drawn: Drawn) -> FrameLayout:
         node.id: QPointF(right, y)
         for node, y in zip(block.outputs, outputs, strict=True)
     }
-    ways = _Routes(drawn, shapes, bodies, starts, goals).made
+    ways = _routes(drawn, shapes, bodies, starts, goals)
     ports = [QRectF(left, y - 10, 1, 20) for y in (*inputs, *outputs)]
     labels = [
         QRectF(way.label.x(), way.label.y() - LABEL_HEIGHT / 2, 1, LABEL_HEIGHT)
@@ -227,80 +225,47 @@ def _apart(heights: list[float]) -> list[float]:
     return list(spaced.values())
 
 
-class _Routes:
-    """Routes of all wires of a block: forward wires first, then backward ones, in separate lanes."""
+def _routes(
+    drawn: Drawn,
+    shapes: Mapping[str, Shape],
+    bodies: Mapping[str, QRectF],
+    starts: Mapping[str, QPointF],
+    goals: Mapping[str, QPointF],
+) -> dict[Edge, Route]:
+    """Lead all wires of a block: forward wires first, then backward ones, in separate lanes."""
+    nodes: RectIndex[str] = RectIndex()
+    for node, body in bodies.items():
+        nodes.put(node, body)
+    lanes: RectIndex[Edge] = RectIndex()
 
-    def __init__(
-        self,
-        drawn: Drawn,
-        shapes: Mapping[str, Shape],
-        bodies: Mapping[str, QRectF],
-        starts: Mapping[str, QPointF],
-        goals: Mapping[str, QPointF],
-    ) -> None:
-        self._drawn, self._shapes, self._bodies = drawn, shapes, bodies
-        self._starts, self._goals = starts, goals
-        self._places: RectIndex[str] = RectIndex()
-        for node, body in bodies.items():
-            self._places.put(node, body)
-        self._lanes: RectIndex[Edge] = RectIndex()
-        self.made: dict[Edge, Route] = {}
-        edges = [edge for edge in drawn.block.graph.edges if self._drawn_in_frame(edge)]
-        ends = {edge: self._ends(edge) for edge in edges}
-        for edge in sorted(edges, key=lambda edge: (runs_back(*ends[edge]), edge)):
-            way = self.made[edge] = self._compute_route(edge, *ends[edge], drawn.block)
-            if not way.lane.isEmpty():
-                self._lanes.put(edge, way.lane)
+    def lanes_in(area: QRectF) -> list[QRectF]:
+        return [lanes[wire] for wire in lanes.inside(area)]
 
-    def _drawn_in_frame(self, edge: Edge) -> bool:
-        return (edge.source in self._bodies or edge.source in self._starts) and (
-            edge.target in self._bodies or edge.target in self._goals
-        )
-
-    def _ends(self, edge: Edge) -> tuple[QPointF, QPointF]:
-        faces, shapes = self._drawn.faces, self._shapes
-        start, end = self._starts.get(edge.source), self._goals.get(edge.target)
+    def ends_of(edge: Edge) -> tuple[QPointF, QPointF]:
+        start, end = starts.get(edge.source), goals.get(edge.target)
         if start is None:
-            outputs = shapes[edge.source].outputs
-            start = self._bodies[edge.source].topLeft() + shapes[edge.source].output(
-                min(edge.output, len(outputs) - 1)
-            )
+            shape = shapes[edge.source]
+            number = min(edge.output, len(shape.outputs) - 1)
+            start = bodies[edge.source].topLeft() + shape.output(number)
         if end is None:
-            number = faces[edge.target].number_of(edge.port, edge.index)
-            end = self._bodies[edge.target].topLeft() + shapes[edge.target].input(
-                number
-            )
+            number = drawn.faces[edge.target].number_of(edge.port, edge.index)
+            end = bodies[edge.target].topLeft() + shapes[edge.target].input(number)
         return start, end
 
-    def _compute_route(
-        self, edge: Edge, start: QPointF, end: QPointF, block: Block
-    ) -> Route:
-        source = self._bodies.get(
-            edge.source, QRectF(start.x() - 1, start.y() - 1, 1, 2)
-        )
-        target = self._bodies.get(edge.target, QRectF(end.x(), end.y() - 1, 1, 2))
-        points = [QPointF(*point) for point in block.bends.get(edge, ())]
-        if points:
-            return through(start, end, points, source, target)
-        node_index, lanes = self._places, self._lanes
-
-        def others(area: QRectF) -> list[QRectF]:
-            return [
-                node_index[node]
-                for node in node_index.inside(area)
-                if node not in (edge.source, edge.target)
-            ]
-
-        def lanes_in(area: QRectF) -> list[QRectF]:
-            return [lanes[wire] for wire in lanes.inside(area)]
-
-        way = route(start, end, source, target, others, lanes_in)
-        return around(
-            way,
-            start,
-            end,
-            source,
-            target,
-            others,
-            lanes_in if way.backward else nothing,
-        )
+    ends = {
+        edge: ends_of(edge)
+        for edge in drawn.block.graph.edges
+        if (edge.source in bodies or edge.source in starts)
+        and (edge.target in bodies or edge.target in goals)
+    }
+    ways: dict[Edge, Route] = {}
+    for edge in sorted(ends, key=lambda edge: (runs_back(*ends[edge]), edge)):
+        start, end = ends[edge]
+        source = bodies.get(edge.source, QRectF(start.x() - 1, start.y() - 1, 1, 2))
+        target = bodies.get(edge.target, QRectF(end.x(), end.y() - 1, 1, 2))
+        own = (edge.source, edge.target)
+        bends = [QPointF(*point) for point in drawn.block.bends.get(edge, ())]
+        ways[edge] = led(start, end, source, target, nodes, own, lanes_in, bends)
+        if not ways[edge].lane.isEmpty():
+            lanes.put(edge, ways[edge].lane)
+    return ways

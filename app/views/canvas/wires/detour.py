@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Hashable, Sequence
 from itertools import pairwise
+from typing import TypeVar
 
 from msgspec.structs import replace
 from PySide6.QtCore import QPointF, QRectF
 
+from app.views.canvas.wires.bent_route import through
 from app.views.canvas.wires.routes import (
     CLEAR,
     LABEL_RISE,
@@ -14,9 +17,12 @@ from app.views.canvas.wires.routes import (
     STUB,
     Obstacles,
     Route,
+    nothing,
     rounded,
+    route,
     runs_back,
 )
+from app.views.ui.graphview.spatial import RectIndex
 
 ASIDE = 10.0  # between a corridor and the nodes on its sides
 FAR = 400.0  # how far beside its ends a wire looks for a corridor
@@ -25,6 +31,34 @@ NARROWEST = 16.0  # between two rows
 THIN = 0.5  # half the width of the area in which a line is looked for
 TRIES = 3  # places at which a wire turns, on either side
 ROWS_APART = 48.0  # ends that differ by more in y are in different rows
+
+K = TypeVar("K", bound=Hashable)
+
+
+def led(
+    start: QPointF,
+    end: QPointF,
+    source: QRectF,
+    target: QRectF,
+    nodes: RectIndex[K],
+    own: tuple[K, K],
+    lanes: Obstacles,
+    bends: Sequence[QPointF] = (),
+) -> Route:
+    """Return the route from an output to an input: through its bends, or around all nodes but its `own`.
+
+    `source` and `target` are the areas of these. A route that runs back avoids the `lanes` of others; a forward one
+    does not, so that it depends on the nodes alone.
+    """
+    if bends:
+        return through(start, end, bends, source, target)
+
+    def others(area: QRectF) -> list[QRectF]:
+        return [nodes[node] for node in nodes.inside(area) if node not in own]
+
+    way = route(start, end, source, target, others, lanes)
+    avoided = lanes if way.backward else nothing
+    return around(way, start, end, source, target, others, avoided)
 
 
 def around(

@@ -1,4 +1,4 @@
-"""A wire on the scene with its shape label; `near_items` paints the visible ones."""
+"""A wire on the scene with its shape label; `layers` paints the visible ones."""
 
 from __future__ import annotations
 

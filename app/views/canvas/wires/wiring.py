@@ -17,9 +17,8 @@ from app.views.canvas.items.faces import Problems
 from app.views.canvas.items.node_item import NodeItem
 from app.views.canvas.items.repaint import RepaintTarget
 from app.views.canvas.wires.bend_dots import BendDots
-from app.views.canvas.wires.bent_route import through
-from app.views.canvas.wires.detour import around
-from app.views.canvas.wires.routes import Route, nothing, route, runs_back, unled
+from app.views.canvas.wires.detour import led
+from app.views.canvas.wires.routes import Route, runs_back, unled
 from app.views.canvas.wires.wire_item import ASSUMED, ERROR, NORMAL, REACH, WireItem
 from app.views.ui.graphview.spatial import RectIndex
 
@@ -348,24 +347,7 @@ class Wiring:
     def _compute_route(
         self, edge: Edge, ends: tuple[QPointF, QPointF] | None = None
     ) -> Route:
-        start, end = ends or self._ends(edge)
-        points = self.bends.points(edge)
-        if points:
-            return through(
-                start,
-                end,
-                points,
-                self._nodes[edge.source].body,
-                self._nodes[edge.target].body,
-            )
-        node_index, lanes, back = self._places, self._lanes, self._back
-
-        def others(area: QRectF) -> list[QRectF]:
-            return [
-                node_index[node]
-                for node in node_index.inside(area)
-                if node not in (edge.source, edge.target)
-            ]
+        lanes, back = self._lanes, self._back
 
         def lanes_in(area: QRectF) -> list[QRectF]:
             return [
@@ -374,17 +356,17 @@ class Wiring:
                 if wire not in back or wire < edge
             ]
 
-        source, target = self._nodes[edge.source].body, self._nodes[edge.target].body
-        way = route(start, end, source, target, others, lanes_in)
-        # Forward routes ignore lanes, so that they do not depend on creation order.
-        return around(
-            way,
-            start,
-            end,
+        own = (edge.source, edge.target)
+        source, target = (self._nodes[node].body for node in own)
+        bends = self.bends.points(edge)
+        return led(
+            *(ends or self._ends(edge)),
             source,
             target,
-            others,
-            lanes_in if way.backward else nothing,
+            self._places,
+            own,
+            lanes_in,
+            bends,
         )
 
     def _settle_labels(self) -> None:

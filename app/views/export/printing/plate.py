@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator
+from typing import NamedTuple
 
 from msgspec.structs import replace
-from msgspec.structs import replace as with_values
 from PySide6.QtCore import QPointF, QRectF
 from PySide6.QtGui import QPainterPath
 
@@ -14,8 +14,8 @@ from app.diagram.diagram import Arrow, Box, Drawing
 from app.diagram.layout import KnownPlaces, Layout, Places, Rect, arrange, keep_places
 from app.diagram.layout.model import Spacing
 from app.views.autograd.graph.arrow_paths import arrow_head, arrow_path
-from app.views.canvas.wires.detour import around
-from app.views.canvas.wires.routes import route, runs_back
+from app.views.canvas.wires.detour import led
+from app.views.canvas.wires.routes import runs_back
 from app.views.export.printing.faces import (
     BACK,
     TEXT2,
@@ -198,51 +198,38 @@ def _as_placed(drawing: Drawing, placement: Places) -> Plate:
     return _cropped([*marks, *late], drawing.title)
 
 
-class _Way:
+class _Way(NamedTuple):
     """A wire's path, and where its label goes on its level part of length `run`."""
 
-    def __init__(
-        self, path: QPainterPath, label: tuple[float, float], run: float
-    ) -> None:
-        self.path, self.label, self.run = path, label, run
+    path: QPainterPath
+    label: tuple[float, float]
+    run: float
 
 
 def _wires(drawing: Drawing, placement: Places) -> Iterator[tuple[Arrow, _Way]]:
     """Lead the wires around all other boxes, those that run back last."""
-    rects = {key: _rect(rect) for key, rect in placement.boxes.items()}
     near: RectIndex[str] = RectIndex()
-    for key, rect in rects.items():
-        near.put(key, rect)
+    for key, rect in placement.boxes.items():
+        near.put(key, QRectF(*rect))
     lanes: RectIndex[int] = RectIndex()
+
+    def lanes_in(area: QRectF) -> list[QRectF]:
+        return [lanes[key] for key in lanes.inside(area)]
+
     ends = [
         (_side(placement.boxes[a.source], 1), _side(placement.boxes[a.target], 0))
         for a in drawing.arrows
     ]
     order = sorted(range(len(ends)), key=lambda number: runs_back(*ends[number]))
     for number in order:
-        arrow, (start, end) = drawing.arrows[number], ends[number]
-        source, target, its_own = (
-            rects[arrow.source],
-            rects[arrow.target],
-            {arrow.source, arrow.target},
-        )
-
-        def obstacles(area: QRectF, its_own: set[str] = its_own) -> list[QRectF]:
-            return [near[key] for key in near.inside(area) if key not in its_own]
-
-        def lanes_in(area: QRectF) -> list[QRectF]:
-            return [lanes[key] for key in lanes.inside(area)]
-
-        way = route(start, end, source, target, obstacles, lanes_in)
-        way = around(way, start, end, source, target, obstacles, lanes_in)
+        arrow = drawing.arrows[number]
+        own = (arrow.source, arrow.target)
+        source, target = near[arrow.source], near[arrow.target]
+        way = led(*ends[number], source, target, near, own, lanes_in)
         if not way.lane.isEmpty():
             lanes.put(number, way.lane)
-        yield (
-            arrow,
-            _Way(
-                way.path, (way.label.x(), _level(way.path, way.label) - RISE), way.run
-            ),
-        )
+        label = (way.label.x(), _level(way.path, way.label) - RISE)
+        yield arrow, _Way(way.path, label, way.run)
 
 
 def _level(path: QPainterPath, label: QPointF) -> float:
@@ -252,10 +239,6 @@ def _level(path: QPainterPath, label: QPointF) -> float:
         points,
         key=lambda point: abs(point.x() - label.x()) + 0.2 * abs(point.y() - label.y()),
     ).y()
-
-
-def _rect(rect: Rect) -> QRectF:
-    return QRectF(rect.x, rect.y, rect.width, rect.height)
 
 
 def _side(rect: Rect, right: int) -> QPointF:
@@ -327,7 +310,7 @@ def _narrowed(drawing: Drawing) -> Drawing:
     }
     boxes = tuple(_narrow(box, moved.get(box.id, "")) for box in drawing.boxes)
     arrows = tuple(
-        with_values(arrow, label="")
+        replace(arrow, label="")
         if arrow.source in moved and arrow.count == 1
         else arrow
         for arrow in drawing.arrows
@@ -337,7 +320,7 @@ def _narrowed(drawing: Drawing) -> Drawing:
 
 def _bare(drawing: Drawing) -> Drawing:
     """Return the drawing with narrow boxes and without the sizes of values."""
-    arrows = tuple(with_values(arrow, label="") for arrow in drawing.arrows)
+    arrows = tuple(replace(arrow, label="") for arrow in drawing.arrows)
     return replace(
         drawing, boxes=tuple(_narrow(box, "") for box in drawing.boxes), arrows=arrows
     )
@@ -349,7 +332,7 @@ def _narrow(box: Box, output: str) -> Box:
         (first, (rest,)) if rest and len(box.subtitle) > _WIDE else (box.subtitle, ())
     )
     shows_output = output and output not in (box.subtitle, *box.lines)
-    return with_values(
+    return replace(
         box,
         subtitle=subtitle,
         lines=(*more, *box.lines, *((f"→ {output}",) if shows_output else ())),

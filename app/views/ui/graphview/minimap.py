@@ -11,7 +11,6 @@ from msgspec import Struct
 from numpy.typing import NDArray
 from PySide6.QtCore import QPoint, QPointF, QRectF, QSize, Qt, QTimer
 from PySide6.QtGui import (
-    QColor,
     QImage,
     QMouseEvent,
     QPainter,
@@ -37,14 +36,11 @@ REST = 150  # milliseconds without a movement, until the map goes to a corner wh
 PAD = 8
 DELAY = 40  # milliseconds between pictures while things move
 THIN = 3  # pixels: a side that is shorter is drawn one longer, so that it is seen
-FEW = 200  # rectangles that a painter fills: for so few numpy, which takes long to import, is not needed
 FEW_PIXELS = (
     16  # what covers no more of them is put down together with all others of its kind
 )
 
-MapRects: TypeAlias = (
-    "Sequence[tuple[float, ...]] | NDArray[np.float64]"  # n×5, see `MapShapes`
-)
+MapRects: TypeAlias = NDArray[np.float64]  # n×5, see `MapShapes`
 
 
 class MapShapes(Struct, frozen=True):
@@ -187,8 +183,7 @@ class Minimap(QWidget):
         if shapes is None:
             return np.empty((0, 4))
         corner = self.view.viewportTransform().map(QPointF(0, 0))
-        rects = np.asarray(shapes.rects, np.float64).reshape(-1, 5)
-        areas: NDArray[np.float64] = rects[:, :4] * self.view.zoom + [
+        areas: NDArray[np.float64] = shapes.rects[:, :4] * self.view.zoom + [
             corner.x(),
             corner.y(),
             corner.x(),
@@ -279,34 +274,10 @@ class Minimap(QWidget):
 
 
 def rastered(rects: MapRects, scale: float, origin: QPointF, size: QSize) -> QImage:
-    """Rasterize to an image of `size` pixels: filled rectangles, at least one pixel each, transparent elsewhere."""
-    return (
-        _filled(rects, scale, origin, size)
-        if len(rects) <= FEW
-        else _put_down(rects, scale, origin, size)
-    )
+    """Rasterize to an image of `size` pixels: filled rectangles, at least one pixel each, transparent elsewhere.
 
-
-def _filled(rects: MapRects, scale: float, origin: QPointF, size: QSize) -> QImage:
-    image = QImage(size, QImage.Format.Format_ARGB32)
-    image.fill(Qt.GlobalColor.transparent)
-    width, height, x, y = size.width(), size.height(), origin.x(), origin.y()
-    painter = QPainter(image)
-    painter.setCompositionMode(QPainter.CompositionMode.CompositionMode_Source)
-    for left, top, right, bottom, color in rects:
-        a, b = round(left * scale + x), round(top * scale + y)
-        c, d = round(right * scale + x), round(bottom * scale + y)
-        c, d = c + (c - a < THIN), d + (d - b < THIN)
-        a, b = min(max(a, 0), width - 1), min(max(b, 0), height - 1)
-        c, d = min(max(c, a + 1), width), min(max(d, b + 1), height)
-        painter.fillRect(a, b, c - a, d - b, QColor.fromRgba(int(color)))
-    painter.end()
-    return image
-
-
-def _put_down(many: MapRects, scale: float, origin: QPointF, size: QSize) -> QImage:
-    """Rasterize with numpy: a QPainter would get each of very many small rectangles as an object."""
-    rects = np.asarray(many, float)
+    A QPainter would get each of very many small rectangles as an object; an array is filled at once.
+    """
     width, height = size.width(), size.height()
     pixels = np.zeros((height, width), np.uint32)
     corners = np.rint(

@@ -21,7 +21,7 @@ from PySide6.QtWidgets import QGraphicsItem, QStyleOptionGraphicsItem, QWidget
 from shiboken6 import isValid
 
 from app.views.ui import theme
-from app.views.ui.graphview.minimap import FEW, MapRects
+from app.views.ui.graphview.minimap import MapRects
 from app.views.ui.graphview.spatial import EVERYWHERE
 from app.views.ui.theme import Theme
 
@@ -34,6 +34,7 @@ STRIPS = 4  # areas that are painted for themselves
 T = TypeVar("T")
 B = TypeVar("B", bound="Batch[Any]")
 Pen = tuple[int, float]  # colour, pixels of the screen
+Rects = list[tuple[float, ...]]
 
 
 class PaintLayer:
@@ -69,7 +70,7 @@ class Batch(ABC, Generic[T]):
         self.stale = True
         self.layers: list[PaintLayer] | None = None  # once it was made
         self.area = QRectF()
-        self.mapped: tuple[MapRects, MapRects] | None = None
+        self.mapped: list[MapRects] | None = None
 
     def spoil(self) -> None:
         """Mark the cache as stale: a member looks different."""
@@ -84,8 +85,9 @@ class Batch(ABC, Generic[T]):
     def fill(self, layers: list[PaintLayer], now: Theme) -> QRectF:
         """Add all members to empty layers; return the area that they cover."""
 
-    def map(self, now: Theme, most: int) -> tuple[MapRects, MapRects]:
-        """Return lists of rectangles for a map: the bottom ones, then others. Beyond `most`, some may be left out.
+    def map(self, now: Theme, most: int) -> tuple[Rects, Rects]:
+        """Return rectangles for a map, see `MapShapes`: the bottom ones, then others. Beyond `most`, some may be left
+        out.
 
         Items without a map have none.
         """
@@ -146,32 +148,20 @@ class Overview(QGraphicsItem):
         """Return the rectangles for a map, and whether they are complete: of very many some are left for later."""
         now, end = theme.current(), perf_counter() + SLICE
         batches = self.mapped_batches()
-        mapped, mapped_count = [], 0
+        new = 0
         for batch in batches:
             if batch.mapped is None:
-                mapped_count += 1
-                if mapped_count > A_FEW and perf_counter() > end:
-                    continue
-                batch.mapped = batch.map(now, most)
-            mapped.append(batch.mapped)
-        complete = len(mapped) == len(batches)
-        if sum(len(rects) for both in mapped for rects in both) <= FEW:
-            return [
-                rect for layer in (0, 1) for both in mapped for rect in both[layer]
-            ], complete
-        for batch in batches:
-            if batch.mapped is not None and any(
-                isinstance(rects, list) for rects in batch.mapped
-            ):
-                under, over = batch.mapped
-                batch.mapped = (
-                    np.array(under, float).reshape(-1, 5),
-                    np.array(over, float).reshape(-1, 5),
-                )
-        both_layers = [batch.mapped for batch in batches if batch.mapped is not None]
-        return np.concatenate(
-            [both[layer] for layer in (0, 1) for both in both_layers]
-        ), complete
+                new += 1
+                if new > A_FEW and perf_counter() > end:
+                    break
+                batch.mapped = [
+                    np.array(rects, float).reshape(-1, 5)
+                    for rects in batch.map(now, most)
+                ]
+        mapped = [batch.mapped for batch in batches if batch.mapped is not None]
+        layers = [both[layer] for layer in (0, 1) for both in mapped]
+        rects = np.concatenate(layers) if layers else np.empty((0, 5))
+        return rects, len(mapped) == len(batches)
 
     def boundingRect(self) -> QRectF:
         return self._area

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from unittest import mock
-
 import numpy as np
 import pytest
 from hypothesis import given
@@ -13,7 +11,6 @@ from PySide6.QtGui import QColor, QImage
 from PySide6.QtWidgets import QGraphicsScene
 
 from app.views.ui import theme
-from app.views.ui.graphview import minimap
 from app.views.ui.graphview.minimap import THIN, MapShapes, Minimap, rastered
 from app.views.ui.graphview.pan_zoom_view import PanZoomView
 
@@ -24,19 +21,8 @@ rectangles = st.lists(
 )
 
 
-WAYS = (minimap.FEW, -1)  # a painter fills so many, an array holds more
-
-
-@pytest.mark.parametrize("few", WAYS)
 @given(found=rectangles)
 def test_every_rectangle_is_put_down_whole_and_is_seen(
-    few: int, found: list[tuple[int, int, int, int]]
-) -> None:
-    with mock.patch.object(minimap, "FEW", few):
-        _every_rectangle_is_put_down_whole_and_is_seen(found)
-
-
-def _every_rectangle_is_put_down_whole_and_is_seen(
     found: list[tuple[int, int, int, int]],
 ) -> None:
     colors = [0xFF000001 + number for number in range(len(found))]
@@ -72,11 +58,7 @@ def pixels(image: QImage) -> np.ndarray:
     )
 
 
-@pytest.mark.parametrize("few", WAYS)
-def test_what_comes_later_lies_on_top(
-    few: int, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(minimap, "FEW", few)
+def test_what_comes_later_lies_on_top() -> None:
     small = np.array([(0, 0, 3, 3, RED), (1, 1, 5, 5, BLUE), (2, 2, 3, 3, RED)], float)
     image = rastered(small, 1.0, QPointF(0, 0), QSize(6, 6))
     assert [image.pixel(i, i) for i in range(6)] == [RED, BLUE, RED, RED, BLUE, 0]
