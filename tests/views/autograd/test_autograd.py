@@ -269,7 +269,7 @@ def test_folding_leaves_what_fits_in_sight(room) -> None:
     for key in ("node:n1", "loss", "node:n5", "node:n1"):
         room.toggle(key)
         seen = room.view.mapToScene(room.view.viewport().rect()).boundingRect()
-        whole = room.scene.itemsBoundingRect()
+        whole = room.view.whole_area()
         part = seen.intersected(whole)
         assert part.width() * part.height() >= 0.8 * whole.width() * whole.height()
 
@@ -287,7 +287,7 @@ def test_a_group_opened_at_the_side_of_a_low_view_leaves_no_empty_side(room) -> 
         0,
     )
     room.toggle("loss")
-    seen, whole = room.view.visible_area(), room.scene.itemsBoundingRect()
+    seen, whole = room.view.visible_area(), room.view.whole_area()
     assert seen.height() < whole.height() and whole.width() < seen.width()
     assert seen.left() <= whole.left() + 2 and whole.right() <= seen.right() + 2
 
@@ -511,7 +511,7 @@ def test_the_wheel_zooms_at_the_pointer(room) -> None:
     assert room.view.zoom > 0
     QTest.keyClick(room.view, Qt.Key.Key_Home)
     seen = room.view.mapToScene(room.view.viewport().rect()).boundingRect()
-    assert seen.adjusted(-1, -1, 1, 1).contains(room.scene.itemsBoundingRect())
+    assert seen.adjusted(-1, -1, 1, 1).contains(room.view.whole_area())
 
 
 def test_dragging_nothing_moves_the_view(room) -> None:
