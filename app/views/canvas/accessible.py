@@ -10,7 +10,7 @@ from PySide6.QtCore import QPoint, QPointF, QRectF
 
 from app.builder.graph import Edge
 from app.builder.plan import plan
-from app.views.canvas.gestures.hit import Hit
+from app.views.canvas.gestures.gesture import Hit
 from app.views.canvas.items.faces import Pin
 from app.views.canvas.items.geometry import PORT_REACH
 from app.views.ui.graphview.accessible import MENU, PRESS, GraphAccess, PartFacts, Role

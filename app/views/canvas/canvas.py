@@ -20,7 +20,7 @@ from app.views.canvas.callouts import Callouts
 from app.views.canvas.commands import Commands
 from app.views.canvas.folding import Folding
 from app.views.canvas.gestures.autoscroll import AutoScroll
-from app.views.canvas.gestures.hit import Hit
+from app.views.canvas.gestures.gesture import Hit
 from app.views.canvas.growth import Growth
 from app.views.canvas.items import node_item, node_shapes
 from app.views.canvas.items.animation import Glide

@@ -8,7 +8,7 @@ from PySide6.QtCore import QPointF, QRectF
 
 from app.builder.graph import Edge
 from app.views.canvas import keyboard_navigation
-from app.views.canvas.gestures.hit import NOTHING, Hit
+from app.views.canvas.gestures.gesture import NOTHING, Hit
 
 if TYPE_CHECKING:
     from app.views.canvas.canvas import Canvas

@@ -12,7 +12,7 @@ from PySide6.QtWidgets import QMenu
 
 from app.builder.graph import Edge
 from app.builder.sheet import FRAME
-from app.views.canvas.gestures.hit import Hit
+from app.views.canvas.gestures.gesture import Hit
 from app.views.canvas.search.search import CATEGORIES
 from app.views.ui import icons, theme
 

@@ -16,7 +16,7 @@ from app.builder.layout.arrange import Size
 from app.builder.sheet import Comment, Point, Positions, Sheet
 from app.util.frozen import FrozenMap
 from app.views.canvas.difference import differing, moved
-from app.views.canvas.gestures.hit import NOTHING, Hit
+from app.views.canvas.gestures.gesture import NOTHING, Hit
 from app.views.canvas.items.faces import (
     Face,
     Problems,

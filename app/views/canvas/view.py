@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import math
-
 from PySide6.QtCore import QEvent, QPoint, QPointF, QRectF, Qt, Signal
 from PySide6.QtGui import (
     QContextMenuEvent,
@@ -16,13 +14,11 @@ from PySide6.QtGui import (
     QKeyEvent,
     QMouseEvent,
 )
-from PySide6.QtWidgets import QApplication, QGraphicsView, QToolTip, QWidget
+from PySide6.QtWidgets import QGraphicsView, QToolTip, QWidget
 
 from app.views.canvas.commands import Commands
 from app.views.canvas.gestures import gestures
-from app.views.canvas.gestures.gesture import Gesture
-from app.views.canvas.gestures.hit import Hit
-from app.views.canvas.items.faces import Pin
+from app.views.canvas.gestures.gesture import Gesture, Hit
 from app.views.canvas.scene import CanvasScene
 from app.views.selection import Selection
 from app.views.ui.graphview.pan_zoom_view import PanZoomView
@@ -90,23 +86,6 @@ class CanvasView(PanZoomView):
         self.canvas_scene.set_zoom(zoom)
 
     # --- Gestures
-
-    @staticmethod
-    def _drag_distance() -> int:
-        return min(QApplication.startDragDistance(), 6)
-
-    def is_drag(self, began: QPointF, point: QPointF) -> bool:
-        """Return whether the pointer has moved far enough for a drag."""
-        step = (point - began) * self.zoom
-        return math.hypot(step.x(), step.y()) >= self._drag_distance()
-
-    def set_dragging(self, on: bool) -> None:
-        """Hide overlays while a gesture moves something."""
-        self.dragging.emit(on)
-
-    def drop_wire(self, node: str, from_output: bool, pin: Pin, point: QPointF) -> None:
-        """Report a wire that was dropped on the canvas."""
-        self.loose_end.emit(node, from_output, pin, point)
 
     @property
     def gesture(self) -> Gesture | None:

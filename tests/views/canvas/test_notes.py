@@ -21,7 +21,7 @@ from app.builder.sheet import COMMENT, FRAME, Comment
 from app.project.document import Document
 from app.project.project import Project
 from app.views.canvas import Canvas
-from app.views.canvas.gestures.hit import Hit
+from app.views.canvas.gestures.gesture import Hit
 from app.views.canvas.menus import menu_for
 from app.views.canvas.view import MIME
 from app.views.selection import Selection

@@ -23,7 +23,7 @@ from app.project.project import Project
 from app.util.frozen import FrozenMap
 from app.views.canvas import Canvas
 from app.views.canvas.breadcrumb import Crumb
-from app.views.canvas.gestures.hit import Hit
+from app.views.canvas.gestures.gesture import Hit
 from app.views.canvas.items.node_item import NodeItem
 from app.views.canvas.menus import menu_for
 from app.views.canvas.overlays import arrange_overlays

@@ -19,7 +19,7 @@ from app.runs.checkpoint_files import checkpoints
 from app.training.config import Choice
 from app.util.frozen import FrozenMap
 from app.util.resources import path as resource_path
-from app.views.canvas.gestures.hit import Hit
+from app.views.canvas.gestures.gesture import Hit
 from app.views.canvas.menus import menu_for
 from app.views.settings import Settings
 from app.views.ui import theme

@@ -13,22 +13,35 @@ from app.views.canvas.wires.routes import free_end
 from app.views.ui import theme
 
 LAYER = 9.0
+REACH = 12.0  # what is painted around an area, at most
 
 
-class MarqueeItem(QGraphicsItem):
-    """The box about nodes."""
+class Preview(QGraphicsItem):
+    """Something painted in an area before everything else, for as long as a gesture lasts."""
 
-    def __init__(self) -> None:
+    def __init__(self, area: QRectF) -> None:
         super().__init__()
-        self._area = QRectF()
+        self._area = area
         self.setZValue(LAYER)
 
     def set_area(self, area: QRectF) -> None:
         self.prepareGeometryChange()
         self._area = area
 
+    def remove(self) -> None:
+        """Take it off the scene, if it is on one."""
+        if self.scene() is not None:
+            self.scene().removeItem(self)
+
     def boundingRect(self) -> QRectF:
-        return self._area.adjusted(-2, -2, 2, 2)
+        return self._area.adjusted(-REACH, -REACH, REACH, REACH)
+
+
+class MarqueePreview(Preview):
+    """The box about nodes."""
+
+    def __init__(self) -> None:
+        super().__init__(QRectF())
 
     def paint(
         self,
@@ -44,25 +57,21 @@ class MarqueeItem(QGraphicsItem):
         painter.drawRect(self._area)
 
 
-class LooseWireItem(QGraphicsItem):
+class WirePreview(Preview):
     """A wire being drawn, from its fast end to the pointer or to the port that it would end at."""
 
     def __init__(self, fast: QPointF, from_output: bool, kind: str) -> None:
-        super().__init__()
+        super().__init__(QRectF())
         self._fast, self._from_output = fast, from_output
         self._pin = Pin("", kind)
         self._end = fast
         self._path = QPainterPath()
         self._fits = self._refused = False
-        self.setZValue(LAYER)
 
     def set_end(self, end: QPointF, fits: bool, refused: bool) -> None:
-        self.prepareGeometryChange()
         self._end, self._fits, self._refused = end, fits, refused
         self._path = free_end(self._fast, end, self._from_output)
-
-    def boundingRect(self) -> QRectF:
-        return self._path.boundingRect().adjusted(-12, -12, 12, 12)
+        self.set_area(self._path.boundingRect())
 
     def paint(
         self,
@@ -80,16 +89,11 @@ class LooseWireItem(QGraphicsItem):
             paint_port(painter, self._end, self._pin, now.accent, now.canvas)
 
 
-class GhostItem(QGraphicsItem):
-    """Preview of a new node's position."""
+class GhostPreview(Preview):
+    """Where a new node would be."""
 
     def __init__(self, size: Size) -> None:
-        super().__init__()
-        self._rect = QRectF(0, 0, size.width, size.height)
-        self.setZValue(LAYER)
-
-    def boundingRect(self) -> QRectF:
-        return self._rect.adjusted(-2, -2, 2, 2)
+        super().__init__(QRectF(0, 0, size.width, size.height))
 
     def paint(
         self,
@@ -103,4 +107,4 @@ class GhostItem(QGraphicsItem):
         pen.setDashPattern([3, 2.4])
         painter.setPen(pen)
         painter.setBrush(theme.faded(now.raised, 0.7))
-        painter.drawRoundedRect(self._rect, 6, 6)
+        painter.drawRoundedRect(self._area, 6, 6)

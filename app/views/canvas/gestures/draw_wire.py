@@ -8,9 +8,8 @@ from PySide6.QtCore import QPoint, QPointF
 
 from app.builder import rules
 from app.builder.graph import Edge
-from app.views.canvas.gestures import drag_previews
-from app.views.canvas.gestures.gesture import Gesture, Modifiers
-from app.views.canvas.gestures.hit import Hit
+from app.views.canvas.gestures.drag_previews import WirePreview
+from app.views.canvas.gestures.gesture import Drag, Gesture, Hit, Modifiers
 from app.views.canvas.items.geometry import PORT_REACH
 from app.views.canvas.items.node_item import NodeItem
 from app.views.canvas.items.painter import FITS, REFUSES
@@ -20,7 +19,7 @@ if TYPE_CHECKING:
     from app.views.canvas.view import CanvasView
 
 
-class DrawWire(Gesture):
+class DrawWire(Drag):
     """Draw a wire from a port. Ports that fit are ringed; a port that refuses says why; dropping it on the canvas opens
     the search."""
 
@@ -36,10 +35,7 @@ class DrawWire(Gesture):
             if detached
             else view.canvas_scene.graph
         )
-        self._wire: drag_previews.LooseWireItem | None = None
         self._rings: dict[str, dict[tuple[bool, int], str]] = {}
-
-    def start(self, keys: Modifiers) -> None:
         item = self.scene.nodes[self._node]
         number = (
             self._pin.index
@@ -49,21 +45,15 @@ class DrawWire(Gesture):
         fast = (
             item.output_point(number) if self._from_output else item.input_point(number)
         )
-        self._wire = drag_previews.LooseWireItem(
-            fast, self._from_output, self._pin.kind
-        )
+        self._wire = WirePreview(fast, self._from_output, self._pin.kind)
 
-    def move(self, point: QPointF, keys: Modifiers) -> None:
-        assert self._wire is not None
-        if self._wire.scene() is None:
-            if not self.view.is_drag(self.began, point):
-                return
-            self.scene.addItem(self._wire)
-            self.scrolls = True
-            self.view.set_dragging(True)
-            self._ring_what_fits()
-            if self._detached is not None:
-                self.scene.wires[self._detached].set_shown(False)
+    def begin(self) -> None:
+        self.scene.addItem(self._wire)
+        self._ring_what_fits()
+        if self._detached is not None:
+            self.scene.wires[self._detached].set_shown(False)
+
+    def drag(self, point: QPointF, keys: Modifiers) -> None:
         node, target = self._aim(point)
         refusal = "" if target is None else self._refusal(target)
         self._mark(node, target, refusal)
@@ -182,13 +172,10 @@ class DrawWire(Gesture):
                 marks = {**marks, (target[1], target[2]): REFUSES if refusal else FITS}
             item.set_marks(marks)
 
-    def finish(self, point: QPointF, keys: Modifiers) -> None:
-        drawn = self._wire is not None and self._wire.scene() is not None
-        node, target = self._aim(point) if drawn else (None, None)
+    def drop(self, point: QPointF) -> None:
+        node, target = self._aim(point)
         refusal = self._refusal(target) if target is not None else ""
-        self._clean()
-        if not drawn:
-            return
+        self.revert()
         if target is None:
             parameters = self._parameters(node, target)
             if node is None:
@@ -217,20 +204,13 @@ class DrawWire(Gesture):
         if self._detached is not None:
             self.commands.cut_wire(self._detached)
         else:
-            self.view.drop_wire(self._node, self._from_output, self._pin, point)
+            self.view.loose_end.emit(self._node, self._from_output, self._pin, point)
 
-    def cancel(self) -> None:
-        self._clean()
-
-    def _clean(self) -> None:
-        if self._wire is not None and self._wire.scene() is not None:
-            self.scene.removeItem(self._wire)
-            self.scrolls = False
-            if self._detached is not None and self._detached in self.scene.wires:
-                self.scene.wires[self._detached].set_shown(True)
-        self._wire = None
+    def revert(self) -> None:
+        self._wire.remove()
+        if self._detached is not None and self._detached in self.scene.wires:
+            self.scene.wires[self._detached].set_shown(True)
         self.scene.clear_marks()
-        self.view.set_dragging(False)
         self.view.refusal.emit("", QPoint())
 
 

@@ -12,9 +12,9 @@ from PySide6.QtCore import QPoint, QPointF, QRectF, Qt
 
 from app.builder.edits import comments
 from app.builder.graph import Edge
-from app.views.canvas.gestures import drag_previews
+from app.views.canvas.gestures.drag_previews import GhostPreview, MarqueePreview
 from app.views.canvas.gestures.draw_wire import from_port
-from app.views.canvas.gestures.gesture import Gesture, Modifiers
+from app.views.canvas.gestures.gesture import Drag, Gesture, Modifiers
 from app.views.canvas.gestures.moving import BendWire, Move, ResizeNote
 from app.views.canvas.items.geometry import GRID, snapped
 
@@ -44,57 +44,46 @@ class Pan(Gesture):
         self.view.viewport().unsetCursor()
 
 
-class Marquee(Gesture):
+class Marquee(Drag):
     """Draw a box about nodes and notes. Shift adds to the selection, Ctrl toggles in it; a click on nothing selects
     nothing."""
 
     def __init__(self, view: CanvasView, point: QPointF) -> None:
         super().__init__(view, point)
         self._before, self._noted = view.selection.ids, view.canvas_scene.notes.selected
-        self._box: drag_previews.MarqueeItem | None = None
+        self._box = MarqueePreview()
 
-    def move(self, point: QPointF, keys: Modifiers) -> None:
-        if self._box is None:
-            if not self.view.is_drag(self.began, point):
-                return
-            self._box = drag_previews.MarqueeItem()
-            self.scene.addItem(self._box)
-            self.scrolls = True
+    def begin(self) -> None:
+        self.scene.addItem(self._box)
+
+    def drag(self, point: QPointF, keys: Modifiers) -> None:
         area = QRectF(self.began, point).normalized()
         self._box.set_area(area)
         sides = comments.Area(area.left(), area.top(), area.right(), area.bottom())
-        nodes = self._chosen(
-            self._before, frozenset(self.scene.index.inside(area)), keys
+        nodes = frozenset(self.scene.index.inside(area))
+        notes = comments.touched(self.scene.notes.comments, sides)
+        self.commands.select(
+            _chosen(self._before, nodes, keys), _chosen(self._noted, notes, keys)
         )
-        notes = self._chosen(
-            self._noted, comments.touched(self.scene.notes.comments, sides), keys
-        )
-        self.commands.select(nodes, notes)
 
-    @staticmethod
-    def _chosen(
-        before: frozenset[str], inside: frozenset[str], keys: Modifiers
-    ) -> frozenset[str]:
-        if keys & Modifiers.ControlModifier:
-            return before ^ inside
-        return before | inside if keys & Modifiers.ShiftModifier else inside
-
-    def finish(self, point: QPointF, keys: Modifiers) -> None:
-        if self._box is None and not keys & (
-            Modifiers.ControlModifier | Modifiers.ShiftModifier
-        ):
+    def click(self, keys: Modifiers) -> None:
+        if not keys & (Modifiers.ControlModifier | Modifiers.ShiftModifier):
             self.commands.select(())
-        self._remove()
 
-    def cancel(self) -> None:
-        self._remove()
+    def drop(self, point: QPointF) -> None:
+        self._box.remove()
+
+    def revert(self) -> None:
+        self._box.remove()
         self.commands.select(self._before, self._noted)
 
-    def _remove(self) -> None:
-        if self._box is not None:
-            self.scene.removeItem(self._box)
-            self._box = None
-            self.scrolls = False
+
+def _chosen(
+    before: frozenset[str], inside: frozenset[str], keys: Modifiers
+) -> frozenset[str]:
+    if keys & Modifiers.ControlModifier:
+        return before ^ inside
+    return before | inside if keys & Modifiers.ShiftModifier else inside
 
 
 class DropOp(Gesture):
@@ -108,7 +97,7 @@ class DropOp(Gesture):
         super().__init__(view, point)
         self._op = op
         self._size = view.canvas_scene.size_of(op)
-        self._ghost = drag_previews.GhostItem(self._size)
+        self._ghost = GhostPreview(self._size)
         self._wire: Edge | None = None
 
     def start(self, keys: Modifiers) -> None:
@@ -144,8 +133,7 @@ class DropOp(Gesture):
             self.commands.add_at(self._op, point)
 
     def cancel(self) -> None:
-        if self._ghost.scene() is not None:
-            self.scene.removeItem(self._ghost)
+        self._ghost.remove()
         self.scene.set_hovered(None)
 
 

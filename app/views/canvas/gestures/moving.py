@@ -11,7 +11,7 @@ from app.builder.edits import bends, comments
 from app.builder.edits.comments import LEAST_HEIGHT, LEAST_WIDTH, Area
 from app.builder.graph import Edge
 from app.builder.sheet import Comment, Point
-from app.views.canvas.gestures.gesture import Gesture, Modifiers
+from app.views.canvas.gestures.gesture import Drag, Modifiers
 from app.views.canvas.items.geometry import GRID, snapped
 from app.views.canvas.notes.commands import grid
 
@@ -22,7 +22,7 @@ REACH = 1.5 * GRID  # how near a wire is to be inserted on
 ADDING = Modifiers.ControlModifier | Modifiers.ShiftModifier
 
 
-class Move(Gesture):
+class Move(Drag):
     """Drag the selected nodes and notes over the grid, a frame with its contents; a press without a move selects."""
 
     def __init__(
@@ -71,12 +71,7 @@ class Move(Gesture):
         }
         self._bends = dict(bends.within(project.bends, self._starts))
 
-    def move(self, point: QPointF, keys: Modifiers) -> None:
-        if not self.scrolls:
-            if not self.view.is_drag(self.began, point):
-                return
-            self.scrolls = True
-            self.view.set_dragging(True)
+    def drag(self, point: QPointF, keys: Modifiers) -> None:
         shift = self._shift(point)
         dx, dy = shift.x(), shift.y()
         self.scene.drag(
@@ -124,16 +119,14 @@ class Move(Gesture):
             )
         return QPointF(grid(step.x()), grid(step.y()))
 
-    def finish(self, point: QPointF, keys: Modifiers) -> None:
-        if not self.scrolls:
-            if not keys & ADDING:
-                node, note = self._node, self._note
-                self.commands.select(
-                    [node] if node is not None else (),
-                    [note] if note is not None else (),
-                )
-            return
-        self.view.set_dragging(False)
+    def click(self, keys: Modifiers) -> None:
+        if not keys & ADDING:
+            node, note = self._node, self._note
+            self.commands.select(
+                [node] if node is not None else (), [note] if note is not None else ()
+            )
+
+    def drop(self, point: QPointF) -> None:
         shift = self._shift(point)
         self.scene.settle()  # restore positions for the command, and reroute wires around what moved
         if self._wire is not None and self._node is not None:
@@ -142,15 +135,14 @@ class Move(Gesture):
         elif not shift.isNull():
             self.commands.shift(self._starts, self._notes, shift.x(), shift.y())
 
-    def cancel(self) -> None:
-        self.view.set_dragging(False)
+    def revert(self) -> None:
         if self._wire is not None:
             self.scene.set_hovered(self._node)
         self.scene.settle()
         self.commands.select(self._before, self._noted)
 
 
-class ResizeNote(Gesture):
+class ResizeNote(Drag):
     """Drag edges of a comment or frame over the grid; a press that does not move selects it."""
 
     def __init__(self, view: CanvasView, point: QPointF, note: str, edges: str) -> None:
@@ -165,12 +157,7 @@ class ResizeNote(Gesture):
         else:
             self.commands.select((), [self._key])
 
-    def move(self, point: QPointF, keys: Modifiers) -> None:
-        if not self.scrolls:
-            if not self.view.is_drag(self.began, point):
-                return
-            self.scrolls = True
-            self.view.set_dragging(True)
+    def drag(self, point: QPointF, keys: Modifiers) -> None:
         area = self._area(point)
         resized = replace(
             self._note,
@@ -195,20 +182,17 @@ class ResizeNote(Gesture):
             bottom = max(grid(bottom + step.y()), top + LEAST_HEIGHT)
         return Area(left, top, right, bottom)
 
-    def finish(self, point: QPointF, keys: Modifiers) -> None:
-        if self.scrolls:
-            self.view.set_dragging(False)
-            area = self._area(point)
-            self.scene.settle()
-            self.commands.notes.resize(self._key, area)
+    def drop(self, point: QPointF) -> None:
+        area = self._area(point)
+        self.scene.settle()
+        self.commands.notes.resize(self._key, area)
 
-    def cancel(self) -> None:
-        self.view.set_dragging(False)
+    def revert(self) -> None:
         self.scene.settle()
         self.commands.select(self._before, self._noted)
 
 
-class BendWire(Gesture):
+class BendWire(Drag):
     """Drag a wire: a bend comes there, or the one that is held moves. A press that does not move selects."""
 
     def __init__(
@@ -221,14 +205,11 @@ class BendWire(Gesture):
     def start(self, keys: Modifiers) -> None:
         self.commands.select_wire(self._wire, self._bend, keep=bool(keys & ADDING))
 
-    def move(self, point: QPointF, keys: Modifiers) -> None:
-        if not self.scrolls:
-            if not self.view.is_drag(self.began, point):
-                return
-            self.scrolls = True
-            self.view.set_dragging(True)
-            if self._bend is None:
-                self._open()
+    def begin(self) -> None:
+        if self._bend is None:
+            self._open()
+
+    def drag(self, point: QPointF, keys: Modifiers) -> None:
         self.scene.drag({}, None, {self._wire: self._led(point)})
 
     def _open(self) -> None:
@@ -254,12 +235,10 @@ class BendWire(Gesture):
         at = (grid(point.x()), grid(point.y()))
         return (*self._points[: self._bend], at, *self._points[self._bend + 1 :])
 
-    def finish(self, point: QPointF, keys: Modifiers) -> None:
-        if self.scrolls and self._bend is not None:
-            self.view.set_dragging(False)
-            self.scene.settle()
-            self.commands.notes.lead(self._wire, self._led(point), self._bend)
+    def drop(self, point: QPointF) -> None:
+        assert self._bend is not None
+        self.scene.settle()
+        self.commands.notes.lead(self._wire, self._led(point), self._bend)
 
-    def cancel(self) -> None:
-        self.view.set_dragging(False)
+    def revert(self) -> None:
         self.scene.settle()
