@@ -42,10 +42,10 @@ from app.views.canvas.overlays import (
     pads_beside_overlays,
 )
 from app.views.canvas.scene import CanvasScene
-from app.views.canvas.search.connect_box import ConnectBox, Connector
+from app.views.canvas.search.connect import Connector
 from app.views.canvas.search.finder import Finder
+from app.views.canvas.search.pick_box import PickBox
 from app.views.canvas.search.rename import RenameField
-from app.views.canvas.search.search import SearchBox
 from app.views.canvas.view import CanvasView
 from app.views.navigation import SheetDocument
 from app.views.selection import Selection
@@ -145,8 +145,8 @@ class Canvas(QWidget):
         self.zoom_control = ZoomControl(self)
         self.minimap = Minimap(self.view, self.scene, self)
         self.callout = Callout(self)
-        self.search = SearchBox(self.catalog, self)
-        self.connect_box = ConnectBox(self)
+        self.search = PickBox("Add a layer", "Layers found", 320, self)
+        self.connect_box = PickBox("Connect", "Ports found", 360, self)
         self.rename_field = RenameField(self)
         self.word = Word(self)
         self.ring = FocusRing(self)

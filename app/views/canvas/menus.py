@@ -13,7 +13,7 @@ from PySide6.QtWidgets import QMenu
 from app.builder.graph import Edge
 from app.builder.sheet import FRAME
 from app.views.canvas.gestures.gesture import Hit
-from app.views.canvas.search.search import CATEGORIES
+from app.views.canvas.search.finder import CATEGORIES
 from app.views.ui import icons, theme
 
 if TYPE_CHECKING:

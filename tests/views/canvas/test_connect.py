@@ -11,7 +11,7 @@ from PySide6.QtTest import QTest
 from app.builder.analysis import analyse
 from app.builder.edits import edits
 from app.project.project import Project
-from app.views.canvas.search import connect_candidates
+from app.views.canvas.search import connect
 from app.views.ui import theme
 from tests.support.canvas_table import OPS, SHIFT, Table, no_step, one_step, small
 
@@ -97,9 +97,7 @@ def test_the_list_goes_with_the_graph_that_it_is_of(table: Table) -> None:
 
 
 def test_a_taken_port_says_whose_place_the_wire_takes(table: Table) -> None:
-    offers = connect_candidates.to_connect(
-        table.scene.graph, OPS, None, table.id("fc1")
-    )
+    offers = connect.to_connect(table.scene.graph, OPS, None, table.id("fc1"))
     found = [offer for offer in offers if offer.outgoing]
     assert [(offer.node, offer.hint) for offer in found] == [
         ("conv1", "instead of input"),

@@ -315,7 +315,7 @@ def test_tab_searches_and_the_arrows_choose(table: Table) -> None:
     table.key(Qt.Key.Key_Tab)
     table.type("conv")
     field = table.canvas.search.field
-    second = table.canvas.search.keys()[1]
+    second = table.canvas.search.values()[1]
     QTest.keyClick(field, Qt.Key.Key_Down)
     QTest.keyClick(field, Qt.Key.Key_Return)
     assert table.selection.single is not None
@@ -332,7 +332,7 @@ def test_a_wire_let_go_on_nothing_searches_what_fits_and_connects(table: Table) 
     no_step(table, lambda: table.drag(table.output("relu1"), table.empty()))
     search = table.canvas.search
     assert search.isVisible()
-    assert "input" not in search.keys() and "nn.Linear" in search.keys()
+    assert "input" not in search.values() and "nn.Linear" in search.values()
     table.type("maxpool")
     text = "Add MaxPool2d after relu1"
     one_step(table, lambda: QTest.keyClick(search.field, Qt.Key.Key_Return), text)
@@ -341,7 +341,7 @@ def test_a_wire_let_go_on_nothing_searches_what_fits_and_connects(table: Table) 
 
 def test_a_wire_from_an_input_let_go_searches_what_gives(table: Table) -> None:
     table.drag(table.input("fc1"), table.empty() + QPoint(-300, 0))
-    assert "output" not in table.canvas.search.keys()
+    assert "output" not in table.canvas.search.values()
     table.type("flatten")
     field = table.canvas.search.field
     one_step(

@@ -27,7 +27,7 @@ from app.views.canvas.items.geometry import WIDEST, snapped
 from app.views.canvas.items.node_item import NodeItem, cells_of
 from app.views.canvas.overlays import Callout
 from app.views.canvas.scene import STRIPS
-from app.views.canvas.search.search import matching_ops
+from app.views.canvas.search.finder import matching_ops
 from app.views.canvas.wires import routes
 from app.views.canvas.wires.detour import around
 from app.views.canvas.wires.wire_item import ASSUMED, ERROR, NORMAL
@@ -452,7 +452,10 @@ def test_another_project_is_painted_when_its_nodes_are_pictured(
     monkeypatch.setattr(
         NodeItem,
         "paint",
-        lambda item, *given: (pictured.append(item.node), paint(item, *given))[1],
+        lambda item, *given, **named: (
+            pictured.append(item.node),
+            paint(item, *given, **named),
+        )[1],
     )
     viewport = canvas.view.viewport()
     canvas.document.new(many)

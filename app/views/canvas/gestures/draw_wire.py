@@ -13,7 +13,7 @@ from app.views.canvas.gestures.gesture import Drag, Gesture, Hit, Modifiers
 from app.views.canvas.items.geometry import PORT_REACH
 from app.views.canvas.items.node_item import NodeItem
 from app.views.canvas.items.painter import FITS, REFUSES
-from app.views.canvas.search import connect_candidates
+from app.views.canvas.search import connect
 
 if TYPE_CHECKING:
     from app.views.canvas.view import CanvasView
@@ -80,7 +80,7 @@ class DrawWire(Drag):
             or not self._from_output
         ):
             return []
-        return connect_candidates.parameters(
+        return connect.parameters(
             self._graph, self.scene.catalog, self._node, self._pin.index, node
         )
 

@@ -1,20 +1,124 @@
-"""Search for a layer on the canvas: at a point, at the loose end of a wire, or on a wire."""
+"""Search for a layer on the canvas: at a point, at the loose end of a wire, on a wire, or in the place of a node."""
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Iterable
 from typing import TYPE_CHECKING
 
 from PySide6.QtCore import QPointF
 
+from app.builder.catalog.catalog import Catalog, OpSpec
 from app.builder.edits import edits
 from app.builder.graph import Edge
-from app.builder.value_types import ValueType
+from app.builder.value_types import TensorType, ValueType
 from app.views.canvas.items.faces import Pin
-from app.views.canvas.search import ranking
+from app.views.canvas.search.pick_box import PickRow, Question
+from app.views.ui import fuzzy
 
 if TYPE_CHECKING:
     from app.views.canvas.canvas import Canvas
+
+CATEGORIES = {
+    "io": "Input / output",
+    "conv": "Convolution",
+    "linear": "Linear",
+    "act": "Activation",
+    "norm": "Normalisation",
+    "shape": "Pooling & shape",
+    "drop": "Regularisation",
+    "merge": "Merge",
+    "seq": "Sequence & attention",
+    "block": "Blocks",
+    "loss": "Loss",
+}
+_DIMENSIONS = re.compile(r"([123])d$")
+# Categories that usually follow a tensor with this many dimensions, the batch counted; of any more as of four.
+_USUAL = {
+    2: ("linear", "act", "norm", "drop"),
+    3: ("seq", "conv", "act", "norm", "linear"),
+    4: ("conv", "act", "norm", "shape"),
+}
+
+
+def matching_ops(
+    catalog: Catalog, query: str, only: Iterable[str] | None = None
+) -> list[OpSpec]:
+    """Return the ops that match the letters, best first; all of them for no letters. The name weighs most."""
+    keys = list(catalog) if only is None else [key for key in only if key in catalog]
+    fits = []
+    for order, key in enumerate(keys):
+        spec = catalog[key]
+        category = CATEGORIES.get(spec.category, spec.category)
+        name = (
+            1.0 if spec.kind == "module" else 0.95
+        )  # a layer before the function of its name
+        fit = fuzzy.best(
+            query,
+            ((spec.label, name), (spec.key, 0.8), (spec.stem, 0.7), (category, 0.5)),
+        )
+        if fit is not None:
+            fits.append((-fit, order, spec))
+    return [spec for _, _, spec in sorted(fits, key=lambda fit: fit[:2])]
+
+
+def _row(spec: OpSpec) -> PickRow:
+    where = spec.key.rpartition(".")[0] or CATEGORIES.get(spec.category, spec.category)
+    return PickRow(spec.label, spec.category, spec.key, hint=where)
+
+
+def by_shape(
+    catalog: Catalog, keys: Iterable[str], value: ValueType | None
+) -> list[str]:
+    """Sort ops by how well they fit a value: layers of another number of dimensions (`Conv1d` on pictures) are
+    last."""
+    if not isinstance(value, TensorType):
+        return list(keys)
+    rank = len(value.shape)
+    usual = _USUAL[min(max(rank, 2), 4)]
+
+    def cost(key: str) -> tuple[int, int, int]:
+        spec = catalog[key]
+        misfit = not _takes(spec, rank)
+        category_rank = (
+            usual.index(spec.category) if spec.category in usual else len(usual)
+        )
+        return misfit, category_rank, spec.kind != "module"
+
+    return sorted(keys, key=cost)
+
+
+def by_kind(catalog: Catalog, op: str) -> list[str]:
+    """Sort all ops by how alike they are to one: of its category and kind first, itself last of those."""
+    reference = catalog.get(op)
+    if reference is None:
+        return list(catalog)
+
+    def cost(key: str) -> tuple[bool, bool, bool, bool]:
+        spec = catalog[key]
+        ports = (len(spec.inputs), len(spec.outputs)) != (
+            len(reference.inputs),
+            len(reference.outputs),
+        )
+        return (
+            spec.category != reference.category,
+            ports,
+            key == op,
+            spec.kind != reference.kind,
+        )
+
+    return sorted(catalog, key=cost)
+
+
+def _takes(spec: OpSpec, rank: int) -> bool:
+    """Return whether an op is for tensors of this many dimensions, by its name."""
+    named = _DIMENSIONS.search(spec.label)
+    if named is None:
+        return True
+    flat = (
+        spec.category in ("norm", "drop") and named[1] == "1"
+    )  # BatchNorm1d takes N×C as well
+    return rank == int(named[1]) + 2 or (flat and rank == 2)
 
 
 class Finder:
@@ -22,8 +126,6 @@ class Finder:
 
     def __init__(self, canvas: Canvas) -> None:
         self._canvas = canvas
-        self._put: Callable[[str], object] = canvas.add_op
-        canvas.search.chosen.connect(self._chosen)
 
     def search_at(self, point: QPointF, pointed: bool = True) -> None:
         """Search a layer for a point: behind the selected node if there is one; on free ground unless the point was
@@ -44,9 +146,7 @@ class Finder:
             else None
         )
         only = (
-            ranking.by_shape(
-                canvas.catalog, canvas.catalog, canvas_value(canvas, behind, 0)
-            )
+            by_shape(canvas.catalog, canvas.catalog, canvas_value(canvas, behind, 0))
             if behind
             else None
         )
@@ -74,7 +174,7 @@ class Finder:
                 commands.add_before(op, node, pin.port, point)
 
         value = canvas_value(self._canvas, node, pin.index) if from_output else None
-        only = ranking.by_shape(catalog, only, value)
+        only = by_shape(catalog, only, value)
         side = "behind" if from_output else "before"
         self._open(
             point, put, only, f"Enter adds and connects {side} {graph.nodes[node].name}"
@@ -87,7 +187,7 @@ class Finder:
         before = edits.fitting_before(graph, catalog, wire.target, wire.port)
         hint = f"Enter inserts before {graph.nodes[wire.target].name}"
         fitting = [op for op in after if op in before]
-        both = ranking.by_shape(
+        both = by_shape(
             catalog, fitting, canvas_value(self._canvas, wire.source, wire.output)
         )
         self._open(
@@ -99,7 +199,7 @@ class Finder:
         canvas = self._canvas
         value = canvas.scene.graph.nodes[node]
         spot = canvas.scene.nodes[node].body.bottomLeft()
-        alike = ranking.by_kind(canvas.catalog, value.op)
+        alike = by_kind(canvas.catalog, value.op)
         self._open(
             spot,
             lambda op: canvas.commands.replace(node, op),
@@ -112,16 +212,19 @@ class Finder:
         point: QPointF,
         put: Callable[[str], object],
         only: Iterable[str] | None = None,
-        hint: str = "",
+        hint: str = "Enter adds, Esc closes",
     ) -> None:
-        self._put = put
-        view = self._canvas.view
-        self._canvas.search.open_at(
-            view.mapTo(self._canvas, view.mapFromScene(point)), only, hint
-        )
+        canvas = self._canvas
+        keys = None if only is None else tuple(only)
 
-    def _chosen(self, op: str) -> None:
-        self._put(op)
+        def matches(query: str) -> list[PickRow]:
+            return [_row(spec) for spec in matching_ops(canvas.catalog, query, keys)]
+
+        nothing = "No matching layer: try fewer letters"
+        question = Question("Search layers", hint, nothing, matches, put)
+        canvas.search.ask(
+            question, canvas.view.mapTo(canvas, canvas.view.mapFromScene(point))
+        )
 
 
 def canvas_value(canvas: Canvas, node: str, output: int) -> ValueType | None:

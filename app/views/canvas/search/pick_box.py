@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
 from msgspec import Struct
@@ -56,19 +56,30 @@ class PickRow(Struct, frozen=True):
         return ", ".join(text for text in (self.text, self.faint, self.hint) if text)
 
 
-class PickBox(QFrame):
-    """A search popup. `picked` emits the value of the chosen row; `closed` is emitted when it closes, with or without
-    one."""
+class Question(Struct, frozen=True):
+    """What a box asks for: `matches` are the rows for some letters, best first, and `take` gets the value of the one
+    that is chosen. `hint` stands below the rows, `nothing` in place of them."""
 
-    picked = Signal(object)
+    placeholder: str
+    hint: str
+    nothing: str
+    matches: Callable[[str], Sequence[PickRow]]
+    take: Callable[[Any], object]
+
+
+class PickBox(QFrame):
+    """A search popup. `closed` is emitted when it closes, with a choice or without one."""
+
     closed = Signal()
 
-    def __init__(self, placeholder: str, width: int, parent: QWidget) -> None:
+    def __init__(self, name: str, rows_name: str, width: int, parent: QWidget) -> None:
         super().__init__(parent)
-        self._hint = ""
+        self._question: Question | None = None
         self.setObjectName("canvasSearch")
-        self.field = SearchField(placeholder)
+        self.setAccessibleName(name)
+        self.field = SearchField("")
         self.rows = QListWidget()
+        self.rows.setAccessibleName(rows_name)
         self.rows.setItemDelegate(_Delegate(self.rows))
         self.rows.setFocusPolicy(Qt.FocusPolicy.NoFocus)
         self.rows.setHorizontalScrollBarPolicy(Qt.ScrollBarPolicy.ScrollBarAlwaysOff)
@@ -83,17 +94,11 @@ class PickBox(QFrame):
 
     # --- Rows
 
-    def matches(self, query: str) -> Sequence[PickRow]:
-        """Return the rows that match the letters, best first."""
-        return ()
-
-    def nothing(self, query: str) -> str:
-        """Return the text for no matches."""
-        return "No match: try fewer letters"
-
     def refill(self) -> None:
         """List what fits the letters."""
-        rows = self.matches(self.field.text())
+        if self._question is None:
+            return
+        rows = self._question.matches(self.field.text())
         self.rows.clear()
         for row in rows[:MOST_FOUND]:
             item = QListWidgetItem(row.text)
@@ -102,7 +107,7 @@ class PickBox(QFrame):
             self.rows.addItem(item)
         self.rows.setCurrentRow(0 if rows else -1)
         self.rows.setFixedHeight(ROW * max(1, min(len(rows), MOST_ROWS)) + 2)
-        self.hint.setText(self._hint if rows else self.nothing(self.field.text()))
+        self.hint.setText(self._question.hint if rows else self._question.nothing)
         if self.isVisible():
             self.adjustSize()
 
@@ -112,9 +117,13 @@ class PickBox(QFrame):
 
     # --- Opening and closing
 
-    def show_at(self, spot: QPoint, hint: str, beside: QRect | None = None) -> None:
+    def ask(
+        self, question: Question, spot: QPoint, beside: QRect | None = None
+    ) -> None:
         """Open near a spot of the parent, inside it; where that covers `beside`, rather above or at its sides."""
-        self._hint = hint
+        self._question = question
+        self.field.setPlaceholderText(question.placeholder)
+        self.field.setAccessibleName(question.placeholder)
         self.field.clear()
         self.refill()
         self.adjustSize()
@@ -146,10 +155,10 @@ class PickBox(QFrame):
             self.closed.emit()
 
     def _choose(self, item: QListWidgetItem | None) -> None:
-        if item is not None:
+        if item is not None and self._question is not None:
             value = item.data(DATA).value
             self.hide()
-            self.picked.emit(value)
+            self._question.take(value)
             self.closed.emit()
 
     # --- Qt
