@@ -11,9 +11,8 @@ from functools import partial
 from msgspec import Struct
 
 from app.builder.graph import Graph
-from app.diagram.layout.layered import Layered
+from app.diagram.layout.layered import Layered, acyclic
 from app.diagram.layout.model import Link, Rows, Spacing, Vertex
-from app.diagram.layout.ranks import acyclic
 from app.util.frozen import FrozenMap
 
 Point = tuple[float, float]

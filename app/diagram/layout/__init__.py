@@ -12,8 +12,8 @@ from app.diagram.layout.arrange import (
     no_progress,
 )
 from app.diagram.layout.kept_places import Places, keep_places
+from app.diagram.layout.model import Rect
 from app.diagram.layout.packing import pack
-from app.diagram.layout.tree_layout import Rect
 
 __all__ = [
     "HEADER",

@@ -8,15 +8,14 @@ in the parent. A box with `Box.under` is placed below its parent box as part of 
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Hashable, Iterable, Mapping
+from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence
 from typing import Literal
 
 from msgspec import Struct, field
 
 from app.diagram.diagram import Arrow, Box, Drawing
 from app.diagram.layout.layered import Layered
-from app.diagram.layout.model import Link, Placed, Point, Rows, Spacing, Vertex
-from app.diagram.layout.tree_layout import Piece, Rect, hanging_piece
+from app.diagram.layout.model import Link, Placed, Point, Rect, Rows, Spacing, Vertex
 
 HEADER = 22.0
 PAD = 10.0
@@ -27,10 +26,30 @@ ACCEPTED_SCALE = 0.95  # fraction of the best scale at which an earlier try is a
 _LINE = 17.0
 _CHARACTER = 7.0
 OFTEN = 500  # arrows between two calls of `progress`
+HANG_DOWN = 16.0
+HANG_APART = 8.0
 PLACING = 0.75  # of the time is spent on placing boxes, the rest on leading arrows
 
 KnownPlaces = dict[Hashable, Placed]
 Progress = Callable[[float], object]
+
+
+class Piece(Struct, eq=False):
+    """A unit of placement: a box with the boxes under it, the topmost first in `rects`, or a group.
+
+    `rects` are relative to its corner; its corner is at (`x`, `y`) of what it is placed in. `group` is the group of its
+    boxes, `first` the place of its first box in the drawing.
+    """
+
+    width: float
+    height: float
+    rects: dict[str, Rect]
+    group: str | None = None
+    first: int = -1
+    x: float = 0.0
+    y: float = 0.0
+
+
 # An arrow's number, and the left and right ends of its part within a group; None is a port on the group's border.
 _Segment = tuple[int, Piece | None, Piece | None]
 
@@ -516,3 +535,49 @@ def _loop(box: Rect) -> tuple[Point, ...]:
         (left, level),
         (box.x, level),
     )
+
+
+# --- Boxes that hang under others
+
+
+def hanging_piece(
+    top: str,
+    children: Mapping[str, list[str]],
+    sizes: Mapping[str, tuple[float, float]],
+) -> Piece:
+    """Build the tree of a box: each child below its parent, leaves all on the lowest level."""
+    if top not in children:
+        width, height = sizes[top]
+        return Piece(width, height, {top: Rect(0.0, 0.0, width, height)})
+    order = [top]
+    for box in order:
+        order.extend(children.get(box, ()))
+    level = {top: 0}
+    for box in order:
+        level.update((child, level[box] + 1) for child in children.get(box, ()))
+    lowest = max(level.values())
+    for box in order:
+        if box != top and box not in children:
+            level[box] = lowest
+    heights = [
+        max((sizes[box][1] for box in order if level[box] == n), default=0.0)
+        for n in range(lowest + 1)
+    ]
+    spread: dict[str, float] = {}
+    for box in reversed(order):
+        spread[box] = max(sizes[box][0], _row_width(children.get(box, ()), spread))
+    rects: dict[str, Rect] = {}
+    left = {top: 0.0}
+    for box in order:
+        width, height = sizes[box]
+        y = sum(heights[: level[box]]) + HANG_DOWN * level[box]
+        rects[box] = Rect(left[box] + (spread[box] - width) / 2, y, width, height)
+        x = left[box] + (spread[box] - _row_width(children.get(box, ()), spread)) / 2
+        for child in children.get(box, ()):
+            left[child] = x
+            x += spread[child] + HANG_APART
+    return Piece(spread[top], sum(heights) + HANG_DOWN * lowest, rects)
+
+
+def _row_width(boxes: Sequence[str], widths: Mapping[str, float]) -> float:
+    return sum(widths[box] for box in boxes) + HANG_APART * max(len(boxes) - 1, 0)

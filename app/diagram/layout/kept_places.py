@@ -11,8 +11,7 @@ from msgspec import Struct
 
 from app.diagram.diagram import Drawing
 from app.diagram.layout.arrange import Sizes
-from app.diagram.layout.model import Point
-from app.diagram.layout.tree_layout import Rect
+from app.diagram.layout.model import Point, Rect
 
 MOST = 1200  # boxes; all pairs of them are compared
 GAP, ROW_GAP, WIRE = (

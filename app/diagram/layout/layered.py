@@ -8,15 +8,29 @@ length.
 
 from __future__ import annotations
 
+import heapq
+from bisect import bisect_left, insort
 from collections import Counter
 from collections.abc import Callable, Sequence
 
-from app.diagram.layout.coordinates import assign_y
-from app.diagram.layout.crossing_order import make_rows, order_rows
-from app.diagram.layout.model import Chain, Link, Placed, Rows, Spacing, State, Vertex
-from app.diagram.layout.ranks import acyclic, layers
+from app.diagram.layout.model import (
+    BEND,
+    Chain,
+    Link,
+    Placed,
+    Rows,
+    Spacing,
+    State,
+    Vertex,
+)
 from app.diagram.layout.routes import CROWDED, MOST_TRACKS, draw
 from app.diagram.layout.rows import cut_into_bands
+
+_SWEEPS = 4
+_COUNT_CROSSINGS_BELOW = 4000
+Neighbours = dict[int, list[tuple[int, float]]]
+
+_STIFFNESS = {0: 1.0, BEND: 1.0, 2: 1e7}
 
 
 class Layered:
@@ -168,3 +182,313 @@ def _place_chain(state: State) -> None:
             y[at_layer[layer_number]] = here
         for layer_number in range(a, b):
             y[at_layer[layer_number]] -= least
+
+
+# --- Layers
+
+
+def acyclic(count: int, links: Sequence[Link]) -> tuple[list[bool], list[int]]:
+    """Return which links to reverse so that no cycle is left, and the rank of each vertex in the given order."""
+    waiting = [0] * count
+    after: list[list[int]] = [[] for _ in range(count)]
+    for link in links:
+        waiting[link.head] += 1
+        after[link.tail].append(link.head)
+    ready = [v for v in range(count) if not waiting[v]]
+    rank = [-1] * count
+    placed, next_blocked = 0, 0
+    while placed < count:
+        if ready:
+            vertex = heapq.heappop(ready)
+        else:  # only circles are left: break one at its first vertex
+            while rank[next_blocked] >= 0:
+                next_blocked += 1
+            vertex = next_blocked
+        if rank[vertex] >= 0:
+            continue
+        rank[vertex] = placed
+        placed += 1
+        for head in after[vertex]:
+            waiting[head] -= 1
+            if not waiting[head] and rank[head] < 0:
+                heapq.heappush(ready, head)
+    return [rank[link.tail] > rank[link.head] for link in links], rank
+
+
+def layers(vertices: list[Vertex], links: list[Link], rank: list[int]) -> list[int]:
+    """Assign layers by longest path; then move sources, and nodes that depend on sources alone, next to their
+    consumers."""
+    order = sorted(range(len(vertices)), key=rank.__getitem__)
+    after: list[list[int]] = [[] for _ in vertices]
+    fed = [False] * len(vertices)  # by a vertex with a fixed layer
+    for link in links:
+        after[link.tail].append(link.head)
+    layer = [0] * len(vertices)
+    for vertex in order:
+        least = layer[vertex] + 1
+        for head in after[vertex]:
+            if layer[head] < least:
+                layer[head] = least
+        heads = after[vertex]
+        if (
+            fed[vertex]
+            or vertices[vertex].pin
+            or (len(heads) > 1 and len(set(heads)) > 1)
+        ):
+            for head in heads:
+                fed[head] = True
+    for vertex in reversed(order):
+        if after[vertex] and not fed[vertex]:
+            layer[vertex] = max(
+                layer[vertex], min(layer[head] for head in after[vertex]) - 1
+            )
+    free = [layer[v] for v, vertex in enumerate(vertices) if not vertex.pin] or [0]
+    ends = {"first": min(free) - 1, "last": max(free) + 1}
+    layer = [
+        ends[vertex.pin] if vertex.pin else layer[v]
+        for v, vertex in enumerate(vertices)
+    ]
+    used = {old: new for new, old in enumerate(sorted(set(layer)))}
+    return [used[old] for old in layer]
+
+
+# --- The order within a layer
+
+
+def make_rows(state: State) -> None:
+    """Put vertices and the bends of long links into their layers."""
+    keyed: list[list[tuple[float, int]]] = [[] for _ in range(max(state.layer) + 1)]
+    for vertex, layer in enumerate(state.layer):
+        keyed[layer].append((float(vertex), vertex))
+    longest = _longest_with_bends(state)
+    for number, link in enumerate(state.links):
+        tail, head = state.layer[link.tail], state.layer[link.head]
+        from_band, to_band = state.band_of_layer[tail], state.band_of_layer[head]
+        if from_band == to_band:
+            inner = range(tail + 1, head) if head - tail <= longest else range(0)
+            items = [
+                link.tail,
+                *_bends(state, keyed, inner, link.tail, link.below),
+                link.head,
+            ]
+            add_chain(state, Chain(number, items, from_band))
+            continue
+        if not state.routed:
+            continue
+        rest = _bends(
+            state, keyed, range(tail + 1, state.bands[from_band][1]), link.tail
+        )
+        first = _bends(state, keyed, range(state.bands[to_band][0], head), link.head)
+        add_chain(state, Chain(number, [link.tail, *rest], from_band, leaves=True))
+        add_chain(state, Chain(number, [*first, link.head], to_band, enters=True))
+    state.rows = [[item for _, item in sorted(row)] for row in keyed]
+
+
+def _longest_with_bends(state: State) -> int:
+    """Return the longest link that is routed with bends; limits bends to a small multiple of the boxes."""
+    budget = max(20_000, 6 * len(state.vertices))
+    lengths = sorted(
+        state.layer[link.head] - state.layer[link.tail] for link in state.links
+    )
+    for length in lengths:
+        budget -= length
+        if budget < 0:
+            return length - 1
+    return lengths[-1] if lengths else 0
+
+
+def _bends(
+    state: State,
+    keyed: list[list[tuple[float, int]]],
+    layers: range,
+    near: int,
+    below: bool = False,
+) -> list[int]:
+    bend_items = []
+    for layer in layers:
+        item = len(state.heights)
+        state.heights.append(0.0)
+        state.weights.append(BEND)
+        keyed[layer].append(
+            (2 * len(state.vertices) - near if below else near - 0.5, item)
+        )
+        bend_items.append(item)
+    return bend_items
+
+
+def add_chain(state: State, chain: Chain) -> None:
+    state.chains.append(chain)
+    link, count = state.links[chain.link], len(state.vertices)
+    for a, b in zip(chain.items, chain.items[1:], strict=False):
+        rise = (link.tail_dy if a < count else 0.0) - (
+            link.head_dy if b < count else 0.0
+        )
+        state.after.setdefault(a, []).append((b, -rise))
+        state.before.setdefault(b, []).append((a, rise))
+
+
+def order_rows(state: State) -> None:
+    """Barycentre sweeps over each band; the best order seen stays."""
+    small = len(state.heights) < _COUNT_CROSSINGS_BELOW
+    for a, b in state.bands:
+        state.tick()
+        rows = state.rows[a:b]
+        if max(map(len, rows)) < 2:
+            continue
+        best, fewest = rows, _crossings(state, rows) if small else 1
+        for sweep in range(_SWEEPS):
+            if not fewest:
+                break
+            rows = _sweep(
+                [list(row) for row in rows],
+                state.before if sweep % 2 == 0 else state.after,
+                sweep % 2 == 1,
+            )
+            crossings = _crossings(state, rows) if small else 1
+            if crossings < fewest or not small:
+                best, fewest = rows, crossings
+        state.rows[a:b] = best
+
+
+def _sweep(
+    rows: list[list[int]],
+    neighbours: dict[int, list[tuple[int, float]]],
+    backwards: bool,
+) -> list[list[int]]:
+    position: dict[int, float] = {}
+    for row in reversed(rows) if backwards else rows:
+        keys = {}
+        for index, item in enumerate(row):
+            near = [
+                position[other]
+                for other, _ in neighbours.get(item, ())
+                if other in position
+            ]
+            keys[item] = sum(near) / len(near) if near else float(index)
+        row.sort(key=keys.__getitem__)
+        position.update((item, float(rank)) for rank, item in enumerate(row))
+    return rows
+
+
+def _crossings(state: State, rows: list[list[int]]) -> int:
+    """Count crossings of links between neighbouring layers."""
+    total = 0
+    for row, next_row in zip(rows, rows[1:], strict=False):
+        if len(row) < 2 or len(next_row) < 2:
+            continue
+        where = {item: index for index, item in enumerate(next_row)}
+        passed: list[int] = []
+        for item in row:
+            heads = sorted(
+                where[other] for other, _ in state.after.get(item, ()) if other in where
+            )
+            total += sum(len(passed) - bisect_left(passed, head + 1) for head in heads)
+            for head in heads:
+                insort(passed, head)
+    return total
+
+
+# --- y coordinates
+
+
+def assign_y(state: State) -> None:
+    """Assign the tops of all items, relative to the top of their band."""
+    state.y = [0.0] * len(state.heights)
+    before, after = (
+        _heaviest(state, neighbours) for neighbours in (state.before, state.after)
+    )
+    for a, b in state.bands:
+        state.tick()
+        rows = state.rows[a:b]
+        for row in rows:
+            for above, item in zip(row, row[1:], strict=False):
+                state.y[item] = state.y[above] + _apart(state, above, item)
+        for backwards in (False, True, False):
+            for row in reversed(rows) if backwards else rows:
+                _align(state, row, after if backwards else before)
+    _straighten(state)
+    count, edge = len(state.vertices), state.spacing.edge
+    for a, b in state.bands:
+        items = [item for row in state.rows[a:b] for item in row]
+        top = min(state.y[item] - (edge if item >= count else 0.0) for item in items)
+        for item in items:
+            state.y[item] -= top
+
+
+def _apart(state: State, above: int, below: int) -> float:
+    """Least distance between the tops of two neighbours in a layer."""
+    bends = state.weights[above] == BEND or state.weights[below] == BEND
+    return state.heights[above] + (state.spacing.bend if bends else state.spacing.box)
+
+
+def _heaviest(state: State, neighbours: Neighbours) -> Neighbours:
+    """Reduce the neighbours of each item to its heaviest ones."""
+    heaviest: Neighbours = {}
+    for item, near in neighbours.items():
+        if len(near) > 1:
+            most = max(state.weights[other] for other, _ in near)
+            near = [
+                (other, rise) for other, rise in near if state.weights[other] == most
+            ]
+        heaviest[item] = near
+    return heaviest
+
+
+def _align(state: State, row: list[int], neighbours: Neighbours) -> None:
+    """Move a layer's items to where their neighbours are, in order and apart (pool adjacent violators)."""
+    blocks: list[tuple[float, float, int]] = []
+    offset, offsets, y, weights = 0.0, [], state.y, state.weights
+    for position, item in enumerate(row):
+        if position:
+            offset += _apart(state, row[position - 1], item)
+        offsets.append(offset)
+        stiff, near = _STIFFNESS[min(weights[item], 2)], neighbours.get(item)
+        if not near:
+            aim, stiff = y[item] - offset, 0.01 * stiff
+        elif len(near) == 1:  # as most have it
+            ((other, rise),) = near
+            aim = y[other] + rise - offset
+        else:
+            aim = sum([y[other] + rise for other, rise in near]) / len(near) - offset
+        size = 1
+        while blocks and blocks[-1][0] > aim:
+            other_aim, other_stiff, other_size = blocks.pop()
+            aim = (aim * stiff + other_aim * other_stiff) / (stiff + other_stiff)
+            stiff, size = stiff + other_stiff, size + other_size
+        blocks.append((aim, stiff, size))
+    position = 0
+    for aim, _, size in blocks:
+        for _ in range(size):
+            y[row[position]] = aim + offsets[position]
+            position += 1
+
+
+def _straighten(state: State) -> None:
+    """Move all bends of a link to one y where their neighbours leave room."""
+    spot = {
+        item: (layer, position)
+        for layer, row in enumerate(state.rows)
+        for position, item in enumerate(row)
+    }
+    count = len(state.vertices)
+    for chain in state.chains:
+        bends = [item for item in chain.items if item >= count]
+        if len(bends) < 2:
+            continue
+        lowest, highest = float("-inf"), float("inf")
+        for item in bends:
+            layer, at = spot[item]
+            row = state.rows[layer]
+            if at:
+                lowest = max(
+                    lowest, state.y[row[at - 1]] + _apart(state, row[at - 1], item)
+                )
+            if at + 1 < len(row):
+                highest = min(
+                    highest, state.y[row[at + 1]] - _apart(state, item, row[at + 1])
+                )
+        if lowest <= highest:
+            middle = sorted(state.y[item] for item in bends)[len(bends) // 2]
+            level = min(max(middle, lowest), highest)
+            for item in bends:
+                state.y[item] = level

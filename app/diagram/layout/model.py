@@ -14,6 +14,27 @@ Point = tuple[float, float]
 BEND = 1
 
 
+class Rect(NamedTuple):
+    """`x` and `y` are the top left corner, in pixels."""
+
+    x: float
+    y: float
+    width: float
+    height: float
+
+    @property
+    def right(self) -> float:
+        return self.x + self.width
+
+    @property
+    def bottom(self) -> float:
+        return self.y + self.height
+
+    @property
+    def center(self) -> Point:
+        return self.x + self.width / 2, self.y + self.height / 2
+
+
 class Vertex(NamedTuple):
     """A box with its size. `pin` fixes it to the first or last layer; neighbours ignore one of `weight` 0.
 

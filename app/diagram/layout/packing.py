@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from app.diagram.diagram import Drawing
 from app.diagram.layout.arrange import HEADER, PAD, Layout, Sizes
-from app.diagram.layout.tree_layout import Rect
+from app.diagram.layout.model import Rect
 
 GAP = 10.0  # between neighbours, and between rows
 

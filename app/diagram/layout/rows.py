@@ -3,15 +3,21 @@
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from itertools import accumulate, groupby
 
-from app.diagram.layout import skip_layout
+from msgspec import Struct
+
 from app.diagram.layout.model import Link, Rows, State, snapped_up
 
 FURTHER = 0.25  # cost of each further link of a vertex across a row break
 PROHIBITIVE = 100.0  # cost of a break inside a frame that fits a row, or next to a layer of ports alone
 SPARE = 90.0  # a justified row widens its gaps by at most this
+LONG = 4  # columns that a wire must lead over to count; shorter ones stay in their row
+MOST_SKIPS = 400  # links that are examined; more are not folded
+SHARE = 0.6  # fraction of the long links that must be nested
+
+Skip = tuple[int, int]
 
 
 def cut_into_bands(state: State, rows: Rows) -> None:
@@ -62,12 +68,12 @@ def cut_into_bands(state: State, rows: Rows) -> None:
 
 def _levels(
     state: State, widths: Sequence[float], gaps: Sequence[float], rows: Rows
-) -> list[skip_layout.Level]:
+) -> list[Level]:
     """Return the bands of a skip layout; empty if a row is wide enough or the graph does not fold."""
     if not rows.folds or sum(widths) + sum(gaps) <= rows.limit:
         return []
     layer = state.layer
-    return skip_layout.levels(
+    return levels(
         len(widths), {(layer[link.tail], layer[link.head]) for link in state.links}
     )
 
@@ -209,3 +215,59 @@ def break_into_rows(
         bands.append((start, ends[start]))
         start = ends[start]
     return bands
+
+
+# --- Skip layout: in a network with nested long skips, as a U-Net, decoder levels are next to encoder levels, so that
+# each skip is a straight line.
+
+
+class Level(Struct, frozen=True):
+    """A row of a skip layout, as ranges of columns: the encoder's and the decoder's."""
+
+    down: range
+    up: range
+
+
+def levels(count: int, wires: Collection[Skip]) -> list[Level]:
+    """Return the rows of a network with `count` columns, from the top; empty if it does not fold.
+
+    `wires` are pairs of columns. The last row is the turn: everything between the innermost skip's ends.
+
+    >>> [(list(level.down), list(level.up)) for level in levels(10, {(1, 8), (3, 7)})]
+    [([0, 1], [8, 9]), ([2, 3], [7]), ([4, 5, 6], [])]
+    >>> levels(10, {(1, 5)})
+    []
+    """
+    long = {(a, b) for a, b in wires if b - a >= LONG}
+    if len(long) > MOST_SKIPS:
+        return []
+    chain = nested(sorted(long))
+    if len(chain) < 2 or len(chain) < SHARE * len(long):
+        return []
+    rows, first, last = [], 0, count
+    for a, b in chain:
+        rows.append(Level(range(first, a + 1), range(b, last)))
+        first, last = a + 1, b
+    return [*rows, Level(range(first, last), range(0))]
+
+
+def nested(skips: Sequence[Skip]) -> list[Skip]:
+    """Return the longest sequence of skips, each strictly inside the one before.
+
+    >>> nested([(0, 9), (1, 8), (2, 12), (3, 7)])
+    [(0, 9), (1, 8), (3, 7)]
+    """
+    order = sorted(skips, key=lambda skip: skip[0] - skip[1])  # the widest first
+    best: list[int] = []
+    before: list[int] = []
+    for i, (a, b) in enumerate(order):
+        outer = [j for j in range(i) if order[j][0] < a and b < order[j][1]]
+        widest = max(outer, key=lambda j: best[j], default=-1)
+        best.append(best[widest] + 1 if widest >= 0 else 1)
+        before.append(widest)
+    chain = []
+    at = max(range(len(order)), key=lambda i: best[i], default=-1)
+    while at >= 0:
+        chain.append(order[at])
+        at = before[at]
+    return chain[::-1]
