@@ -14,8 +14,8 @@ from PySide6.QtWidgets import QWidget
 from app.builder.edits import alignment
 from app.builder.layout.arrange import GRID
 from app.builder.sheet import FRAME
-from app.views.canvas import keyboard_navigation
 from app.views.ui import icons
+from app.views.ui.graphview.spatial import DOWN, LEFT, RIGHT, UP
 
 if TYPE_CHECKING:
     from app.views.canvas.canvas import Canvas
@@ -200,8 +200,8 @@ def doings(canvas: Canvas) -> dict[str, Callable[[], object]]:
         "zoom_100": lambda: view.zoom_to(view.unit),
         "cancel": hand.cancel,
         **{
-            way: partial(hand.walk, getattr(keyboard_navigation, way.upper()))
-            for way in steps
+            way: partial(hand.walk, direction)
+            for way, direction in zip(steps, (LEFT, RIGHT, UP, DOWN), strict=True)
         },
         **{f"nudge_{way}": partial(commands.nudge, *by) for way, by in steps.items()},
         **{

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import TYPE_CHECKING
 
 from PySide6.QtCore import QPointF, QRectF
 
-from app.builder.graph import Edge
-from app.views.canvas import keyboard_navigation
+from app.builder.graph import Edge, Graph
 from app.views.canvas.gestures.gesture import NOTHING, Hit
+from app.views.ui.graphview.spatial import LEFT, RIGHT, nearest
 
 if TYPE_CHECKING:
     from app.views.canvas.canvas import Canvas
@@ -184,9 +185,7 @@ class KeyboardActions:
         bodies = {node: item.body for node, item in canvas.scene.nodes.items()}
         single = canvas.selection.single
         if single in bodies:
-            target = keyboard_navigation.step(
-                canvas.scene.graph, bodies, single, direction
-            )
+            target = step(canvas.scene.graph, bodies, single, direction)
         else:
             target = min(
                 bodies,
@@ -196,3 +195,19 @@ class KeyboardActions:
         if target is not None:
             canvas.commands.select([target])
             canvas.reveal([target])
+
+
+def step(
+    graph: Graph, bodies: Mapping[str, QRectF], node: str, direction: tuple[int, int]
+) -> str | None:
+    """Return the next node: left and right follow the wires; otherwise the nearest node in that direction."""
+    if direction == LEFT and graph.into(node):
+        return graph.into(node)[0].source
+    centers = {
+        key: (body.center().x(), body.center().y()) for key, body in bodies.items()
+    }
+    if direction == RIGHT and graph.out_of(node):
+        targets = [edge.target for edge in graph.out_of(node) if edge.target in bodies]
+        level = centers[node][1]
+        return min(targets, key=lambda key: abs(centers[key][1] - level), default=None)
+    return nearest(centers, node, direction)

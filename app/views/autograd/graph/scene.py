@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import math
 from collections import defaultdict
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import Iterable
 from functools import cached_property
 from typing import Any
 
@@ -16,7 +16,7 @@ from msgspec.structs import replace
 from PySide6.QtCore import QObject, QPointF, QRectF, QTimer, Signal
 from PySide6.QtWidgets import QGraphicsScene
 
-from app.diagram.diagram import Arrow, Drawing
+from app.diagram.diagram import Drawing
 from app.diagram.layout import (
     HEADER,
     KnownPlaces,
@@ -45,7 +45,7 @@ from app.views.autograd.graph.parts import (
 )
 from app.views.autograd.graph.playback_paint import PlayedParts
 from app.views.ui.graphview.minimap import MapShapes
-from app.views.ui.graphview.spatial import RectIndex
+from app.views.ui.graphview.spatial import LEFT, RIGHT, RectIndex, bounds, nearest
 from app.views.ui.graphview.sprites import NearLayer
 from app.views.ui.theme import current, manager
 
@@ -501,25 +501,28 @@ class TapeScene(QGraphicsScene):
             if kind == "group" and self.layout_.groups[key] is inner
         )
 
-    def neighbour(self, key: str, direction: str) -> str:
-        """Return the next box for an arrow key: along the gradients left and right, else above or below.
-
-        Without an arrow, the nearest box in that direction; "" at the end. From the header of an open group, its first
-        box.
-        """
-        if key in self.groups:
-            inside = self.boxes_in(key)
+    def neighbour(self, key: str, direction: tuple[int, int]) -> str:
+        """Return the next box for an arrow key: left and right along the gradients, those of parameters last; else the
+        nearest in that direction, "" at the end. From the header of an open group, its first box; without one the
+        first of all."""
+        rects = self.layout_.boxes
+        if key not in rects:
+            inside = self.boxes_in(key) if key in self.groups else rects
             return next((box.id for box in self._drawing.boxes if box.id in inside), "")
         arrows = [
             self._drawing.arrows[number] for number in self._touching.get(key, ())
         ]
-        leaves = {
-            end
-            for arrow in arrows
-            for end in (arrow.source, arrow.target)
-            if self.boxes[end].box.shape == "leaf"
-        }
-        return _next_box(self.layout_.boxes, arrows, leaves, key, direction)
+        ends = []
+        if direction == LEFT:
+            ends = [arrow.target for arrow in arrows if arrow.source == key]
+        elif direction == RIGHT:
+            ends = [arrow.source for arrow in arrows if arrow.target == key]
+        main = [end for end in ends if self.boxes[end].box.shape != "leaf"] or ends
+        if main:
+            level = rects[key].center[1]
+            return min(main, key=lambda end: abs(rects[end].center[1] - level))
+        centers = {other: rect.center for other, rect in rects.items()}
+        return nearest(centers, key, direction) or ""
 
     def innermost_at(self, at: QPointF) -> str:
         """Return the key of the box at a point of the scene, or of the innermost open group around it; "" for none."""
@@ -543,54 +546,8 @@ class TapeScene(QGraphicsScene):
 
     def area_of(self, parts: Iterable[Part]) -> QRectF:
         """Return the bounding rectangle of some boxes and groups."""
-        area = QRectF()
-        for box_or_group in parts:
-            area = area.united(box_or_group.extent)
-        return area
+        return bounds(part.extent for part in parts)
 
     def area_of_boxes(self, keys: Iterable[str]) -> QRectF:
         """Return the bounding rectangle of boxes by key."""
-        area = QRectF()
-        for key in keys:
-            area = area.united(QRectF(*self.layout_.boxes[key]))
-        return area
-
-
-def _next_box(
-    rects: Mapping[str, Rect],
-    arrows: Sequence[Arrow],
-    leaves: Collection[str],
-    key: str,
-    direction: str,
-) -> str:
-    """Along the gradients left and right, where an arrow leads on; else the nearest box in that direction, or "".
-
-    `arrows` are those at the box, and `leaves` the ends of them that are parameters: these are gone to last.
-    """
-    here = rects.get(key)
-    if here is None:
-        return next(iter(rects), "")
-    if direction == "left":
-        ends = [arrow.target for arrow in arrows if arrow.source == key]
-    else:
-        ends = [arrow.source for arrow in arrows if arrow.target == key]
-    main = [end for end in ends if end not in leaves] or ends
-    if main and direction in ("left", "right"):
-        return min(main, key=lambda end: abs(rects[end].center[1] - here.center[1]))
-    return _nearest(rects, here, direction)
-
-
-def _nearest(rects: Mapping[str, Rect], here: Rect, direction: str) -> str:
-    x, y = here.center
-    best, best_far = "", float("inf")
-    for key, rect in rects.items():
-        dx, dy = rect.center[0] - x, rect.center[1] - y
-        along, across = {
-            "left": (-dx, dy),
-            "right": (dx, dy),
-            "up": (-dy, dx),
-            "down": (dy, dx),
-        }[direction]
-        if along > 4 and (far := along + 3 * abs(across)) < best_far:
-            best, best_far = key, far
-    return best
+        return bounds(QRectF(*self.layout_.boxes[key]) for key in keys)

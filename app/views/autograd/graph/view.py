@@ -13,6 +13,7 @@ from app.views.autograd.graph.parts import BoxPart, GroupPart
 from app.views.autograd.graph.scene import TapeScene
 from app.views.ui.graphview.pan_zoom_view import PanZoomView
 from app.views.ui.graphview.small_names import simple_below
+from app.views.ui.graphview.spatial import DOWN, LEFT, RIGHT, UP
 from app.views.ui.theme import manager
 
 if TYPE_CHECKING:
@@ -23,10 +24,10 @@ SEPARATE = (
     0.25  # zoom from which the small name of a group does not lie over those in it
 )
 _KEYS = {
-    Qt.Key.Key_Left: "left",
-    Qt.Key.Key_Right: "right",
-    Qt.Key.Key_Up: "up",
-    Qt.Key.Key_Down: "down",
+    Qt.Key.Key_Left: LEFT,
+    Qt.Key.Key_Right: RIGHT,
+    Qt.Key.Key_Up: UP,
+    Qt.Key.Key_Down: DOWN,
 }
 
 

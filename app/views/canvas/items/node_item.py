@@ -19,9 +19,9 @@ from app.views.canvas.items.faces import Face, Inner, Pin
 from app.views.canvas.items.geometry import OUTLINE, PORT_REACH, Shape, fold_area
 from app.views.canvas.items.node_shapes import plan_of, shape_of
 from app.views.canvas.items.painter import NodeLook, heat_cells, paint_note, paint_ports
-from app.views.canvas.items.repaint import RepaintTarget
 from app.views.canvas.wires.wire_item import NORMAL, WireItem
 from app.views.ui import theme
+from app.views.ui.graphview.overview import RepaintTarget
 from app.views.ui.graphview.spatial import RectIndex
 from app.views.ui.graphview.sprites import Hashed
 from app.views.ui.theme import Theme

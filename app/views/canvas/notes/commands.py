@@ -14,7 +14,7 @@ from app.builder.graph import Edge
 from app.builder.layout.arrange import GRID
 from app.builder.sheet import FRAME, Comment, Point
 from app.util.formatting import plural
-from app.views.canvas.notes.item import height_for
+from app.views.canvas.notes.notes import height_for
 from app.views.canvas.wires.routes import nearest_on
 
 if TYPE_CHECKING:

@@ -12,8 +12,8 @@ from app.builder.graph import Edge
 from app.builder.sheet import Bends, Point
 from app.util.frozen import FrozenMap
 from app.views.canvas.difference import differing
-from app.views.canvas.items.repaint import RepaintTarget
 from app.views.ui import theme
+from app.views.ui.graphview.overview import RepaintTarget
 
 RADIUS, CHOSEN = 3.0, 4.5
 REACH = 8.0  # how far from a bend a press still means it

@@ -9,7 +9,6 @@ from typing import TypeVar
 from msgspec.structs import replace
 from PySide6.QtCore import QPointF, QRectF
 
-from app.views.canvas.wires.bent_route import through
 from app.views.canvas.wires.routes import (
     CLEAR,
     LABEL_RISE,
@@ -21,6 +20,7 @@ from app.views.canvas.wires.routes import (
     rounded,
     route,
     runs_back,
+    through,
 )
 from app.views.ui.graphview.spatial import RectIndex
 

@@ -15,11 +15,11 @@ from app.builder.value_types import TensorType
 from app.views.canvas.difference import moved as differing_edges
 from app.views.canvas.items.faces import Problems
 from app.views.canvas.items.node_item import NodeItem
-from app.views.canvas.items.repaint import RepaintTarget
 from app.views.canvas.wires.bend_dots import BendDots
 from app.views.canvas.wires.detour import led
 from app.views.canvas.wires.routes import Route, runs_back, unled
 from app.views.canvas.wires.wire_item import ASSUMED, ERROR, NORMAL, REACH, WireItem
+from app.views.ui.graphview.overview import RepaintTarget
 from app.views.ui.graphview.spatial import RectIndex
 
 if TYPE_CHECKING:

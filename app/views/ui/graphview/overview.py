@@ -11,7 +11,7 @@ from abc import ABC, abstractmethod
 from collections import defaultdict
 from collections.abc import Callable, Sequence
 from time import perf_counter
-from typing import Any, Generic, TypeVar
+from typing import Any, Generic, Protocol, TypeVar
 from weakref import ref
 
 import numpy as np
@@ -35,6 +35,14 @@ T = TypeVar("T")
 B = TypeVar("B", bound="Batch[Any]")
 Pen = tuple[int, float]  # colour, pixels of the screen
 Rects = list[tuple[float, ...]]
+
+
+class RepaintTarget(Protocol):
+    """Collects changed areas: what a node or a wire asks for repaints."""
+
+    def touch(self, item: object, area: QRectF) -> None:
+        """Mark an item as changed within an area of the scene."""
+        ...
 
 
 class PaintLayer:

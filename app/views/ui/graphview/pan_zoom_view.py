@@ -14,14 +14,15 @@ from PySide6.QtGui import (
     QFocusEvent,
     QKeyEvent,
     QPainter,
+    QPixmap,
     QResizeEvent,
     QTransform,
     QWheelEvent,
 )
 from PySide6.QtWidgets import QFrame, QGraphicsScene, QGraphicsView, QWidget
 
+from app.views.ui import theme
 from app.views.ui.graphview.accessible import ViewInterface
-from app.views.ui.graphview.grid_dots import GridDots
 from app.views.ui.theme import manager
 
 if TYPE_CHECKING:
@@ -32,6 +33,7 @@ NEARLY = (
     0.6  # of `readable_zoom`: what would be smaller is shown whole and without names
 )
 LEGIBLE = 0.8  # of the zoom at which texts have the size that is set, where larger text is asked for
+DOTS = 16  # scene pixels between dots at 100 %, every second step of the grid
 LEAST_ROOM = 48  # px that an area is framed in, however small the view is
 Pads = tuple[int, int, int, int]
 
@@ -317,3 +319,59 @@ def _install_interfaces() -> None:
 def _interface_of(_class_name: str, thing: QObject) -> QAccessibleInterface | None:
     make = getattr(thing, "accessible_interface", None)
     return make() if make is not None else None
+
+
+class GridDots:
+    """Paints the dotted grid; the tile is cached until zoom, theme or resolution change."""
+
+    def __init__(self) -> None:
+        self._key: object = None
+        self._tile = QPixmap()
+        self._count = 1
+
+    def paint(
+        self,
+        painter: QPainter,
+        rect: QRectF,
+        view: QTransform,
+        zoom: float,
+        ratio: float,
+    ) -> None:
+        """Paint the dots in `rect` of the scene; fewer when zoomed out, none when far out."""
+        now = theme.current()
+        painter.fillRect(rect, now.canvas)
+        if zoom < 0.15:
+            return
+        scale = zoom * DOTS * (1 if zoom >= 0.7 else 2 if zoom >= 0.35 else 4)
+        self._make_tile(now, scale, ratio)
+        painter.save()
+        painter.resetTransform()
+        origin = view.map(QPointF(0, 0))
+        area = view.mapRect(rect).toAlignedRect()
+        period = scale * self._count
+        left = area.left() - (area.left() - origin.x()) % period
+        y = area.top() - (area.top() - origin.y()) % period
+        while y < area.bottom() + 1:
+            x = left
+            while x < area.right() + 1:
+                painter.drawPixmap(QPointF(round(x), round(y)), self._tile)
+                x += period
+            y += period
+        painter.restore()
+
+    def _make_tile(self, now: theme.Theme, scale: float, ratio: float) -> None:
+        """Render the cached tile: several rows and columns of dots on a transparent ground."""
+        key = (now, round(scale, 4), ratio)
+        if key == self._key:
+            return
+        self._key, self._count = key, max(1, int(256 // scale))
+        offsets = [round(i * scale * ratio) / ratio for i in range(self._count)]
+        side = math.ceil((scale * self._count + 2) * ratio)
+        self._tile = QPixmap(side, side)
+        self._tile.setDevicePixelRatio(ratio)
+        self._tile.fill(Qt.GlobalColor.transparent)
+        painter = QPainter(self._tile)
+        for x in offsets:
+            for y in offsets:
+                painter.fillRect(QRectF(x, y, 1, 1), now.dot)
+        painter.end()

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Collection, Hashable, Iterable
+from collections.abc import Collection, Hashable, Iterable, Mapping
 from typing import Any, Generic, TypeVar
 
 from PySide6.QtCore import QRectF
@@ -160,6 +160,24 @@ def _cells_of(rect: QRectF, grid: int) -> Span:
 
 def _cells_in(span: Span) -> int:
     return (span[3] - span[1] + 1) * (span[4] - span[2] + 1)
+
+
+LEFT, RIGHT, UP, DOWN = (-1, 0), (1, 0), (0, -1), (0, 1)
+
+
+def nearest(
+    centers: Mapping[K, tuple[float, float]], key: K, direction: tuple[int, int]
+) -> K | None:
+    """Return what is nearest in a direction, by centres; sideways distance counts twice."""
+    x, y = centers[key]
+    best, least = None, float("inf")
+    for other, (other_x, other_y) in centers.items():
+        dx, dy = other_x - x, other_y - y
+        ahead = dx * direction[0] + dy * direction[1]
+        aside = abs(dx * direction[1]) + abs(dy * direction[0])
+        if other != key and ahead > 8 and ahead + 2 * aside < least:
+            best, least = other, ahead + 2 * aside
+    return best
 
 
 def bounds(rects: Iterable[QRectF]) -> QRectF:
