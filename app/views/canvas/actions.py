@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from functools import partial
 from typing import TYPE_CHECKING
 
 from msgspec import Struct
 from PySide6.QtCore import Qt
 from PySide6.QtGui import QAction, QKeySequence
-from PySide6.QtWidgets import QWidget
 
 from app.builder.edits import alignment
 from app.builder.layout.arrange import GRID
@@ -22,243 +21,183 @@ if TYPE_CHECKING:
 
 
 class CanvasAction(Struct, frozen=True):
-    """One action: the key it is asked for by, its words, its shortcuts, its icon, its group in the window's menus."""
+    """One action: the key it is asked for by, its words, what it does, its shortcuts, its icon, its group in the
+    window's menus.
+
+    It is enabled `when` that is so, and checked where `on` is: where all that is selected is so.
+    """
 
     key: str
     text: str
+    do: Callable[[], object]
     shortcuts: tuple[str, ...] = ()
     icon: str = ""
+    when: Callable[[], bool] | None = None
+    on: Callable[[], bool] | None = None
     menu: str = ""
 
 
-ROWS = (
-    CanvasAction("search", "Add layer…", ("Tab",), "add", menu="layer.edit"),
-    CanvasAction("cut", "Cut", ("Ctrl+X",), "cut", menu="edit.clipboard"),
-    CanvasAction("copy", "Copy", ("Ctrl+C",), "copy", menu="edit.clipboard"),
-    CanvasAction("paste", "Paste", ("Ctrl+V",), "paste", menu="edit.clipboard"),
-    CanvasAction("duplicate", "Duplicate", ("Ctrl+D",), menu="edit.clipboard"),
-    CanvasAction(
-        "delete", "Delete", ("Delete", "Backspace"), "trash", menu="edit.clipboard"
-    ),
-    CanvasAction(
+class CanvasActions:
+    """The actions by key, added to the view so that their shortcuts work in it and its children alone."""
+
+    def __init__(self, canvas: Canvas) -> None:
+        self.rows = tuple(_rows(canvas))
+        self.by_key: dict[str, QAction] = {}
+        for row in self.rows:
+            action = self.by_key[row.key] = QAction(row.text, canvas.view)
+            action.setObjectName(f"canvas.{row.key}")
+            action.setShortcuts([QKeySequence(keys) for keys in row.shortcuts])
+            action.setShortcutContext(Qt.ShortcutContext.WidgetWithChildrenShortcut)
+            if row.icon:
+                action.setIcon(icons.icon(row.icon))
+            action.setCheckable(row.on is not None)
+            action.triggered.connect(partial(self._act, row))
+            canvas.view.addAction(action)
+
+    def _act(self, row: CanvasAction, _checked: bool = False) -> None:
+        row.do()
+        if row.on is not None:  # also where nothing could be changed
+            self.enable()
+
+    def enable(self) -> None:
+        """Disable actions that need a selection if there is none."""
+        for row in self.rows:
+            if row.when is not None:
+                self.by_key[row.key].setEnabled(row.when())
+            if row.on is not None:
+                self.by_key[row.key].setChecked(row.on())
+
+
+def _rows(canvas: Canvas) -> Iterator[CanvasAction]:
+    commands, view, hand = canvas.commands, canvas.view, canvas.hand
+    folding, selection, scene = canvas.folding, canvas.selection, canvas.scene
+    notes = scene.notes
+    clip, edit, fold, note, line, zoom, go = (
+        partial(CanvasAction, menu=menu)
+        for menu in (
+            "edit.clipboard",
+            "layer.edit",
+            "block.fold",
+            "layer.notes",
+            "layer.align",
+            "view.zoom",
+            "layer.navigate",
+        )
+    )
+
+    def some() -> bool:
+        return bool(selection.ids or notes.selected)
+
+    def nodes(least: int = 1, most: int | None = None) -> bool:
+        return least <= len(selection.ids) <= (most or len(selection.ids))
+
+    def single() -> bool:
+        return selection.single is not None
+
+    def named() -> bool:
+        return single() or (len(notes.selected) == 1 and not selection.ids)
+
+    def wired() -> bool:
+        return single() or bool(scene.selected_wires)
+
+    def framed() -> bool:
+        comments = [notes.comments.get(note) for note in notes.selected]
+        return any(note is not None and note.kind == FRAME for note in comments)
+
+    def blocks() -> bool:
+        return folding.any_here
+
+    def instances() -> bool:
+        return bool(folding.instances())
+
+    def unfolded() -> bool:
+        return instances() and folding.is_unfolded(folding.instances())
+
+    muted, frozen = (partial(commands.flagged, flag) for flag in ("muted", "frozen"))
+    mute, freeze = (partial(commands.toggle, flag) for flag in ("muted", "frozen"))
+
+    yield edit("search", "Add layer…", hand.open_search, ("Tab",), "add")
+    yield clip("cut", "Cut", commands.cut, ("Ctrl+X",), "cut", some)
+    yield clip("copy", "Copy", commands.copy, ("Ctrl+C",), "copy", some)
+    yield clip("paste", "Paste", hand.paste, ("Ctrl+V",), "paste")
+    yield clip("duplicate", "Duplicate", hand.duplicate, ("Ctrl+D",), "", some)
+    yield clip("delete", "Delete", commands.delete, ("Delete", "Backspace"), "trash")
+    yield clip(
         "delete_reconnect",
         "Delete and reconnect",
+        commands.delete_reconnect,
         ("Ctrl+Delete", "Ctrl+Backspace"),
-        menu="edit.clipboard",
-    ),
-    CanvasAction("select_all", "Select all", ("Ctrl+A",), menu="edit.clipboard"),
-    CanvasAction(
-        "edit", "Edit parameters", ("Return", "Enter"), "inspector", menu="layer.edit"
-    ),
-    CanvasAction("find", "Find a node on the canvas…", ("Ctrl+F",), "search"),
-    CanvasAction("rename", "Rename…", ("F2",), menu="layer.edit"),
-    CanvasAction("replace", "Replace…", ("Ctrl+R",), menu="layer.edit"),
-    CanvasAction("mute", "Mute", ("M",), "mute", menu="layer.edit"),
-    CanvasAction("freeze", "Freeze", ("Shift+F",), "snowflake", menu="layer.edit"),
-    CanvasAction("unfold", "Unfold", ("U",), "chevron-down", menu="block.fold"),
-    CanvasAction(
-        "unfold_level", "Unfold all by one level", ("Shift+U",), menu="block.fold"
-    ),
-    CanvasAction("fold_all", "Fold all", ("Alt+U",), menu="block.fold"),
-    CanvasAction(
-        "comment",
-        "Comment, or frame the selection",
-        ("C",),
-        "comment",
-        menu="layer.notes",
-    ),
-    CanvasAction("fit_frame", "Fit frame to contents", menu="layer.notes"),
-    CanvasAction(
-        "next_note", "Go to the next comment or frame", ("N",), menu="layer.notes"
-    ),
-    CanvasAction(
-        "previous_note",
-        "Go to the previous comment or frame",
-        ("Shift+N",),
-        menu="layer.notes",
-    ),
-    CanvasAction("bend", "Add a bend to the wire", ("B",), menu="layer.notes"),
-    CanvasAction("straighten", "Straighten the wire", ("Shift+B",), menu="layer.notes"),
-    CanvasAction("connect", "Connect to…", ("W",), "link", menu="layer.edit"),
-    CanvasAction("disconnect", "Disconnect…", ("Shift+W",), menu="layer.edit"),
-    CanvasAction("lay_out", "Auto layout", ("L",), "tree", menu="layer.edit"),
-    *(
-        CanvasAction(f"align_{edge}", f"Align {edge}", menu="layer.align")
-        for edge in alignment.EDGES
-    ),
-    *(
-        CanvasAction(f"distribute_{axis}", f"Distribute {axis}ly", menu="layer.align")
-        for axis in alignment.AXES
-    ),
-    CanvasAction(
-        "frame_selection", "Frame selection", ("F", "."), "frame", menu="view.zoom"
-    ),
-    CanvasAction("frame_all", "Frame everything", ("Home",), "frame", menu="view.zoom"),
-    CanvasAction(
-        "zoom_in", "Zoom in", ("+", "=", "Ctrl++", "Ctrl+="), "add", menu="view.zoom"
-    ),
-    CanvasAction("zoom_out", "Zoom out", ("-", "Ctrl+-"), "remove", menu="view.zoom"),
-    CanvasAction("zoom_100", "Zoom to 100 %", ("Ctrl+0",), menu="view.zoom"),
-    CanvasAction("cancel", "Cancel or select nothing", ("Esc",)),
-    CanvasAction("left", "Follow the wire left", ("Left",), menu="layer.navigate"),
-    CanvasAction("right", "Follow the wire right", ("Right",), menu="layer.navigate"),
-    CanvasAction("up", "Go to the node above", ("Up",), menu="layer.navigate"),
-    CanvasAction("down", "Go to the node below", ("Down",), menu="layer.navigate"),
-    CanvasAction("nudge_left", "Nudge left", ("Shift+Left",), menu="layer.navigate"),
-    CanvasAction("nudge_right", "Nudge right", ("Shift+Right",), menu="layer.navigate"),
-    CanvasAction("nudge_up", "Nudge up", ("Shift+Up",), menu="layer.navigate"),
-    CanvasAction("nudge_down", "Nudge down", ("Shift+Down",), menu="layer.navigate"),
-    CanvasAction(
-        "grow_left",
-        "Make the comment or frame narrower",
-        ("Ctrl+Left",),
-        menu="layer.notes",
-    ),
-    CanvasAction(
-        "grow_right",
-        "Make the comment or frame wider",
-        ("Ctrl+Right",),
-        menu="layer.notes",
-    ),
-    CanvasAction(
-        "grow_up", "Make the comment or frame shorter", ("Ctrl+Up",), menu="layer.notes"
-    ),
-    CanvasAction(
-        "grow_down",
-        "Make the comment or frame taller",
-        ("Ctrl+Down",),
-        menu="layer.notes",
-    ),
-)
-
-
-SWITCHES = ("mute", "freeze", "unfold")  # checked where all that is selected is so
-
-
-def make(widget: QWidget, does: dict[str, Callable[[], object]]) -> dict[str, QAction]:
-    """Return the actions by key, added to a widget so that their shortcuts work in it and its children alone."""
-    actions = {}
-    for row in ROWS:
-        action = QAction(row.text, widget)
-        action.setObjectName(f"canvas.{row.key}")
-        action.setShortcuts([QKeySequence(keys) for keys in row.shortcuts])
-        action.setShortcutContext(Qt.ShortcutContext.WidgetWithChildrenShortcut)
-        if row.icon:
-            action.setIcon(icons.icon(row.icon))
-        action.setCheckable(row.key in SWITCHES)
-        action.triggered.connect(_caller(does[row.key]))
-        widget.addAction(action)
-        actions[row.key] = action
-    return actions
-
-
-def doings(canvas: Canvas) -> dict[str, Callable[[], object]]:
-    """Return the callback of each action of a canvas, by key."""
-    commands, view, hand = canvas.commands, canvas.view, canvas.hand
-    steps = {
-        "left": (-GRID, 0),
-        "right": (GRID, 0),
-        "up": (0, -GRID),
-        "down": (0, GRID),
-    }
-    return {
-        "search": hand.open_search,
-        "cut": commands.cut,
-        "copy": commands.copy,
-        "paste": hand.paste,
-        "duplicate": hand.duplicate,
-        "delete": commands.delete,
-        "delete_reconnect": commands.delete_reconnect,
-        "select_all": commands.select_all,
-        "edit": hand.edit,
-        "find": canvas.findRequested.emit,
-        "rename": hand.rename,
-        "replace": hand.replace,
-        "mute": partial(_switch, canvas, partial(commands.toggle, "muted")),
-        "freeze": partial(_switch, canvas, partial(commands.toggle, "frozen")),
-        "unfold": partial(_switch, canvas, canvas.folding.toggle),
-        "unfold_level": canvas.folding.one_level,
-        "fold_all": canvas.folding.fold_all,
-        "comment": hand.comment,
-        "fit_frame": commands.notes.fit,
-        "next_note": partial(hand.step_note, 1),
-        "previous_note": partial(hand.step_note, -1),
-        "bend": hand.bend,
-        "straighten": hand.straighten,
-        "connect": canvas.connector.connect,
-        "disconnect": canvas.connector.disconnect,
-        "lay_out": hand.lay_out,
-        **{f"align_{edge}": partial(commands.align, edge) for edge in alignment.EDGES},
-        **{
-            f"distribute_{axis}": partial(commands.distribute, axis)
-            for axis in alignment.AXES
-        },
-        "frame_selection": canvas.frame_selection,
-        "frame_all": canvas.frame_all,
-        "zoom_in": partial(view.zoom_by, 1.25),
-        "zoom_out": partial(view.zoom_by, 0.8),
-        "zoom_100": lambda: view.zoom_to(view.unit),
-        "cancel": hand.cancel,
-        **{
-            way: partial(hand.walk, direction)
-            for way, direction in zip(steps, (LEFT, RIGHT, UP, DOWN), strict=True)
-        },
-        **{f"nudge_{way}": partial(commands.nudge, *by) for way, by in steps.items()},
-        **{
-            f"grow_{way}": partial(commands.notes.grow, *by)
-            for way, by in steps.items()
-        },
-    }
-
-
-def enable(canvas: Canvas) -> None:
-    """Disable actions that need a selection if there is none."""
-    nodes, notes = canvas.selection.ids, canvas.scene.notes.selected
-    single = canvas.selection.single is not None
-    wires = bool(canvas.scene.selected_wires)
-    comments = canvas.scene.notes.comments
-    wants = {
-        **dict.fromkeys(("cut", "copy", "duplicate"), bool(nodes or notes)),
-        **dict.fromkeys(("delete_reconnect", "mute", "freeze"), bool(nodes)),
-        **dict.fromkeys(("rename", "edit"), single or (len(notes) == 1 and not nodes)),
-        "unfold": bool(canvas.folding.instances()),
-        **dict.fromkeys(("unfold_level", "fold_all"), canvas.folding.any_here),
-        "connect": 1 <= len(nodes) <= 2,
-        **dict.fromkeys(("replace", "disconnect"), single),
-        "fit_frame": any(
-            comments[note].kind == FRAME for note in notes if note in comments
-        ),
-        **dict.fromkeys(("bend", "straighten"), single or wires),
-        **{row.key: bool(notes) for row in ROWS if row.key.startswith("grow_")},
-        **{row.key: len(nodes) >= 2 for row in ROWS if row.key.startswith("align_")},
-        **{
-            row.key: len(nodes) >= 3
-            for row in ROWS
-            if row.key.startswith("distribute_")
-        },
-    }
-    for key, on in wants.items():
-        canvas.actions_by_key[key].setEnabled(on)
-    instances = canvas.folding.instances()
-    are = {
-        "mute": canvas.commands.flagged("muted"),
-        "freeze": canvas.commands.flagged("frozen"),
-        "unfold": bool(instances) and canvas.folding.is_unfolded(instances),
-    }
-    for key in SWITCHES:
-        canvas.actions_by_key[key].setChecked(are[key])
-
-
-def _switch(canvas: Canvas, toggle: Callable[[], object]) -> None:
-    """Toggle the selection; the check marks then show its state, also where nothing could be changed."""
-    toggle()
-    enable(canvas)
-
-
-def _caller(function: Callable[[], object]) -> Callable[[], None]:
-    """Wrap a function so that it ignores the `checked` argument of `triggered`."""
-
-    def call() -> None:
-        function()
-
-    return call
+        when=nodes,
+    )
+    yield clip("select_all", "Select all", commands.select_all, ("Ctrl+A",))
+    yield edit(
+        "edit", "Edit parameters", hand.edit, ("Return", "Enter"), "inspector", named
+    )
+    find = canvas.findRequested.emit
+    yield CanvasAction(
+        "find", "Find a node on the canvas…", find, ("Ctrl+F",), "search"
+    )
+    yield edit("rename", "Rename…", hand.rename, ("F2",), "", named)
+    yield edit("replace", "Replace…", hand.replace, ("Ctrl+R",), "", single)
+    yield edit("mute", "Mute", mute, ("M",), "mute", nodes, muted)
+    yield edit("freeze", "Freeze", freeze, ("Shift+F",), "snowflake", nodes, frozen)
+    yield fold(
+        "unfold", "Unfold", folding.toggle, ("U",), "chevron-down", instances, unfolded
+    )
+    level = "Unfold all by one level"
+    yield fold("unfold_level", level, folding.one_level, ("Shift+U",), "", blocks)
+    yield fold("fold_all", "Fold all", folding.fold_all, ("Alt+U",), "", blocks)
+    frame = "Comment, or frame the selection"
+    yield note("comment", frame, hand.comment, ("C",), "comment")
+    yield note("fit_frame", "Fit frame to contents", commands.notes.fit, when=framed)
+    for step, name, keys in ((1, "next", "N"), (-1, "previous", "Shift+N")):
+        text = f"Go to the {name} comment or frame"
+        yield note(f"{name}_note", text, partial(hand.step_note, step), (keys,))
+    yield note("bend", "Add a bend to the wire", hand.bend, ("B",), "", wired)
+    straighten = "Straighten the wire"
+    yield note("straighten", straighten, hand.straighten, ("Shift+B",), "", wired)
+    connect, ends = canvas.connector.connect, partial(nodes, 1, 2)
+    yield edit("connect", "Connect to…", connect, ("W",), "link", ends)
+    cut = canvas.connector.disconnect
+    yield edit("disconnect", "Disconnect…", cut, ("Shift+W",), "", single)
+    yield edit("lay_out", "Auto layout", hand.lay_out, ("L",), "tree")
+    for edge in alignment.EDGES:
+        align, two = partial(commands.align, edge), partial(nodes, 2)
+        yield line(f"align_{edge}", f"Align {edge}", align, when=two)
+    for axis in alignment.AXES:
+        spread, three = partial(commands.distribute, axis), partial(nodes, 3)
+        yield line(f"distribute_{axis}", f"Distribute {axis}ly", spread, when=three)
+    chosen, everything = canvas.frame_selection, canvas.frame_all
+    yield zoom("frame_selection", "Frame selection", chosen, ("F", "."), "frame")
+    yield zoom("frame_all", "Frame everything", everything, ("Home",), "frame")
+    closer, further = partial(view.zoom_by, 1.25), partial(view.zoom_by, 0.8)
+    yield zoom("zoom_in", "Zoom in", closer, ("+", "=", "Ctrl++", "Ctrl+="), "add")
+    yield zoom("zoom_out", "Zoom out", further, ("-", "Ctrl+-"), "remove")
+    yield zoom(
+        "zoom_100", "Zoom to 100 %", lambda: view.zoom_to(view.unit), ("Ctrl+0",)
+    )
+    yield CanvasAction("cancel", "Cancel or select nothing", hand.cancel, ("Esc",))
+    ways = {"left": LEFT, "right": RIGHT, "up": UP, "down": DOWN}
+    walks = (
+        "Follow the wire left",
+        "Follow the wire right",
+        "Go to the node above",
+        "Go to the node below",
+    )
+    for (way, direction), text in zip(ways.items(), walks, strict=True):
+        yield go(way, text, partial(hand.walk, direction), (way.title(),))
+    for way, (x, y) in ways.items():
+        nudge = partial(commands.nudge, x * GRID, y * GRID)
+        yield go(f"nudge_{way}", f"Nudge {way}", nudge, (f"Shift+{way.title()}",))
+    for (way, (x, y)), size in zip(
+        ways.items(), ("narrower", "wider", "shorter", "taller"), strict=True
+    ):
+        grow, keys = partial(commands.notes.grow, x * GRID, y * GRID), way.title()
+        text = f"Make the comment or frame {size}"
+        yield note(
+            f"grow_{way}",
+            text,
+            grow,
+            (f"Ctrl+{keys}",),
+            when=lambda: bool(notes.selected),
+        )

@@ -13,8 +13,8 @@ from PySide6.QtWidgets import QWidget
 from app.builder.catalog.catalog import Catalog
 from app.builder.sheet import Sheet
 from app.util.formatting import grouped_digits, significant
-from app.views.canvas import actions
 from app.views.canvas.accessible import CanvasAccess
+from app.views.canvas.actions import CanvasActions
 from app.views.canvas.breadcrumb import Breadcrumb
 from app.views.canvas.callouts import Callouts
 from app.views.canvas.commands import Commands
@@ -28,7 +28,7 @@ from app.views.canvas.items.deferred_show import DeferredShow
 from app.views.canvas.items.painter import forget_fonts
 from app.views.canvas.keyboard_actions import KeyboardActions
 from app.views.canvas.menus import menu_for
-from app.views.canvas.notes.field import NoteEditor
+from app.views.canvas.notes.field import NoteEditor, RenameField
 from app.views.canvas.overlays import (
     EDGE,
     Callout,
@@ -45,7 +45,6 @@ from app.views.canvas.scene import CanvasScene
 from app.views.canvas.search.connect import Connector
 from app.views.canvas.search.finder import Finder
 from app.views.canvas.search.pick_box import PickBox
-from app.views.canvas.search.rename import RenameField
 from app.views.canvas.view import CanvasView
 from app.views.navigation import SheetDocument
 from app.views.selection import Selection
@@ -133,7 +132,9 @@ class Canvas(QWidget):
         self.setFocusProxy(self.view)
         self.setAccessibleName("Network")
         self._make_overlays()
-        self.actions_by_key = actions.make(self.view, actions.doings(self))
+        self._actions = CanvasActions(self)
+        self.actions_by_key = self._actions.by_key
+        self.action_rows = self._actions.rows
         self._connect()
         self.scene.show_project(document.project)
         self._refresh()
@@ -430,7 +431,7 @@ class Canvas(QWidget):
 
     def _enable(self) -> None:
         """Disable actions that need a selection if there is none."""
-        actions.enable(self)
+        self._actions.enable()
 
     # --- Keys and menus
 

@@ -6,7 +6,6 @@ from collections.abc import Iterable
 
 from app.builder.catalog.catalog import catalog
 from app.builder.results import Analysis
-from app.views.canvas.actions import ROWS
 from app.views.canvas.canvas import Canvas
 from app.views.canvas.way import WayOverCanvas
 from app.views.feature import Adopted, Feature, Page
@@ -43,7 +42,7 @@ class CanvasFeature(Feature):
                 self.canvas.actions_by_key[row.key],
                 menu=row.menu,
             )
-            for row in ROWS
+            for row in self.canvas.action_rows
         ]
 
     def overlays(self) -> Iterable[str]:

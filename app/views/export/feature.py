@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-from app.views.export.drawing_control import export_drawing
+from app.builder.diagram import to_drawing
 from app.views.export.export_control import ExportControl
 from app.views.export.picture_export import PictureExport
 from app.views.feature import Action, Feature
@@ -43,5 +43,22 @@ class ExportFeature(Feature):
         )
 
     def export_drawing(self) -> None:
-        """Ask for a file, then write the drawing of the graph in view."""
-        export_drawing(self.workspace, self.pictures)
+        """Ask for a file, then write the drawing of the sheet in front, with unfolded blocks open."""
+        workspace = self.workspace
+        project, block = workspace.document.project, workspace.place.block
+        name = f"{project.name}-{block}" if block else project.name
+        analysis = workspace.live.analysis
+        drawing = to_drawing(
+            workspace.sheet.project,
+            workspace.catalog,
+            analysis.sheet if analysis is not None else None,
+            title=name,
+        )
+        if drawing.boxes:
+            self.pictures.choose_file(
+                drawing, "Export the drawing", name, project=project
+            )
+        else:
+            workspace.notifier.refuse(
+                "Nothing was exported", "Nothing on the canvas yet."
+            )

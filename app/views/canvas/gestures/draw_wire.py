@@ -8,8 +8,7 @@ from PySide6.QtCore import QPoint, QPointF
 
 from app.builder import rules
 from app.builder.graph import Edge
-from app.views.canvas.gestures.drag_previews import WirePreview
-from app.views.canvas.gestures.gesture import Drag, Gesture, Hit, Modifiers
+from app.views.canvas.gestures.gesture import Drag, Gesture, Hit, Modifiers, WirePreview
 from app.views.canvas.items.geometry import PORT_REACH
 from app.views.canvas.items.node_item import NodeItem
 from app.views.canvas.items.painter import FITS, REFUSES

@@ -12,9 +12,14 @@ from PySide6.QtCore import QPoint, QPointF, QRectF, Qt
 
 from app.builder.edits import comments
 from app.builder.graph import Edge
-from app.views.canvas.gestures.drag_previews import GhostPreview, MarqueePreview
 from app.views.canvas.gestures.draw_wire import from_port
-from app.views.canvas.gestures.gesture import Drag, Gesture, Modifiers
+from app.views.canvas.gestures.gesture import (
+    Drag,
+    Gesture,
+    GhostPreview,
+    MarqueePreview,
+    Modifiers,
+)
 from app.views.canvas.gestures.moving import BendWire, Move, ResizeNote
 from app.views.canvas.items.geometry import GRID, snapped
 

@@ -1,4 +1,4 @@
-"""In-place editor of a note's text: Enter commits, Esc reverts."""
+"""In-place editors of a note's text and of a node's name: Enter commits, Esc reverts."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 from PySide6.QtCore import QEvent, QObject, QPointF, QRectF, Qt, Signal
 from PySide6.QtGui import QKeyEvent
-from PySide6.QtWidgets import QPlainTextEdit, QWidget
+from PySide6.QtWidgets import QLineEdit, QPlainTextEdit, QWidget
 
 from app.views.canvas.notes.notes import TITLE_BAND, TITLE_LEFT, height_for
 from app.views.ui.theme import font
@@ -166,3 +166,57 @@ class NoteEditor(QObject):
             item.set_state(edited=False)
         self._note, self._open = None, False
         self._canvas.view.setFocus()
+
+
+class RenameField(QLineEdit):
+    """`renamed(node, name)` on Enter or when the focus goes elsewhere; Esc leaves the name as it was."""
+
+    renamed = Signal(str, str)
+    closed = Signal()
+
+    def __init__(self, parent: QWidget) -> None:
+        super().__init__(parent)
+        self._node = ""
+        self._old = ""
+        self.setMaxLength(200)
+        self.setAccessibleName("Name of the node")
+        self.returnPressed.connect(self._finish)
+        self.hide()
+
+    def open_over(self, node: str, name: str, area: QRectF) -> None:
+        """Begin, over an area of the parent."""
+        self._node, self._old = node, name
+        self.setFont(font("node"))
+        self.setText(name)
+        self.selectAll()
+        width = max(round(area.width()), 120)
+        self.setGeometry(
+            round(area.left()), round(area.top()), width, max(round(area.height()), 26)
+        )
+        self.show()
+        self.raise_()
+        self.setFocus(Qt.FocusReason.PopupFocusReason)
+
+    def _finish(self) -> None:
+        if self.isVisible():
+            self.hide()
+            if self.text().strip() and self.text().strip() != self._old:
+                self.renamed.emit(self._node, self.text().strip())
+            self.closed.emit()
+
+    def event(self, event: QEvent) -> bool:
+        if (
+            event.type() == QEvent.Type.FocusOut
+            and self.isVisible()
+            and self.isActiveWindow()
+        ):
+            self._finish()
+        elif (
+            isinstance(event, QKeyEvent)
+            and event.type() == QEvent.Type.KeyPress
+            and event.key() == Qt.Key.Key_Escape
+        ):
+            self.hide()
+            self.closed.emit()
+            return True
+        return super().event(event)
