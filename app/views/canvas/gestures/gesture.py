@@ -1,4 +1,4 @@
-"""What every mouse gesture on the canvas is, `start`, any number of `move`, then `finish` or `cancel`; and what it shows."""
+"""What a mouse gesture is (`start`, any number of `move`, then `finish` or `cancel`), and what it shows meanwhile."""
 
 from __future__ import annotations
 
