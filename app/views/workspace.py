@@ -15,6 +15,7 @@ if TYPE_CHECKING:
     from app.views.actions import Actions
     from app.views.analysis_service import AnalysisService, Hearers
     from app.views.autograd.findings.diagnostic import Diagnostic
+    from app.views.cure_control import CureControl
     from app.views.custom_layers.layers_control import LayersControl
     from app.views.drawing import CanvasFacade
     from app.views.engine_service import EngineService
@@ -23,7 +24,6 @@ if TYPE_CHECKING:
     from app.views.notifier import Notifier
     from app.views.overlays import Overlays
     from app.views.pages import Pages
-    from app.views.problems.cure_control import CureControl
     from app.views.project_catalog import ProjectCatalog
     from app.views.selection import NetworkSelection, Selection
     from app.views.settings import Settings

@@ -9,7 +9,6 @@ from typing import Any, Generic, TypeVar
 
 from app.views.autograd.feature import AutogradFeature
 from app.views.canvas.feature import CanvasFeature
-from app.views.code.feature import CodeFeature
 from app.views.custom_layers.feature import CustomLayersFeature
 from app.views.export.feature import ExportFeature
 from app.views.feature import Feature
@@ -19,7 +18,6 @@ from app.views.inspector.feature import InspectorFeature
 from app.views.main_window import MainWindow
 from app.views.observed.feature import ObservedFeature
 from app.views.palette.feature import PaletteFeature
-from app.views.problems.feature import ProblemsFeature
 from app.views.training.charts.feature import ChartsFeature
 from app.views.training.evaluation.feature import EvaluationFeature
 from app.views.training.form.feature import TrainingFormFeature
@@ -72,7 +70,7 @@ class WholeWindow(MainWindow):
     block_control = OnShelf("blocks", "block_control")
     library_control = OnShelf("blocks", "library_control")
     canvas = Part(CanvasFeature, lambda its: its.canvas)
-    code = Part(CodeFeature, lambda its: its.code)
+    code = OnShelf("code", "code")
     cost_control = OnShelf("cost", "cost_control")
     costs = OnShelf("cost", "costs")
     own_files = Part(CustomLayersFeature, lambda its: its.own_files)
@@ -88,7 +86,7 @@ class WholeWindow(MainWindow):
     observed = Part(ObservedFeature, lambda its: its.observed)
     outline = OnShelf("outline", "outline")
     palette_view = Part(PaletteFeature, lambda its: its.palette_view)
-    problems_panel = Part(ProblemsFeature, lambda its: its.problems_panel)
+    problems_panel = OnShelf("problems", "problems_panel")
     curves = Part(ChartsFeature, lambda its: its.curves)
     evaluation = Part(EvaluationFeature, lambda its: its.evaluation)
     evaluation_control = Part(EvaluationFeature, lambda its: its.evaluation_control)

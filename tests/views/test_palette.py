@@ -9,9 +9,9 @@ from PySide6.QtWidgets import QApplication
 from pytestqt.qtbot import QtBot
 
 from app.builder.catalog.catalog import catalog
-from app.views.palette.op_rows import node_picture
 from app.views.palette.palette import MIME, OpModel, Palette, fit, hint
 from app.views.ui import fuzzy, theme
+from app.views.ui.op_rows import node_picture
 
 
 @pytest.fixture

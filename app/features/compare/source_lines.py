@@ -8,7 +8,7 @@ from msgspec import Struct
 from PySide6.QtCore import Qt
 from PySide6.QtWidgets import QSplitter, QStackedLayout, QWidget
 
-from app.views.code.code_edit import CodeEdit
+from app.views.ui.code_edit import CodeEdit
 from app.views.ui.layouts import vbox
 from app.views.ui.widgets.painting import label
 

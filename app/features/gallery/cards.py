@@ -43,8 +43,8 @@ from app.features.gallery.values import (
     Facts,
 )
 from app.util.formatting import counted, grouped_digits
-from app.views.palette.op_rows import Index
 from app.views.ui import fuzzy, icons, theme
+from app.views.ui.op_rows import Index
 from app.views.ui.widgets.painting import box, elided
 
 PICTURE = QSize(284, 132)

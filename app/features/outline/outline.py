@@ -28,10 +28,10 @@ from app.builder.value_types import TensorType, TupleType, ValueType
 from app.util.formatting import grouped_digits
 from app.util.frozen import FrozenMap
 from app.views.navigation import SheetDocument
-from app.views.palette.op_rows import Index, OpRow, RowDelegate
 from app.views.selection import Selection
 from app.views.ui import fuzzy, theme
 from app.views.ui.layouts import vbox
+from app.views.ui.op_rows import Index, OpRow, RowDelegate
 from app.views.ui.widgets import EmptyState, SearchField
 from app.views.ui.widgets.painting import announce
 

@@ -17,9 +17,9 @@ from PySide6.QtWidgets import QAbstractButton, QMenu, QScrollArea, QSizePolicy, 
 
 from app.builder.catalog.custom import CustomFile
 from app.util.formatting import plural
-from app.views.palette.op_rows import OP_ROW
 from app.views.ui import icons
 from app.views.ui.layouts import hbox, vbox
+from app.views.ui.op_rows import OP_ROW
 from app.views.ui.theme import current
 from app.views.ui.widgets.button import Button
 from app.views.ui.widgets.painting import (

@@ -15,8 +15,8 @@ from PySide6.QtWidgets import (
 
 from app.builder.catalog.custom import CustomFile
 from app.builder.catalog.custom_review import difference, hidden_letters, imports
-from app.views.code.code_edit import CodeEdit
 from app.views.ui import theme
+from app.views.ui.code_edit import CodeEdit
 from app.views.ui.dialogs.base import Dialog
 from app.views.ui.layouts import hbox
 from app.views.ui.widgets import Segmented

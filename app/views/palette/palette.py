@@ -30,7 +30,9 @@ from app.builder.catalog.catalog import Catalog, OpSpec
 from app.builder.catalog.custom import class_of, is_custom, why_not
 from app.project.library import KEY as LIBRARY
 from app.util.frozen import FrozenMap
-from app.views.palette.op_rows import (
+from app.views.ui import fuzzy, theme
+from app.views.ui.layouts import vbox
+from app.views.ui.op_rows import (
     CATEGORY_NAMES,
     Index,
     OpRow,
@@ -38,8 +40,6 @@ from app.views.palette.op_rows import (
     node_picture,
     row_size,
 )
-from app.views.ui import fuzzy, theme
-from app.views.ui.layouts import vbox
 from app.views.ui.present import present
 from app.views.ui.widgets import EmptyState, SearchField
 

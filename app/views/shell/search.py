@@ -10,10 +10,10 @@ from PySide6.QtGui import QAction
 from PySide6.QtWidgets import QScrollArea, QWidget
 
 from app.views.inspector.fields.form import ParamForm
-from app.views.palette.op_rows import CATEGORY_NAMES
 from app.views.shell.preferences import PREFERENCES
 from app.views.ui import icons
 from app.views.ui.dialogs.shortcuts import GESTURES
+from app.views.ui.op_rows import CATEGORY_NAMES
 from app.views.ui.widgets import Section
 from app.views.workspace import Workspace
 

@@ -199,7 +199,7 @@ def test_errors_lead_to_their_node(qtbot: QtBot, window: WholeWindow) -> None:
     project = window.sheet.project
     graph = project.graph.with_param(conv, "in_channels", 7)
     window.sheet.apply("Break", replace(project, graph=graph))
-    qtbot.waitUntil(lambda: window.problems_panel.counts[0] == 1)
+    qtbot.waitUntil(lambda: len(window.live.errors) == 1)
     counter = window.toolbar.deck.counter
     qtbot.waitUntil(lambda: counter.leads)
     window.outline.field.setFocus()

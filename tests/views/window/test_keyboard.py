@@ -96,23 +96,3 @@ def test_a_net_is_built_trained_and_inspected_by_keyboard(
     find(qtbot, window, "capture one batch")
     qtbot.waitUntil(lambda: window.room.tape is not None)
     assert window.centre.page == "autograd"
-
-
-def test_the_pages_in_the_centre_have_their_work_in_focus(
-    qtbot: QtBot, window: WholeWindow
-) -> None:
-    window.activateWindow()
-    qtbot.waitUntil(window.isActiveWindow)
-    window.files.open_example("MLP on digits.tape")
-    ready(qtbot, window)
-    press(KEY.Key_1, CTRL)
-    window.canvas.view.setFocus()
-    press(KEY.Key_3, CTRL)
-    qtbot.waitUntil(lambda: focus() is window.code.edit)
-    press(KEY.Key_1, CTRL)
-    qtbot.waitUntil(lambda: focus() is window.canvas.view)
-    press(KEY.Key_3, CTRL)
-    window.code.copy_button.setFocus()  # as a click on it does
-    press(KEY.Key_1, CTRL)
-    press(KEY.Key_3, CTRL)
-    qtbot.waitUntil(lambda: focus() is window.code.edit)

@@ -39,11 +39,16 @@ def large(
 
 
 @pytest.fixture
-def window(qtbot: QtBot, large: WholeWindow) -> WholeWindow:
+def many(qtbot: QtBot, large: WholeWindow) -> WholeWindow:
     large.document.undo_stack.setIndex(0)
     ready(qtbot, large)
     at_rest(qtbot, large)
     return large
+
+
+@pytest.fixture
+def window(many: WholeWindow) -> WholeWindow:
+    return many
 
 
 def at_rest(qtbot: QtBot, window: WholeWindow) -> None:
@@ -55,28 +60,6 @@ def at_rest(qtbot: QtBot, window: WholeWindow) -> None:
     )
     qtbot.waitUntil(lambda: not window.canvas.growth.active)
     window.canvas.scene.wiring.finish()
-
-
-def test_an_edit_keeps_the_rows_of_problems_that_stay(
-    qtbot: QtBot, window: WholeWindow
-) -> None:
-    panel = window.problems_panel
-    qtbot.waitUntil(lambda: len(panel.rows) == 200)
-    before = list(panel.rows)
-    window.canvas.commands.add_at(
-        "nn.ReLU", window.canvas.scene.content_rect().bottomRight()
-    )
-    at_rest(qtbot, window)
-    qtbot.waitUntil(
-        lambda: panel.counts[1] == len(window.live.analysis.problems) - panel.counts[0]
-    )
-    qtbot.waitUntil(lambda: len(panel.rows) == 200)
-    assert len(set(before) & set(panel.rows)) >= 198, (
-        "they say what they said, so they are not made anew"
-    )
-    said = [(row.problem.message, row.problem.node) for row in panel.rows]
-    ranked = sorted(window.live.analysis.problems, key=lambda problem: problem.rank)
-    assert said == [(problem.message, problem.node) for problem in ranked[:200]]
 
 
 def test_the_wires_of_a_sheet_that_came_in_turns_run_as_if_it_had_come_at_once(
@@ -128,32 +111,6 @@ def test_parts_of_a_sheet_know_the_wires_that_a_graph_of_them_would_find(
             if {edge.source, edge.target} <= some.graph.nodes.keys()
         }
         assert set(some.graph.edges) == inside and len(some.graph.edges) == len(inside)
-
-
-def test_views_hear_of_a_large_net_one_a_turn_and_only_the_newest_word(
-    qtbot: QtBot, window: WholeWindow
-) -> None:
-    heard: list[int] = []
-    panel, told = window.problems_panel, window.problems_panel.set_analysis
-    panel.set_analysis = lambda analysis: (
-        heard.append(len(analysis.graph.nodes)),
-        told(analysis),
-    )
-    at_once: list[int] = []
-    window.live.analysed.connect(lambda _analysis: at_once.append(len(heard)))
-    try:
-        for _ in range(2):
-            window.canvas.commands.add_at(
-                "nn.ReLU", window.canvas.scene.content_rect().bottomRight()
-            )
-        at_rest(qtbot, window)
-        qtbot.waitUntil(lambda: bool(heard))
-    finally:
-        del panel.set_analysis
-    assert at_once[-1:] == [0], "the list of problems hears of it in a turn of its own"
-    assert heard == [1_004], "what was out of date before it was told is not told"
-    window.pages.show("outline")
-    assert window.outline.isEnabled() and len(window.canvas.scene.nodes) == 1_004
 
 
 def test_the_last_layer_is_looked_for_when_a_menu_opens_and_not_at_every_click(

@@ -473,29 +473,6 @@ def test_a_broken_drawing_cannot_run_and_says_why(qtbot, window: WholeWindow) ->
     )
 
 
-def test_problems_of_the_last_project_are_gone_with_it(
-    qtbot, window: WholeWindow
-) -> None:
-    project = window.document.project
-    broken = project.graph.with_param(node(window, "fc2"), "in_features", 7)
-    window.document.apply("Break it", replace(project, graph=broken))
-    ready(qtbot, window)
-    assert (
-        window.problems_panel.counts[0] == 1
-        and window.status.text("errors") == "1 error"
-    )
-    window.document.new()
-    assert (
-        not window.problems_panel.rows
-        and "not been checked" in window.problems_panel.ok_line.text()
-    )
-    assert not window.status.text("errors") and not window.status.text("checked")
-    ready(qtbot, window)
-    assert not window.status.text("errors"), (
-        "on an empty canvas is nothing that could be fine"
-    )
-
-
 def test_data_that_do_not_fit_are_a_problem_with_a_cure(
     qtbot, window: WholeWindow
 ) -> None:
@@ -768,11 +745,6 @@ def test_selecting_a_layer_selects_it_everywhere(qtbot, window: WholeWindow) -> 
     assert window.room.scene.linked_parts()
     assert window.inspector.node_page.header.name.text() == "conv2"
     assert window.curves.gradients.selected == {"conv2"}
-    window.pages.show("code")
-    lines = window.live.analysis.source.lines[conv]
-    assert len(lines) == 2 and all(
-        window.code.edit.is_selected_line(line) for line in lines
-    )
 
 
 def test_an_operation_of_the_tape_selects_its_layer(qtbot, window: WholeWindow) -> None:

@@ -6,9 +6,9 @@ from PySide6.QtCore import QEvent, Qt, Signal
 from PySide6.QtGui import QKeyEvent, QTextCursor, QTextFormat
 from PySide6.QtWidgets import QTextEdit, QWidget
 
-from app.views.code.code_edit import CodeEdit
-from app.views.code.highlighting import lexed
 from app.views.ui import theme
+from app.views.ui.code_edit import CodeEdit
+from app.views.ui.highlighting import lexed
 
 INDENT = 4
 LAST_OF_BLOCK = {"return", "raise", "pass", "break", "continue"}

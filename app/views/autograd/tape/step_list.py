@@ -29,9 +29,9 @@ from app.autograd.playback.memory_timeline import Stretch, released_by_step, str
 from app.autograd.tape import Tape, TapeNode
 from app.util.formatting import MINUS, bytes_text
 from app.views.autograd.tape.player import Player
-from app.views.palette.op_rows import write
 from app.views.ui import icons, theme
 from app.views.ui.layouts import vbox
+from app.views.ui.op_rows import write
 from app.views.ui.widgets import EmptyState, SearchField
 from app.views.ui.widgets.painting import box
 

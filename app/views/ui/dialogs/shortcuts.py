@@ -31,10 +31,10 @@ from PySide6.QtWidgets import (
 )
 
 from app.views.actions import GROUP, NAME
-from app.views.palette.op_rows import Index
 from app.views.ui import fuzzy, theme
 from app.views.ui.dialogs.base import Dialog
 from app.views.ui.layouts import vbox
+from app.views.ui.op_rows import Index
 from app.views.ui.present import present
 from app.views.ui.widgets import SearchField
 from app.views.ui.widgets.painting import box, label

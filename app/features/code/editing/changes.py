@@ -11,11 +11,11 @@ from msgspec.structs import replace
 from app.builder import names
 from app.builder.catalog.catalog import Catalog
 from app.builder.catalog.inits import FUNCTIONS, check_inits
-from app.builder.code_editing.values import UNSET, CodeEditError, ValueReader
 from app.builder.edits import block_params, blocks, edits
 from app.builder.graph import Init
 from app.builder.literals import to_code
 from app.builder.sheet import changed
+from app.features.code.editing.values import UNSET, CodeEditError, ValueReader
 from app.util.frozen import FrozenMap
 
 W = TypeVar("W", bound=blocks.Whole)

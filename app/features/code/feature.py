@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-from app.views.code.code_view import CodeView
+from app.features.code.code_view import CodeView
 from app.views.feature import Feature, Page
 
 

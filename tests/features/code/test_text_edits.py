@@ -9,11 +9,11 @@ import pytest
 from app.builder.analysis import analyse
 from app.builder.blocks import Block, with_blocks
 from app.builder.catalog.catalog import OpSpec, Param, catalog
-from app.builder.code_editing.edits import edited
-from app.builder.code_editing.lines import statement_at
-from app.builder.code_editing.values import CodeEditError
 from app.builder.expressions import Expr
 from app.builder.graph import Init
+from app.features.code.editing.edits import edited
+from app.features.code.editing.lines import statement_at
+from app.features.code.editing.values import CodeEditError
 from app.project.project import Project
 from app.source.generated import Source
 from app.util.frozen import FrozenMap

@@ -8,13 +8,13 @@ from typing import Any
 from PySide6.QtCore import QObject, QTimer, Signal
 
 from app.builder.catalog.catalog import Catalog
-from app.builder.code_editing.edits import Edited, edited
-from app.builder.code_editing.lines import Statement, statement_at, value_at, why_not
-from app.builder.code_editing.values import CodeEditError
 from app.builder.edits.blocks import Whole
+from app.features.code.editing.edits import Edited, edited
+from app.features.code.editing.lines import Statement, statement_at, value_at, why_not
+from app.features.code.editing.values import CodeEditError
+from app.features.code.hint import CodeHint
+from app.features.code.typing_keys import TypingEdit
 from app.source.generated import Source
-from app.views.code.hint import CodeHint
-from app.views.code.typing_keys import TypingEdit
 
 UNFINISHED = "Finish the red line first: Enter applies it, Esc reverts it"
 

@@ -15,13 +15,13 @@ from PySide6.QtGui import (
 from PySide6.QtWidgets import QLabel, QStackedWidget, QWidget
 
 from app.builder.catalog.catalog import Catalog
+from app.features.code.typing import CodeTyping
+from app.features.code.typing_keys import TypingEdit
 from app.source.generated import Source
-from app.views.code.code_edit import CodeEdit
-from app.views.code.typing import CodeTyping
-from app.views.code.typing_keys import TypingEdit
 from app.views.navigation import SheetDocument
 from app.views.selection import Selection
 from app.views.ui import theme
+from app.views.ui.code_edit import CodeEdit
 from app.views.ui.icons import icon
 from app.views.ui.layouts import hbox, vbox
 from app.views.ui.widgets import Button, EmptyState, icon_button

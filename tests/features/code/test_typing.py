@@ -12,10 +12,10 @@ from app.builder.analysis import analyse
 from app.builder.blocks import Block, with_blocks
 from app.builder.catalog.catalog import Param, catalog
 from app.builder.expressions import Expr
+from app.features.code.code_view import CodeView
 from app.project.document import Document
 from app.project.project import Project
 from app.util.frozen import FrozenMap
-from app.views.code.code_view import CodeView
 from app.views.navigation import Navigation, SheetDocument
 from app.views.selection import Selection
 from tests.support.builder_sheets import row_of

@@ -12,9 +12,9 @@ from app.builder.catalog.catalog import catalog
 from app.builder.diagnostics.problems import Cure, Problem, RemoveNode, SetParam
 from app.builder.graph import Graph, Node
 from app.builder.results import Analysis
+from app.features.problems.problems import ProblemsPanel
 from app.source.generated import Source
 from app.util.frozen import FrozenMap
-from app.views.problems.problems import ProblemsPanel
 from app.views.selection import Selection
 
 GRAPH = Graph(

@@ -16,11 +16,11 @@ from PySide6.QtGui import (
 )
 from PySide6.QtWidgets import QMenu, QTextEdit, QWidget
 
-from app.builder.code_editing.lines import Statement
-from app.views.code.code_edit import CodeEdit
-from app.views.code.highlighting import lexed
+from app.features.code.editing.lines import Statement
 from app.views.inspector.fields.undo_keys import leaves_to_window
 from app.views.ui import theme
+from app.views.ui.code_edit import CodeEdit
+from app.views.ui.highlighting import lexed
 
 _KEY = Qt.Key
 _ENTER = (_KEY.Key_Return, _KEY.Key_Enter)

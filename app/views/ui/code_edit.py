@@ -18,8 +18,8 @@ from PySide6.QtGui import (
 )
 from PySide6.QtWidgets import QPlainTextEdit, QTextEdit, QWidget
 
-from app.views.code.highlighting import Lexed, PythonColors, equal_ends, lexed
 from app.views.ui import theme
+from app.views.ui.highlighting import Lexed, PythonColors, equal_ends, lexed
 
 MARGIN = 8
 

@@ -10,13 +10,13 @@ from PySide6.QtGui import QGuiApplication
 from PySide6.QtWidgets import QApplication, QWidget
 from pytestqt.qtbot import QtBot
 
+from app.features.code.code_view import CodeView
 from app.source.generated import Source
 from app.util.frozen import FrozenMap
-from app.views.code.code_edit import CodeEdit
-from app.views.code.code_view import CodeView
-from app.views.code.highlighting import spans
 from app.views.selection import Selection
 from app.views.ui import theme
+from app.views.ui.code_edit import CodeEdit
+from app.views.ui.highlighting import spans
 
 LINES = [
     "from torch import nn",

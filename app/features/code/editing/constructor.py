@@ -10,7 +10,11 @@ from msgspec import Struct
 
 from app.builder.blocks import Block, block_of
 from app.builder.catalog.catalog import Catalog, OpSpec
-from app.builder.code_editing.changes import (
+from app.builder.codegen.free_tensors import expression
+from app.builder.edits.blocks import Whole
+from app.builder.graph import Graph, Node
+from app.builder.names import UniqueNames, reserved_variables
+from app.features.code.editing.changes import (
     Change,
     RenameNode,
     SetFrozen,
@@ -18,17 +22,13 @@ from app.builder.code_editing.changes import (
     SetRepeat,
     check_layer_name,
 )
-from app.builder.code_editing.values import (
+from app.features.code.editing.values import (
     Arguments,
     CodeEditError,
     ValueReader,
     equal_ast,
     short_source,
 )
-from app.builder.codegen.free_tensors import expression
-from app.builder.edits.blocks import Whole
-from app.builder.graph import Graph, Node
-from app.builder.names import UniqueNames, reserved_variables
 from app.source.generated import ClassText
 
 _CONTAINERS = ("nn.ModuleList", "nn.ModuleDict", "nn.ParameterDict", "nn.Sequential")

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
+from app.features.problems.problems import ProblemsPanel
 from app.views.feature import Action, Feature, Page
-from app.views.problems.problems import ProblemsPanel
 from app.views.workspace import Workspace
 
 

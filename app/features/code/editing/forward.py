@@ -8,9 +8,10 @@ from typing import Any
 
 from app.builder.catalog import ops
 from app.builder.catalog.catalog import OpSpec, Param
-from app.builder.code_editing.changes import Change, SetParameter
-from app.builder.code_editing.constructor import ConstructorReader
-from app.builder.code_editing.values import (
+from app.builder.graph import Graph, Node
+from app.features.code.editing.changes import Change, SetParameter
+from app.features.code.editing.constructor import ConstructorReader
+from app.features.code.editing.values import (
     DRAWN,
     UNSET,
     Arguments,
@@ -18,7 +19,6 @@ from app.builder.code_editing.values import (
     equal_ast,
     short_source,
 )
-from app.builder.graph import Graph, Node
 
 _RANGES = {1: ("end",), 2: ("start", "end"), 3: ("start", "end", "step")}
 

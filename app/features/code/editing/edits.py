@@ -14,26 +14,26 @@ from msgspec import Struct
 
 from app.builder.blocks import Block, BlockError
 from app.builder.catalog.catalog import Catalog
-from app.builder.code_editing.changes import (
+from app.builder.edits.blocks import Whole, sheet_named
+from app.builder.graph import GraphError
+from app.builder.names import UniqueNames, reserved_variables
+from app.builder.params import ParamError
+from app.features.code.editing.changes import (
     Change,
     SetDefault,
     SetInit,
     SetOutputKey,
     applied,
 )
-from app.builder.code_editing.constructor import ConstructorReader
-from app.builder.code_editing.forward import ForwardReader
-from app.builder.code_editing.lines import Statement, parsed, statement_at, why_not
-from app.builder.code_editing.values import (
+from app.features.code.editing.constructor import ConstructorReader
+from app.features.code.editing.forward import ForwardReader
+from app.features.code.editing.lines import Statement, parsed, statement_at, why_not
+from app.features.code.editing.values import (
     CodeEditError,
     ValueReader,
     equal_ast,
     short_source,
 )
-from app.builder.edits.blocks import Whole, sheet_named
-from app.builder.graph import GraphError
-from app.builder.names import UniqueNames, reserved_variables
-from app.builder.params import ParamError
 from app.source.generated import ClassText, Source
 
 W = TypeVar("W", bound=Whole)

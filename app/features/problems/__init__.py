@@ -1,0 +1,1 @@
+"""The page "Problems": what keeps the net from running, with its cures."""
