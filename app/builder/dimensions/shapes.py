@@ -296,10 +296,6 @@ def _with(
     return tuple(note for note in notes if note is not None)
 
 
-def _dim(call: SizeCall, name: str = "dim", default: int = 0) -> int:
-    return call.params.get(name, default) % len(call.first.shape)
-
-
 def same_shape(call: SizeCall) -> tuple[SizeNote, ...]:
     """Note every dimension as unchanged."""
     explanation = f"{call.label} keeps the shape."

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from typing import Any
 
 from app.builder.catalog.ops import COUNTED, IN_TRAINING
@@ -22,8 +22,8 @@ def with_evaluation(
     Other values that differ go through nodes of the op that `switch_op` returns, if any. Raises DraftError if
     evaluation computes what training does not; its path is the innermost module that does so.
     """
-    _settle_norms(training, evaluation)
-    _settle_dropouts(training, evaluation)
+    for drafts in _pairs(training, evaluation):
+        _settle(*drafts)
     training_keys, evaluation_keys = _CallKeys(training), _CallKeys(evaluation)
     mine = [
         training_keys.key_of_output(*_source(training, node))
@@ -107,54 +107,42 @@ def innermost(training: Draft, evaluation: Draft) -> str:
     return training.path
 
 
-def _settle_norms(training: Draft, evaluation: Draft) -> None:
-    """Make a normalization that uses batch statistics in training only follow the net's mode."""
-    drafts = training, evaluation
-    ours, theirs = (
-        [node for node in draft.nodes.values() if node.op == BATCH_NORM]
-        for draft in drafts
-    )
-    if len(ours) == len(theirs):
-        for training_node, other in zip(ours, theirs, strict=True):
-            if (
-                training_node.params.get("training"),
-                other.params.get("training", False),
-            ) == (
-                True,
-                False,
-            ):
-                del training_node.params["training"]
-                other.params.pop("training", None)
-            if not any(
-                wire[2:4] == (training_node.id, COUNTED) for wire in training.wires
-            ):
-                _not_counted(evaluation, other.id)
-    inner, also = (
-        [node.inner for node in draft.nodes.values() if node.inner] for draft in drafts
-    )
-    if len(inner) == len(also):
-        for first, second in zip(inner, also, strict=True):
-            _settle_norms(first, second)
-
-
-def _settle_dropouts(training: Draft, evaluation: Draft) -> None:
-    """Make dropouts that are active in training only follow the net's mode."""
-    for key, name in IN_TRAINING.items():
-        ours, theirs = (
-            [node for node in draft.nodes.values() if node.op == key]
-            for draft in (training, evaluation)
-        )
-        if len(ours) == len(theirs):
-            for training_node, other in zip(ours, theirs, strict=True):
-                if name in training_node.params and name not in other.params:
-                    other.params[name] = training_node.params[name]
-    inner, also = (
+def _pairs(training: Draft, evaluation: Draft) -> Iterator[tuple[Draft, Draft]]:
+    """Yield two drafts, and those of the submodules in both, that correspond."""
+    yield training, evaluation
+    inner, other = (
         [node.inner for node in draft.nodes.values() if node.inner]
         for draft in (training, evaluation)
     )
-    if len(inner) == len(also):
-        for first, second in zip(inner, also, strict=True):
-            _settle_dropouts(first, second)
+    if len(inner) == len(other):
+        for first, second in zip(inner, other, strict=True):
+            yield from _pairs(first, second)
+
+
+def _settle(training: Draft, evaluation: Draft) -> None:
+    """Make what uses batch statistics, or drops values, in training only follow the net's mode."""
+    for op in (BATCH_NORM, *IN_TRAINING):
+        ours, theirs = (
+            [node for node in draft.nodes.values() if node.op == op]
+            for draft in (training, evaluation)
+        )
+        if len(ours) != len(theirs):
+            continue
+        for node, other in zip(ours, theirs, strict=True):
+            if op == BATCH_NORM:
+                _settle_norm(training, evaluation, node, other)
+            elif (name := IN_TRAINING[op]) in node.params:
+                other.params.setdefault(name, node.params[name])
+
+
+def _settle_norm(
+    training: Draft, evaluation: Draft, node: DraftNode, other: DraftNode
+) -> None:
+    if node.params.get("training") is True and not other.params.get("training"):
+        del node.params["training"]
+        other.params.pop("training", None)
+    if not any(wire[2:4] == (node.id, COUNTED) for wire in training.wires):
+        _not_counted(evaluation, other.id)
 
 
 def check_chance(training: Draft, evaluation: Draft | None) -> None:

@@ -67,8 +67,8 @@ class Merger:
             self._of[id(draft)] = group
         blocks: dict[str, Block] = {}
         for group in self._groups.values():
-            self._settle(group)
-            group.run = _single_run(group.graph, self.catalog)
+            group.graph = self._graph(group)
+            group.run = _single_run(group.graph)
             if group.run is None:
                 group.name = unused_name(blocks, _name(group.members[0]))
                 blocks[group.name] = Block(
@@ -162,9 +162,6 @@ class Merger:
 
     # --- What differs
 
-    def _settle(self, group: _Group) -> None:
-        group.graph = self._graph(group)
-
     def _graph(self, group: _Group) -> Graph:
         """Build the graph of a group, with expressions where its members differ."""
         first = group.members[0]
@@ -197,7 +194,7 @@ class Merger:
             replace(edge, port=ports.get(edge.target, edge.port))
             for edge in starmap(Edge, first.wires)
         )
-        return _with_runs(Graph(FrozenMap(nodes), edges), self.catalog)
+        return _with_runs(Graph(FrozenMap(nodes), edges))
 
     def _port(self, node: DraftNode) -> str:
         """Return the input port of a node that a whole chain became: that of the repeated block."""
@@ -425,7 +422,7 @@ def _chain(graph: Graph) -> list[Node] | None:
     return order
 
 
-def _with_runs(graph: Graph, catalog: Catalog) -> Graph:
+def _with_runs(graph: Graph) -> Graph:
     """Equal blocks in a row, in a chain that is numbered, as one that is repeated."""
     chain = _chain(graph)
     if chain is None or any(node.tied for node in graph.nodes.values()):
@@ -467,7 +464,7 @@ def _with_runs(graph: Graph, catalog: Catalog) -> Graph:
     return Graph(FrozenMap(nodes), tuple(edges))
 
 
-def _single_run(graph: Graph, catalog: Catalog) -> Node | None:
+def _single_run(graph: Graph) -> Node | None:
     """Return the repeated node if a numbered chain consists of it alone."""
     inner = [
         node for node in graph.nodes.values() if node.op not in ("input", "output")

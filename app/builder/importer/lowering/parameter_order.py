@@ -45,16 +45,12 @@ def mixed(model: nn.Module) -> Iterator[tuple[str, str]]:
 # --- Drafts
 
 
-def freeze(root: Draft) -> None:
-    """Freeze whole submodules instead of each layer in them."""
-    _settle(root)
-
-
-def _settle(draft: Draft) -> bool | None:
-    """Return whether a draft is wholly frozen, None without parameters; a frozen submodule is frozen from outside."""
+def freeze(draft: Draft) -> bool | None:
+    """Freeze whole submodules instead of each layer in them; return whether a draft is wholly frozen, None without
+    parameters."""
     for node in draft.nodes.values():
         if node.inner is not None:
-            node.frozen = _settle(node.inner)
+            node.frozen = freeze(node.inner)
             if node.frozen:
                 _thaw(node.inner)
     flags = [

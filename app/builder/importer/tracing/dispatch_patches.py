@@ -107,16 +107,6 @@ class _Facts:
         )
 
 
-def as_followed(function: Any) -> Any:
-    """Return the patched form of a torch function that was looked up before tracing began."""
-    name = getattr(function, "__name__", "")
-    return (
-        getattr(torch, name)
-        if name in NAMES and type(function) is type(torch.relu)
-        else function
-    )
-
-
 # --- Factories
 
 

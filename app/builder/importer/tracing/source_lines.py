@@ -8,7 +8,6 @@ import sys
 from collections.abc import Iterator
 from pathlib import Path
 from types import CodeType, FrameType
-from typing import Any
 
 import torch
 from msgspec import Struct
@@ -108,25 +107,6 @@ def _source_line(code: CodeType, line: int) -> SourceLine:
     while name.endswith(">") and ".<locals>." in name:  # a comprehension, or a lambda
         name = name.rpartition(".<locals>.")[0]
     return SourceLine(code.co_filename, line, name.rpartition("<locals>.")[2])
-
-
-def functions_of(kind: type) -> Iterator[Any]:
-    """Yield the functions that a class and its bases define, except torch's."""
-    for base in kind.__mro__:
-        for value in vars(base).values():
-            function = (
-                inspect.unwrap(value)
-                if callable(value)
-                else getattr(value, "fget", None)
-            )
-            code = getattr(function, "__code__", None)
-            if code is not None and is_users(code.co_filename):
-                yield function
-
-
-def called_by_theirs() -> bool:
-    """Return whether the user's code called the caller of this function's caller."""
-    return is_users(sys._getframe(2).f_code.co_filename)
 
 
 def through_torch() -> bool:
