@@ -9,8 +9,7 @@ from app.builder.catalog.catalog import OpSpec, Param
 from app.builder.catalog.custom import is_custom
 from app.builder.graph import Node
 from app.builder.literals import AUTO, DType, index_code
-from app.builder.params import format_param
-from app.builder.wired_params import with_parts
+from app.builder.params import format_param, with_parts
 from app.util.formatting import counted, shape_text
 
 FROM_WIRE = "←"

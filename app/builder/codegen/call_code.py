@@ -13,9 +13,9 @@ from app.builder.catalog import custom, ops
 from app.builder.catalog.catalog import Param, Port
 from app.builder.codegen import free_tensors
 from app.builder.literals import AUTO, index_code, to_code
+from app.builder.params import with_parts
 from app.builder.plan import Ref, Step
 from app.builder.results import StepResult
-from app.builder.wired_params import with_parts
 
 WIDTH = 100
 _SIGNS = {

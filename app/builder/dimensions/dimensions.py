@@ -27,6 +27,7 @@ from app.builder.dimensions.calls import (
 from app.builder.dimensions.formula import Formula, Symbol
 from app.builder.dimensions.rules import broadcasts, passed_by, rule_of
 from app.builder.graph import Graph, Node
+from app.builder.params import with_part
 from app.builder.results import Analysis, Inside, Ran
 from app.builder.value_types import (
     Dim,
@@ -36,7 +37,6 @@ from app.builder.value_types import (
     TupleType,
     ValueType,
 )
-from app.builder.wired_params import with_part
 from app.source.generated import Source
 from app.util.frozen import FrozenMap
 

@@ -6,7 +6,7 @@ import re
 
 from app.builder.catalog.catalog import OpSpec
 from app.builder.dimensions import conv as windows
-from app.builder.dimensions import mixing, shapes, values
+from app.builder.dimensions import shapes, values
 from app.builder.dimensions.calls import Rule, SizeCall, SizeNote, set_by, unchanged
 from app.builder.dimensions.formula import Formula, Symbol
 from app.builder.value_types import Dim
@@ -51,13 +51,13 @@ _RULES: dict[str, Rule] = {
     r"F\.linear": values.linear,
     r"nn\.Embedding": values.embedding,
     # what keeps the shape, and over which values it computes
-    r"nn\.(Softmax|Softmin|LogSoftmax|Softmax2d)|F\.(log_)?softmax": mixing.saying(
-        mixing.softmax
+    r"nn\.(Softmax|Softmin|LogSoftmax|Softmax2d)|F\.(log_)?softmax": values.saying(
+        values.softmax
     ),
-    r"nn\.BatchNorm[123]d|F\.batch_norm": mixing.saying(mixing.batch_norm),
-    r"nn\.(Layer|RMS)Norm|F\.(layer|rms)_norm": mixing.saying(mixing.layer_norm),
-    r"nn\.GroupNorm|F\.group_norm": mixing.saying(mixing.group_norm),
-    r"nn\.InstanceNorm[123]d|F\.instance_norm": mixing.saying(mixing.instance_norm),
+    r"nn\.BatchNorm[123]d|F\.batch_norm": values.saying(values.batch_norm),
+    r"nn\.(Layer|RMS)Norm|F\.(layer|rms)_norm": values.saying(values.layer_norm),
+    r"nn\.GroupNorm|F\.group_norm": values.saying(values.group_norm),
+    r"nn\.InstanceNorm[123]d|F\.instance_norm": values.saying(values.instance_norm),
     r"nn\.(Identity|ChannelShuffle)|unpack|operator\.(neg|setitem)": shapes.same_shape,
     r"nn\.\w*Dropout[123]?d?|F\.\w*dropout[123]?d?|ops\.StochasticDepth": shapes.same_shape,
     r"torch\.(cum(sum|prod|max|min)|logcumsumexp)|F\.normalize": shapes.same_shape,
@@ -96,7 +96,7 @@ def rule_of(call: SizeCall, spec: OpSpec) -> Rule | None:
             return rule
     shapes_in = [tensor.shape for tensors in call.inputs.values() for tensor in tensors]
     if spec.category == "act" and shapes_in == [call.shape]:
-        return mixing.saying(mixing.by_itself)
+        return values.saying(values.by_itself)
     return None
 
 

@@ -1,13 +1,18 @@
-"""Size rules for layers, functions with weights, factories and indexing."""
+"""Size rules for layers, functions with weights, factories and indexing; of what keeps the shape, over which values it
+computes: softmax and the norms."""
 
 from __future__ import annotations
 
+import math
+from collections.abc import Callable, Iterable
 from typing import Any
 
+from msgspec import Struct
 from msgspec.structs import replace
 
 from app.builder.dimensions import conv as windows
 from app.builder.dimensions.calls import (
+    BATCH,
     InputTensor,
     Rule,
     SizeCall,
@@ -17,7 +22,7 @@ from app.builder.dimensions.calls import (
 )
 from app.builder.dimensions.formula import Formula
 from app.builder.literals import Slice
-from app.builder.value_types import Size
+from app.builder.value_types import Dim, Size
 
 
 def literal_shape(call: SizeCall) -> tuple[SizeNote, ...]:
@@ -121,3 +126,162 @@ def embedding(call: SizeCall) -> tuple[SizeNote, ...]:
     size = call.params["embedding_dim"]
     explanation = f"Each index becomes a row of embedding_dim = {size} values."
     return (*leading(call.first, 0), set_by("embedding_dim", size, explanation))
+
+
+class Mixed(Struct, frozen=True):
+    """The dimensions over which the values of one result are computed together, and what is done, as a sentence."""
+
+    dims: tuple[int, ...]
+    sentence: str
+
+
+def saying(mixed: Callable[[SizeCall], Mixed]) -> Rule:
+    """Return the size rule of an op that keeps the shape: each dimension is unchanged, with the sentence of `mixed`."""
+
+    def rule(call: SizeCall) -> tuple[SizeNote, ...]:
+        mixing = mixed(call)
+        notes = []
+        for index, size in enumerate(call.first.shape):
+            batch = size == Dim(1)
+            if not batch:
+                notes.append(unchanged(call.first, index, mixing.sentence))
+            else:
+                notes.append(
+                    unchanged(
+                        call.first,
+                        index,
+                        f"{BATCH} {mixing.sentence}" if index in mixing.dims else "",
+                    )
+                )
+        return tuple(notes)
+
+    return rule
+
+
+def softmax(call: SizeCall) -> Mixed:
+    """`dim`, as torch chooses it where it is None: 0 of 1 or 3 dimensions, else 1. Of `Softmax2d` the channels."""
+    rank = len(call.first.shape)
+    chosen = call.params.get("dim")
+    if call.op == "nn.Softmax2d":
+        chosen = -3
+    dim = (0 if rank in (0, 1, 3) else 1) if chosen is None else chosen % rank
+    dim %= rank
+    effect = (
+        "whose exponentials add up to 1"
+        if "log" in call.op.lower()
+        else "which then add up to 1"
+    )
+    return Mixed(
+        (dim,),
+        f"{call.label} works {_over(call, (dim,))}, {effect}. The shape stays the same.",
+    )
+
+
+def batch_norm(call: SizeCall) -> Mixed:
+    """Statistics of a channel: of the batch in training, running ones in evaluation if they are tracked."""
+    rank = len(call.first.shape)
+    dims = tuple(dim for dim in range(rank) if dim != 1)
+    channels = call.first.shape[1]
+    if not call.op.startswith("nn.") and not call.params.get("training"):
+        text = f"{call.label} scales each of the {channels} channels by its running mean and variance"
+        return Mixed((), f"{text}. The shape stays the same.")
+    text = f"{call.label} uses one mean and variance for each of the {channels} channels: in training "
+    text += _over(call, dims, of_channel=True)
+    if call.params.get("track_running_stats", call.op.startswith("nn.")):
+        text += (
+            ", in evaluation the running ones, so that each value is scaled by itself"
+        )
+    return Mixed(dims, f"{text}. The shape stays the same.")
+
+
+def layer_norm(call: SizeCall) -> Mixed:
+    """The trailing dimensions that `normalized_shape` names."""
+    shape = call.params.get("normalized_shape") or (1,)
+    count = len(shape) if isinstance(shape, tuple) else 1
+    rank = len(call.first.shape)
+    dims = tuple(range(rank - count, rank))
+    statistic = "root mean square" if "rms" in call.op.lower() else "mean and variance"
+    return Mixed(
+        dims,
+        f"{call.label} takes the {statistic} {_over(call, dims)}. The shape stays the same.",
+    )
+
+
+def group_norm(call: SizeCall) -> Mixed:
+    """Each group of channels of a sample, with all positions."""
+    shape, groups = call.first.shape, call.params["num_groups"]
+    dims = tuple(range(1, len(shape)))
+    channels = shape[1] // groups if isinstance(shape[1], int) else shape[1]
+    counts = _product((channels, *shape[2:]))
+    text = f"{call.label} takes the mean and variance of each of {groups} groups of {channels} channels"
+    return Mixed(
+        dims,
+        f"{text}: over the {counts} values of a group of a sample. The shape stays the same.",
+    )
+
+
+def instance_norm(call: SizeCall) -> Mixed:
+    """Each channel of a sample by itself."""
+    shape = call.first.shape
+    axes = int(call.op[-2]) if call.op.startswith("nn.") else len(shape) - 2
+    dims = tuple(range(len(shape) - axes, len(shape)))
+    text = f"{call.label} takes the mean and variance {_over(call, dims)}"
+    if (
+        call.params.get("track_running_stats")
+        or call.params.get("use_input_stats") is False
+    ):
+        text += ", in evaluation the running ones"
+    return Mixed(dims, f"{text}. The shape stays the same.")
+
+
+def by_itself(call: SizeCall) -> Mixed:
+    """Each value by itself."""
+    return Mixed((), f"{call.label} is elementwise, so the shape stays the same.")
+
+
+def _over(call: SizeCall, dims: tuple[int, ...], of_channel: bool = False) -> str:
+    """Name dimensions and the number of values: "over dim 1: the 10 values of a sample"."""
+    shape = call.first.shape
+    inner = [dim for dim in dims if shape[dim] != Dim(1)]
+    batch = len(inner) < len(dims)
+    named = (
+        f"dim{'' if len(inner) == 1 else 's'} {_listed(map(str, inner))}"
+        if inner
+        else ""
+    )
+    where = " and ".join(filter(None, ("the batch" if batch else "", named)))
+    others = [
+        dim
+        for dim in range(len(shape))
+        if dim not in dims and shape[dim] not in (Dim(1), 1)
+    ]
+    if of_channel:
+        whose = " of a channel"
+    elif not others:
+        whose = "" if batch else " of a sample"
+    else:
+        whose = f" at each place of dim{'' if len(others) == 1 else 's'} {_listed(map(str, others))}"
+        whose += "" if batch else " of a sample"
+    count = _product(tuple(shape[dim] for dim in dims))
+    return f"over {where}: the {count} values{whose}"
+
+
+def _product(sizes: tuple[Size, ...]) -> str:
+    """
+    >>> _product((3, 8, 8)), _product((Dim(1), 8, 8))
+    ('192', 'N × 64')
+    """
+    plain = math.prod(size for size in sizes if isinstance(size, int))
+    open_sizes = [str(size) for size in sizes if not isinstance(size, int)]
+    return " × ".join(
+        [*open_sizes, *([f"{plain:,}"] if plain != 1 or not open_sizes else [])]
+    )
+
+
+def _listed(names: Iterable[str]) -> str:
+    """
+    >>> _listed(["1", "2", "3"])
+    '1, 2 and 3'
+    """
+    *first, last = names
+    return f"{', '.join(first)} and {last}" if first else last

@@ -18,6 +18,7 @@ from app.builder.catalog.catalog import OpSpec
 from app.builder.catalog.introspect import find
 from app.builder.codegen import tensor_values
 from app.builder.literals import DType, Slice
+from app.builder.params import with_part
 from app.builder.results import CallFailed, Ran
 from app.builder.shapes.meta_shortcuts import meta_result
 from app.builder.value_types import (
@@ -30,7 +31,6 @@ from app.builder.value_types import (
     ValueType,
     sizes_at,
 )
-from app.builder.wired_params import with_part
 from app.source.layer_files import LayerFile, error_text
 from app.source.layer_modules import failure
 from app.util import module_tree

@@ -11,7 +11,7 @@ from torch.utils._pytree import tree_flatten
 
 from app.builder.importer.lowering.normed_layers import KEEPS_STATE, has_power_iteration
 from app.builder.importer.tracing import grad_regions
-from app.builder.importer.tracing.arguments import items_of
+from app.builder.importer.tracing.dispatch_patches import items_of
 from app.builder.importer.tracing.frames import COMPILED, RECURSIVE, TraceError
 from app.builder.importer.tracing.patches import with_hooks
 from app.builder.importer.tracing.proxies import follows_mode, tuple_of

@@ -15,8 +15,12 @@ from torch.utils._pytree import tree_flatten, tree_unflatten
 
 from app.builder.catalog.introspect import use_meta_masks
 from app.builder.importer.tracing import dispatch_patches, grad_regions, source_lines
-from app.builder.importer.tracing.arguments import lengths_seen, tensors_seen
-from app.builder.importer.tracing.dispatch_patches import dispatch_first, sizes_seen
+from app.builder.importer.tracing.dispatch_patches import (
+    dispatch_first,
+    lengths_seen,
+    sizes_seen,
+    tensors_seen,
+)
 from app.builder.importer.tracing.proxies import FACTORIES, PROXIES
 from app.util import module_tree
 

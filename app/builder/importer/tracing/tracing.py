@@ -23,7 +23,7 @@ from torch.utils._pytree import tree_flatten, tree_unflatten
 from app.builder.importer.remarks import Questions
 from app.builder.importer.tracing import grad_regions, source_lines
 from app.builder.importer.tracing.aliasing import AliasingError, Views
-from app.builder.importer.tracing.arguments import opened, plain_number
+from app.builder.importer.tracing.dispatch_patches import opened, plain_number
 from app.builder.importer.tracing.frames import (
     Apart,
     Frame,
