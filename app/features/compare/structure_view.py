@@ -12,11 +12,10 @@ from app.diagram.layout import pack
 from app.features.compare.merged_tree import Change, MergedTree
 from app.views.autograd.graph.faces import MARKS
 from app.views.autograd.graph.parts import DrawnParts
-from app.views.autograd.graph.scene import ArrangedDrawing, TapeScene
+from app.views.autograd.graph.scene import ArrangedDrawing
 from app.views.autograd.graph.view import TapeView
 from app.views.ui import icons, theme
 from app.views.ui.background import Background
-from app.views.ui.graphview.minimap import Minimap
 from app.views.ui.layouts import vbox
 from app.views.ui.tables import ColumnsModel, Index, plain
 
@@ -74,13 +73,11 @@ class StructureView(QSplitter):
         self._opened: frozenset[str] = frozenset()
         self._outdated = False
         self._wanted = ""  # what is selected once the picture is laid out
-        self.scene = TapeScene(self)
-        self.view = TapeView(self.scene)
-        self.view.setAccessibleName("Modules of both models")
-        self.view.setAccessibleDescription(
-            "Arrow keys move, Enter folds and unfolds, ] and [ unfold and fold one level everywhere, Home shows all"
+        self.view = TapeView(
+            "Modules of both models",
+            "Arrow keys move, Enter folds and unfolds, ] and [ unfold and fold one level everywhere",
         )
-        self.minimap = Minimap(self.view, self.scene, self.view, only_hidden_parts=True)
+        self.scene = self.view.graph
         self.model = ChangesModel(self)
         self.table = QTableView()
         self.table.setModel(self.model)
@@ -179,7 +176,6 @@ class StructureView(QSplitter):
                 return
             first = self.scene.drawing is None
             self.scene.show_arranged(done)
-            self.minimap.rebuild()
             if first or not key:
                 self.view.show_corner(
                     self.scene.content_rect().topLeft(), QPointF(EDGE, EDGE), 1.0

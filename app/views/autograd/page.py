@@ -24,11 +24,10 @@ from app.diagram.diagram import Drawing
 from app.views.autograd.capture_offer import CaptureOffer
 from app.views.autograd.graph.finder import TapeFinder
 from app.views.autograd.graph.path_highlight import PathHighlight
-from app.views.autograd.graph.scene import ArrangedDrawing, TapeScene, arranged
+from app.views.autograd.graph.scene import ArrangedDrawing, arranged
 from app.views.autograd.graph.view import TapeView
 from app.views.autograd.header import AutogradHeader
 from app.views.ui.free_place import free_place
-from app.views.ui.graphview.minimap import Minimap
 from app.views.ui.layouts import vbox
 from app.views.ui.theme import current
 from app.views.ui.widgets.banner import Banner
@@ -85,9 +84,12 @@ class AutogradPage(QWidget):
         )  # groups that are open for what was found last
         self._quiet = False
         self._row: float | None = None
-        self.scene = TapeScene(self)
-        self.view = TapeView(self.scene)
-        self.minimap = Minimap(self.view, self.scene, self.view, only_hidden_parts=True)
+        self.view = TapeView(
+            "Autograd graph",
+            "Arrow keys follow the gradients, Enter folds and unfolds, ] and [ unfold and fold one level everywhere, "
+            "Shift+click marks the path from the selection",
+        )
+        self.scene, self.minimap = self.view.graph, self.view.minimap
         self._page = (0, 0)
         self._resized = QTimer(self, singleShot=True, interval=SETTLED)
         self._resized.timeout.connect(self._fit)
@@ -186,7 +188,6 @@ class AutogradPage(QWidget):
             self._folded = None
             self.way.clear()
             self.scene.empty()
-            self.minimap.rebuild()
             self._pages.setCurrentIndex(EMPTY)
             self.detail.emit(None)
             return
@@ -351,7 +352,6 @@ class AutogradPage(QWidget):
         else:
             self._row = self.scene.show_arranged(self._largest(drawing))
         self.way.show_in(self._folded.place)
-        self.minimap.rebuild()
         self.redrawn.emit()
 
     def _largest(self, drawing: Drawing) -> ArrangedDrawing:

@@ -17,13 +17,11 @@ from app.observe.figures import ModuleFigures
 from app.observe.folding import Part, Tree
 from app.observe.observation import Call, CallPlace, Observation
 from app.observe.picture import heading, summary, to_drawing
-from app.views.autograd.graph.scene import TapeScene
 from app.views.autograd.graph.view import TapeView
 from app.views.observed.arrangement import EDGE, READABLE, Arrangement, Arranger
 from app.views.ui import icons
 from app.views.ui.background import WorkerFailure
 from app.views.ui.free_place import free_place
-from app.views.ui.graphview.minimap import Minimap
 from app.views.ui.layouts import hbox, vbox
 from app.views.ui.task import BackgroundTask
 from app.views.ui.widgets.banner import Banner
@@ -83,14 +81,11 @@ class ObservedPage(QWidget):
         self._row: float | None = None
         self.figures: dict[str, ModuleFigures] = {}
         self._quiet = False
-        self.scene = TapeScene(self)
-        self.view = TapeView(self.scene)
-        self.view.setAccessibleName("Calls of the model")
-        self.view.setAccessibleDescription(
-            "Arrow keys follow the wires, Enter folds and unfolds, ] and [ unfold and fold one level everywhere, Home "
-            "shows all"
+        self.view = TapeView(
+            "Calls of the model",
+            "Arrow keys follow the wires, Enter folds and unfolds, ] and [ unfold and fold one level everywhere",
         )
-        self.minimap = Minimap(self.view, self.scene, self.view, only_hidden_parts=True)
+        self.scene, self.minimap = self.view.graph, self.view.minimap
         self.banner = Banner()
         self.summary = label("", "label", "text2")
         self.summary.setSizePolicy(
@@ -559,7 +554,6 @@ class ObservedPage(QWidget):
         self._at_rest()
         self._row = self.scene.show_arranged(answer.done)
         self._row = answer.row or self._row
-        self.minimap.rebuild()
         then()
         if outdated:
             self._show_figures()

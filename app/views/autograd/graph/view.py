@@ -11,6 +11,7 @@ from PySide6.QtWidgets import QToolTip, QWidget
 from app.views.autograd.graph.accessible import TapeAccess
 from app.views.autograd.graph.parts import BoxPart, GroupPart
 from app.views.autograd.graph.scene import TapeScene
+from app.views.ui.graphview.minimap import Minimap
 from app.views.ui.graphview.pan_zoom_view import PanZoomView
 from app.views.ui.graphview.small_names import simple_below
 from app.views.ui.graphview.spatial import DOWN, LEFT, RIGHT, UP
@@ -43,39 +44,42 @@ class TapeView(PanZoomView):
     LEAST, MOST = 0.04, 3.0
     PADS = (24, 16, 24, 16)
 
-    def __init__(self, scene: TapeScene, parent: QWidget | None = None) -> None:
-        super().__init__(scene, parent)
-        self._scene = scene
+    def __init__(
+        self, name: str, description: str, parent: QWidget | None = None
+    ) -> None:
+        self.graph = TapeScene()
+        super().__init__(self.graph, parent)
+        self.graph.setParent(self)
+        self.minimap = Minimap(self, self.graph, self, only_hidden_parts=True)
         self.make_access = self._make_access
         self.whole = True
         self._pan_from: QPoint | None = None
         self._pressed_at: QPoint | None = None
-        self.setAccessibleName("Autograd graph")
-        self.setAccessibleDescription(
-            "Arrow keys follow the gradients, Enter folds and unfolds, ] and [ unfold and fold one level "
-            "everywhere, Shift+click marks the path from the selection, Home shows everything"
-        )
+        self.setAccessibleName(name)
+        self.setAccessibleDescription(f"{description}, Home shows everything")
         self.setCursor(Qt.CursorShape.ArrowCursor)
         manager().changed.connect(self.viewport().update)
+        self.graph.redrawn.connect(self._redrawn)
+
+    def _redrawn(self) -> None:
         # Qt repaints the area of the new drawing, and leaves what a larger one before it showed around that.
-        scene.redrawn.connect(self.viewport().update)
-        scene.redrawn.connect(
-            lambda: self.zoom_changed(self.zoom)
-        )  # names are written of few boxes longer
+        self.viewport().update()
+        self.zoom_changed(self.zoom)  # names are written of few boxes longer
+        self.minimap.rebuild()
 
     def readable_zoom(self) -> float:
-        return max(simple_below(len(self._scene.boxes)), SEPARATE)
+        return max(simple_below(len(self.graph.boxes)), SEPARATE)
 
     def _make_access(self) -> GraphAccess:
-        return TapeAccess(self, self._scene, self.fold_at, self.led.emit)
+        return TapeAccess(self, self.graph, self.fold_at, self.led.emit)
 
     # -- viewport ------------------------------------------------------------------------------------------------------
 
     def whole_area(self) -> QRectF:
-        return self._scene.sceneRect()
+        return self.graph.sceneRect()
 
     def zoom_changed(self, zoom: float) -> None:
-        self._scene.set_far(zoom < self.readable_zoom())
+        self.graph.set_far(zoom < self.readable_zoom())
 
     def frame_all(self) -> None:
         """Fit everything, at most at full size; if names would be unreadable, the loss and what fits next to it."""
@@ -84,15 +88,15 @@ class TapeView(PanZoomView):
 
     def frame_selection(self) -> None:
         """Fit the selected or linked parts; everything if there are none."""
-        key = self._scene.current_key()
-        box_or_group = self._scene.part(key) if key else None
+        key = self.graph.current_key()
+        box_or_group = self.graph.part(key) if key else None
         parts = (
-            [box_or_group] if box_or_group is not None else self._scene.linked_parts()
+            [box_or_group] if box_or_group is not None else self.graph.linked_parts()
         )
         if not parts:
             self.frame_all()
             return
-        self.frame(self._scene.area_of(parts).adjusted(-60, -60, 60, 60), 1.25)
+        self.frame(self.graph.area_of(parts).adjusted(-60, -60, 60, 60), 1.25)
 
     def show_near(self, area: QRectF) -> None:
         """Show an area at a readable scale."""
@@ -120,7 +124,7 @@ class TapeView(PanZoomView):
     def viewportEvent(self, event: QEvent) -> bool:
         if event.type() == QEvent.Type.ToolTip:
             assert isinstance(event, QHelpEvent)
-            tip = self._scene.tip_at(self.mapToScene(event.pos()))
+            tip = self.graph.tip_at(self.mapToScene(event.pos()))
             QToolTip.showText(event.globalPos(), tip, self.viewport())
             return True
         return super().viewportEvent(event)
@@ -148,7 +152,7 @@ class TapeView(PanZoomView):
             self.pan(by.x(), by.y())
             return
         box_or_group = self._part_at(at)
-        self._scene.hover(box_or_group.key if box_or_group is not None else None)
+        self.graph.hover(box_or_group.key if box_or_group is not None else None)
         self.viewport().setCursor(
             Qt.CursorShape.PointingHandCursor
             if box_or_group is not None
@@ -182,13 +186,13 @@ class TapeView(PanZoomView):
     def _click(self, at: QPoint, leads: bool) -> None:
         box_or_group = self._part_at(at)
         if box_or_group is None:
-            self._scene.choose("")
+            self.graph.choose("")
         elif leads:
             self.led.emit(box_or_group.key)
         elif self._on_chevron(box_or_group, at):
             self.fold_at(box_or_group.key)
         else:
-            self._scene.choose(box_or_group.key)
+            self.graph.choose(box_or_group.key)
 
     def _on_chevron(self, box_or_group: BoxPart | GroupPart, at: QPoint) -> bool:
         point = self.mapToScene(at)
@@ -201,31 +205,31 @@ class TapeView(PanZoomView):
         )
 
     def _part_at(self, at: QPoint) -> BoxPart | GroupPart | None:
-        return self._scene.part_at(self.mapToScene(at))
+        return self.graph.part_at(self.mapToScene(at))
 
     def fold_at(self, key: str) -> None:
         """Toggle the group of this key, or the one that contains the box."""
-        if key in self._scene.groups:
+        if key in self.graph.groups:
             self.folded.emit(key)
             return
-        item = self._scene.boxes.get(key)
+        item = self.graph.boxes.get(key)
         if item is not None and item.foldable:
             self.folded.emit(key.removeprefix("fold:"))
         elif item is not None and item.box.group is not None:
             self.folded.emit(item.box.group)
 
     def leaveEvent(self, event: QEvent) -> None:
-        self._scene.hover(None)
+        self.graph.hover(None)
         super().leaveEvent(event)
 
     def keyPressEvent(self, event: QKeyEvent) -> None:
         key = Qt.Key(event.key())
-        here = self._scene.current_key()
+        here = self.graph.current_key()
         if key in _KEYS:
-            there = self._scene.neighbour(here, _KEYS[key])
+            there = self.graph.neighbour(here, _KEYS[key])
             if there:
-                self._scene.choose(there)
-                self.ensure_seen(self._scene.area_of_boxes([there]))
+                self.graph.choose(there)
+                self.ensure_seen(self.graph.area_of_boxes([there]))
         elif key in (Qt.Key.Key_Return, Qt.Key.Key_Enter) and here:
             self.fold_at(here)
         elif key == Qt.Key.Key_Home:
@@ -239,10 +243,10 @@ class TapeView(PanZoomView):
         elif key in (Qt.Key.Key_BracketRight, Qt.Key.Key_BracketLeft):
             self.leveled.emit(1 if key == Qt.Key.Key_BracketRight else -1)
         elif key == Qt.Key.Key_Escape:
-            if self._scene.highlighted:
+            if self.graph.highlighted:
                 self.escaped.emit()
             else:
-                self._scene.choose("")
+                self.graph.choose("")
         else:
             super().keyPressEvent(event)
 

@@ -51,6 +51,9 @@ class PartFacts(Struct, frozen=True):
     folded: bool | None = None
 
 
+GONE = PartFacts("", "", Role.NoRole, QRectF(), ())
+
+
 class GraphAccess(QObject):
     """The parts of one view by key, made when they are asked for, and the events about them.
 
@@ -242,27 +245,23 @@ class PartActions(QAccessibleActionInterface):
         self._part = ref(part)
 
     def actionNames(self) -> list[str]:
-        facts = _facts(self._part())
-        return [*facts.actions, FOCUS] if facts is not None else []
+        facts = _facts(_alive(self._part()))
+        return [*facts.actions, FOCUS] if facts is not GONE else []
 
     def doAction(self, name: str) -> None:
-        accessible = self._part()
-        facts = _facts(accessible)
-        if accessible is None or facts is None:
+        part = _alive(self._part())
+        facts = _facts(part)
+        if part is None or facts is GONE:
             return
         if name == FOCUS:
-            accessible.access.choose([accessible.key])
-            accessible.access.view.setFocus()
+            part.access.choose([part.key])
+            part.access.view.setFocus()
         elif name in facts.actions:
-            accessible.access.act(accessible.key, name)
+            part.access.act(part.key, name)
 
     def keyBindingsForAction(self, name: str) -> list[str]:
-        accessible = self._part()
-        return (
-            accessible.access.shortcut(name)
-            if accessible is not None and isValid(accessible)
-            else []
-        )
+        part = _alive(self._part())
+        return part.access.shortcut(name) if part is not None else []
 
     def localizedActionName(self, name: str) -> str:
         return "Select" if name == PRESS else name
@@ -271,17 +270,15 @@ class PartActions(QAccessibleActionInterface):
         return ""
 
 
-def _facts(accessible: object) -> PartFacts | None:
-    alive = (
-        isinstance(accessible, GraphPart)
-        and isValid(accessible)
-        and isValid(accessible.access)
-    )
-    return (
-        accessible.access.facts(accessible.key)
-        if isinstance(accessible, GraphPart) and alive
-        else None
-    )
+def _alive(part: object) -> GraphPart | None:
+    """Return a part whose view is there."""
+    there = isinstance(part, GraphPart) and isValid(part) and isValid(part.access)
+    return part if isinstance(part, GraphPart) and there else None
+
+
+def _facts(part: GraphPart | None) -> PartFacts:
+    """Return what is said of a part, `GONE` of one that is."""
+    return part and part.access.facts(part.key) or GONE
 
 
 class PartInterface(QAccessibleObject):
@@ -291,44 +288,37 @@ class PartInterface(QAccessibleObject):
         super().__init__(part)
         self._actions = PartActions(part)
 
+    @property
     def _part(self) -> GraphPart | None:
-        accessible = self.object()
-        return (
-            accessible
-            if isinstance(accessible, GraphPart) and isValid(accessible.access)
-            else None
-        )
+        return _alive(self.object())
+
+    @property
+    def _inner(self) -> Sequence[Hashable]:
+        part = self._part
+        return part.access.inner_keys(part.key) if part is not None else ()
 
     def isValid(self) -> bool:
-        return _facts(self._part()) is not None
+        return _facts(self._part) is not GONE
 
     def text(self, kind: QAccessible.Text) -> str:
-        facts = _facts(self._part())
-        if facts is None:
-            return ""
-        kinds = QAccessible.Text
-        return (
-            facts.name
-            if kind == kinds.Name
-            else facts.description
-            if kind == kinds.Description
-            else ""
-        )
+        facts = _facts(self._part)
+        if kind == QAccessible.Text.Name:
+            return facts.name
+        return facts.description if kind == QAccessible.Text.Description else ""
 
     def role(self) -> QAccessible.Role:
-        facts = _facts(self._part())
-        return facts.role if facts is not None else Role.NoRole
+        return _facts(self._part).role
 
     def state(self) -> QAccessible.State:
         state = QAccessible.State()
-        accessible = self._part()
-        facts = _facts(accessible)
-        if accessible is None or facts is None:
+        part = self._part
+        facts = _facts(part)
+        if part is None or facts is GONE:
             state.invalid = state.invisible = True
             return state
-        access = accessible.access
+        access = part.access
         state.selectable = state.focusable = True
-        state.selected = accessible.key in access.chosen_keys()
+        state.selected = part.key in access.chosen_keys()
         state.focused = state.selected and access.view.hasFocus()
         state.invisible = not access.view.isVisible()
         state.offscreen = not access.in_sight(facts.area)
@@ -338,72 +328,51 @@ class PartInterface(QAccessibleObject):
         return state
 
     def rect(self) -> QRect:
-        accessible = self._part()
-        facts = _facts(accessible)
-        return (
-            accessible.access.on_screen(facts.area)
-            if accessible is not None and facts is not None
-            else QRect()
-        )
+        part = self._part
+        facts = _facts(part)
+        if part is None or facts is GONE:
+            return QRect()
+        return part.access.on_screen(facts.area)
 
     def parent(self) -> QAccessibleInterface | None:  # type: ignore[override]
-        accessible = self._part()
-        if accessible is None:
+        part = self._part
+        if part is None:
             return None
-        above = accessible.access.parent_key(accessible.key)
+        above = part.access.parent_key(part.key)
         if above is not None:
-            return accessible.access.interface(above)
-        return QAccessible.queryAccessibleInterface(accessible.access.view)
+            return part.access.interface(above)
+        return QAccessible.queryAccessibleInterface(part.access.view)
 
     def window(self) -> QWindow | None:  # type: ignore[override]
-        accessible = self._part()
-        return (
-            accessible.access.view.window().windowHandle()
-            if accessible is not None
-            else None
-        )
+        part = self._part
+        return part.access.view.window().windowHandle() if part is not None else None
 
     def childCount(self) -> int:
-        accessible = self._part()
-        return (
-            len(accessible.access.inner_keys(accessible.key))
-            if accessible is not None
-            else 0
-        )
+        return len(self._inner)
 
     def child(self, index: int) -> QAccessibleInterface | None:  # type: ignore[override]
-        accessible = self._part()
-        inner = (
-            accessible.access.inner_keys(accessible.key)
-            if accessible is not None
-            else ()
-        )
-        return (
-            accessible.access.interface(inner[index])
-            if accessible is not None and 0 <= index < len(inner)
-            else None
-        )
+        part, inner = self._part, self._inner
+        if part is None or not 0 <= index < len(inner):
+            return None
+        return part.access.interface(inner[index])
 
     def indexOfChild(self, child: QAccessibleInterface) -> int:
         inner = child.object()
         return inner.access.number_of(inner.key) if isinstance(inner, GraphPart) else -1
 
     def childAt(self, x: int, y: int) -> QAccessibleInterface | None:  # type: ignore[override]
-        accessible = self._part()
-        if accessible is None:
+        part = self._part
+        if part is None:
             return None
-        for key in accessible.access.inner_keys(accessible.key):
-            facts = accessible.access.facts(key)
-            if facts is not None and accessible.access.on_screen(facts.area).contains(
-                x, y
-            ):
-                return accessible.access.interface(key)
+        for key in self._inner:
+            facts = part.access.facts(key)
+            if facts is not None and part.access.on_screen(facts.area).contains(x, y):
+                return part.access.interface(key)
         return None
 
     def interface_cast(self, kind: QAccessible.InterfaceType) -> Any:
-        return _pointer(
-            self._actions if kind == QAccessible.InterfaceType.ActionInterface else None
-        )
+        asked = kind == QAccessible.InterfaceType.ActionInterface
+        return _pointer(self._actions if asked else None)
 
 
 class ChosenParts(QAccessibleSelectionInterface):
@@ -413,57 +382,54 @@ class ChosenParts(QAccessibleSelectionInterface):
         super().__init__()
         self._access = ref(access)
 
-    def _alive(self) -> GraphAccess | None:
-        access = self._access()
-        return access if access is not None and isValid(access) else None
+    def _chosen(self) -> list[Hashable]:
+        access = _there(self._access)
+        return list(access.chosen_keys()) if access is not None else []
+
+    def _choose(self, keys: Collection[Hashable]) -> bool:
+        access = _there(self._access)
+        if access is not None:
+            access.choose(keys)
+        return access is not None
 
     def selectedItemCount(self) -> int:
-        access = self._alive()
-        return len(access.chosen_keys()) if access is not None else 0
+        return len(self._chosen())
 
     def selectedItems(self) -> list[QAccessibleInterface]:
-        access = self._alive()
-        return (
-            [access.interface(key) for key in access.chosen_keys()]
-            if access is not None
-            else []
-        )
-
-    def _key(self, item: QAccessibleInterface) -> Hashable | None:
-        accessible = item.object() if item is not None else None
-        return accessible.key if isinstance(accessible, GraphPart) else None
+        access = _there(self._access)
+        return [access.interface(key) for key in self._chosen()] if access else []
 
     def isSelected(self, item: QAccessibleInterface) -> bool:
-        access = self._alive()
-        return access is not None and self._key(item) in access.chosen_keys()
+        return _key_of(item) in self._chosen()
 
     def select(self, item: QAccessibleInterface) -> bool:
-        access, key = self._alive(), self._key(item)
-        if access is None or key is None:
-            return False
-        access.choose([*access.chosen_keys(), key])
-        return key in access.chosen_keys()
+        key = _key_of(item)
+        if key is not None:
+            self._choose([*self._chosen(), key])
+        return key in self._chosen()
 
     def unselect(self, item: QAccessibleInterface) -> bool:
-        access, key = self._alive(), self._key(item)
-        if access is None or key is None:
+        key = _key_of(item)
+        if key is None:
             return False
-        access.choose([other for other in access.chosen_keys() if other != key])
-        return True
+        return self._choose([other for other in self._chosen() if other != key])
 
     def selectAll(self) -> bool:
-        access = self._alive()
-        if access is None:
-            return False
-        access.choose(access.keys)
-        return True
+        access = _there(self._access)
+        return access is not None and self._choose(access.keys)
 
     def clear(self) -> bool:
-        access = self._alive()
-        if access is None:
-            return False
-        access.choose(())
-        return True
+        return self._choose(())
+
+
+def _there(access: ref[GraphAccess]) -> GraphAccess | None:
+    alive = access()
+    return alive if alive is not None and isValid(alive) else None
+
+
+def _key_of(item: QAccessibleInterface) -> Hashable | None:
+    part = item.object() if item is not None else None
+    return part.key if isinstance(part, GraphPart) else None
 
 
 class ViewInterface(QAccessibleWidget):
@@ -476,8 +442,7 @@ class ViewInterface(QAccessibleWidget):
 
     @property
     def _access(self) -> GraphAccess | None:
-        access = self._of()
-        return access if access is not None and isValid(access) else None
+        return _there(self._of)
 
     def state(self) -> QAccessible.State:
         state = super().state()
