@@ -13,7 +13,7 @@ from typing import Literal
 
 from msgspec import Struct, field
 
-from app.diagram.diagram import Arrow, Box, Drawing
+from app.diagram.diagram import Arrow, Box, Drawing, Group
 from app.diagram.layout.layered import Layered
 from app.diagram.layout.model import Link, Placed, Point, Rect, Rows, Spacing, Vertex
 
@@ -64,6 +64,26 @@ class Sizes(Struct, frozen=True):
     boxes: Mapping[str, tuple[float, float]]
     headers: Mapping[str, float] = field(default_factory=dict)
     labels: Mapping[str, float] = field(default_factory=dict)
+
+    @classmethod
+    def measured(
+        cls,
+        drawing: Drawing,
+        box_size: Callable[[Box], tuple[float, float]],
+        header: Callable[[Group], float],
+        label: Callable[[Arrow], float],
+    ) -> Sizes:
+        """Measure all parts of a drawing; boxes that read alike once."""
+        by_look: dict[tuple[object, ...], tuple[float, float]] = {}
+        boxes = {}
+        for box in drawing.boxes:
+            look = (box.shape, box.title, box.subtitle, box.lines, box.chips)
+            if look not in by_look:
+                by_look[look] = box_size(box)
+            boxes[box.id] = by_look[look]
+        headers = {group.id: max(header(group), 4 * PAD) for group in drawing.groups}
+        labelled = (arrow for arrow in drawing.arrows if arrow.label)
+        return cls(boxes, headers, {arrow.label: label(arrow) for arrow in labelled})
 
 
 class Layout(Struct, frozen=True):
@@ -121,17 +141,11 @@ def estimated_sizes(drawing: Drawing) -> Sizes:
         rows = 1 + bool(box.subtitle) + len(box.lines) + bool(box.chips)
         return max(map(len, texts)) * _CHARACTER + 18, rows * _LINE + 10
 
-    return Sizes(
-        {box.id: box_size(box) for box in drawing.boxes},
-        {
-            group.id: (len(group.title) + len(group.caption) + 8) * _CHARACTER
-            for group in drawing.groups
-        },
-        {
-            arrow.label: len(arrow.label) * _CHARACTER + 10
-            for arrow in drawing.arrows
-            if arrow.label
-        },
+    return Sizes.measured(
+        drawing,
+        box_size,
+        lambda group: (len(group.title) + len(group.caption) + 8) * _CHARACTER,
+        lambda arrow: len(arrow.label) * _CHARACTER + 10,
     )
 
 

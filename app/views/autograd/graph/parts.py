@@ -10,11 +10,12 @@ import re
 from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping
 from typing import Any, Generic, TypeVar
 
+from msgspec.structs import replace
 from PySide6.QtCore import QPointF, QRectF
 from PySide6.QtGui import QPainter, QPen
 
 from app.diagram.diagram import Arrow, Box, Drawing, Group
-from app.diagram.layout import HEADER, PAD, Layout, Rect, Sizes
+from app.diagram.layout import HEADER, Layout, Rect, Sizes
 from app.observe.figures import NONFINITE
 from app.views.autograd.graph.faces import (
     MARKED,
@@ -219,8 +220,8 @@ class BoxPart(Part):
         if self._looks_like is None:
             state = self._state
             ringed = state.hovered, state.selected, state.linked
-            look = (*_texts_of(self.box), self.box.tags, self.box.category)
-            self._looks_like = Hashed((*look, ringed, self._played))
+            look = replace(self.box, id="", group=None, under=None, link=None)
+            self._looks_like = Hashed((look, ringed, self._played))
         return self._looks_like
 
     @property
@@ -461,34 +462,23 @@ class DrawnParts:
         self.groups: Parts[GroupPart] = Parts(drawing.groups, GroupPart)
 
     def sizes(self) -> Sizes:
-        """Measure all parts; boxes that read alike once."""
-        sizes_by_look: dict[tuple[object, ...], tuple[float, float]] = {}
-        sizes = {}
-        for box in self.drawing.boxes:
-            look = _texts_of(box)
-            if look not in sizes_by_look:
-                part = self.boxes.measured(box.id)
-                sizes_by_look[look] = part.width, part.height
-            sizes[box.id] = sizes_by_look[look]
-        headers = {
-            group.id: max(self.groups.measured(group.id).least_width, 4 * PAD)
-            for group in self.drawing.groups
-        }
-        labels = {
-            arrow.label: text_width(label_of(arrow), "axis") + 16
-            for arrow in self.drawing.arrows
-            if arrow.label
-        }
-        return Sizes(sizes, headers, labels)
+        """Measure all parts for layout."""
+
+        def box_size(box: Box) -> tuple[float, float]:
+            part = self.boxes.measured(box.id)
+            return part.width, part.height
+
+        return Sizes.measured(
+            self.drawing,
+            box_size,
+            lambda group: self.groups.measured(group.id).least_width,
+            lambda arrow: text_width(label_of(arrow), "axis") + 16,
+        )
 
     def put(self, layout: Layout) -> None:
         """Give all parts their places."""
         self.boxes.put(layout.boxes)
         self.groups.put(layout.groups)
-
-
-def _texts_of(box: Box) -> tuple[object, ...]:
-    return box.shape, box.title, box.subtitle, box.lines, box.chips
 
 
 def short_name(box: Box) -> str:

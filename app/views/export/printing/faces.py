@@ -5,10 +5,11 @@ from __future__ import annotations
 from collections.abc import Iterator
 from functools import cache, lru_cache
 
+from msgspec.structs import replace
 from PySide6.QtGui import QFont, QFontMetricsF
 
 from app.diagram.diagram import Arrow, Box, Drawing, Group
-from app.diagram.layout import HEADER, PAD, Rect, Sizes
+from app.diagram.layout import HEADER, Rect, Sizes
 from app.views.export.printing.marks import BODY, TITLE, Anchor, Frame, Mark, Words
 from app.views.ui.theme import font
 
@@ -90,18 +91,9 @@ def box_size(box: Box) -> tuple[float, float]:
 
 def sizes_of(drawing: Drawing) -> Sizes:
     """Measure boxes, headers and labels."""
-    sizes_by_look: dict[tuple[object, ...], tuple[float, float]] = {}
-    boxes = {}
-    for box in drawing.boxes:
-        look = (box.title, *_lines(box), box.chips)
-        if look not in sizes_by_look:
-            sizes_by_look[look] = box_size(box)
-        boxes[box.id] = sizes_by_look[look]
-    headers = {group.id: max(_header_width(group), 4 * PAD) for group in drawing.groups}
-    labels = {
-        arrow.label: label_width(arrow) for arrow in drawing.arrows if arrow.label
-    }
-    return Sizes(boxes, headers, labels)
+    tagged = {box.id: box_size(box) for box in drawing.boxes if box.tags}
+    sizes = Sizes.measured(drawing, box_size, _header_width, label_width)
+    return replace(sizes, boxes={**sizes.boxes, **tagged})
 
 
 def label_width(arrow: Arrow) -> float:
