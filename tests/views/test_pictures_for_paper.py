@@ -26,9 +26,8 @@ from app.util.frozen import FrozenMap
 from app.util.resources import path as resource_path
 from app.views.export.headless_pictures import first_that_fits
 from app.views.export.picture import write
-from app.views.export.printing.marks import BODY, Words
-from app.views.export.printing.marks import Frame as FrameMark
-from app.views.export.printing.paper import PAPERS, POINT, Choice
+from app.views.export.printing.paper import BODY, PAPERS, POINT, Choice, Words
+from app.views.export.printing.paper import Frame as FrameMark
 from app.views.export.printing.plate import printed
 from app.views.export.printing.tikz import latex
 

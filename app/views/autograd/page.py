@@ -22,8 +22,7 @@ from app.autograd.pictures.diagram import draw, summary
 from app.autograd.tape import Tape, TapeNode
 from app.diagram.diagram import Drawing
 from app.views.autograd.capture_offer import CaptureOffer
-from app.views.autograd.graph.finder import TapeFinder
-from app.views.autograd.graph.path_highlight import PathHighlight
+from app.views.autograd.graph.bars import PathHighlight, TapeFinder
 from app.views.autograd.graph.scene import ArrangedDrawing, arranged
 from app.views.autograd.graph.view import TapeView
 from app.views.autograd.header import AutogradHeader

@@ -16,8 +16,7 @@ from PySide6.QtGui import (
 )
 
 from app.views.export.printing.faces import paper_font
-from app.views.export.printing.marks import Frame, Mark, Path, Plate
-from app.views.export.printing.paper import Sheet
+from app.views.export.printing.paper import Frame, Mark, Path, Plate, Sheet
 
 LARGEST = 20_000  # pixels of a side
 MOST_PIXELS = 120_000_000

@@ -27,8 +27,19 @@ from app.views.export.printing.faces import (
     sizes_of,
     text_mark,
 )
-from app.views.export.printing.marks import BODY, Mark, Path, Plate, Segment, Words
-from app.views.export.printing.paper import Choice, Paper, Sheet, fitting, on_paper
+from app.views.export.printing.paper import (
+    BODY,
+    Choice,
+    Mark,
+    Paper,
+    Path,
+    Plate,
+    Segment,
+    Sheet,
+    Words,
+    fitting,
+    on_paper,
+)
 from app.views.ui.graphview.spatial import RectIndex
 
 SCALES = (1.0, 0.875, 0.75)  # of the largest text that are tried for rows

@@ -13,8 +13,7 @@ from html import escape
 from PySide6.QtGui import QRawFont, QTextLayout
 
 from app.views.export.printing.faces import paper_font
-from app.views.export.printing.marks import Frame, Mark, Path, Segment, Words
-from app.views.export.printing.paper import Sheet
+from app.views.export.printing.paper import Frame, Mark, Path, Segment, Sheet, Words
 from app.views.export.printing.plate import segments
 
 DRAWN = (

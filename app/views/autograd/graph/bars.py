@@ -1,17 +1,19 @@
-"""Highlight the gradient's paths between two selected places of the graph."""
+"""The bars over a graph: one searches its nodes, one tells of the paths between two selected places and marks them."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 
+from PySide6.QtCore import Signal
 from PySide6.QtWidgets import QWidget
 
 from app.autograd.grouping import LayerGroup
-from app.autograd.pictures.search import between
-from app.autograd.tape import TapeNode
+from app.autograd.pictures.search import between, find
+from app.autograd.tape import Tape, TapeNode
 from app.views.autograd.graph.scene import TapeScene
 from app.views.autograd.graph.view import TapeView
 from app.views.ui.widgets.banner import Banner
+from app.views.ui.widgets.find_bar import FindBar
 
 
 class PathHighlight(Banner):
@@ -98,3 +100,44 @@ class PathHighlight(Banner):
         self._ends = ()
         self.hide()
         self._scene.set_highlighted(frozenset())
+
+
+class TapeFinder(FindBar):
+    """Search field. `found(node)` emits the id of the backward node to show."""
+
+    found = Signal(int)
+
+    def __init__(self, parent: QWidget | None = None) -> None:
+        self._tape: Tape | None = None
+        self._places: tuple[int, ...] = ()
+        self._at = -1
+        super().__init__(
+            "Find a node by name, layer, parameter or saved tensor", parent
+        )
+
+    def set_tape(self, tape: Tape | None) -> None:
+        """Search another tape from now on; the shown matches stay."""
+        self._tape = tape
+        if tape is None:
+            self.hide()
+        self._search()
+
+    def _search(self) -> None:
+        query = "" if self.isHidden() else self.field.text()
+        self._places, self._at = (
+            (() if self._tape is None else find(self._tape, query)),
+            -1,
+        )
+        self.show_count(-1, 0)
+        if self._places:
+            self.count.setText(f"{len(self._places):,} found")
+
+    def search(self) -> None:
+        self._search()
+        self.go_to_match(1)
+
+    def go_to_match(self, step: int) -> None:
+        if self._places:
+            self._at = (self._at + step) % len(self._places)
+            self.show_count(self._at, len(self._places))
+            self.found.emit(self._places[self._at])
