@@ -10,11 +10,10 @@ from PySide6.QtGui import (
     QDragMoveEvent,
     QDropEvent,
     QFocusEvent,
-    QHelpEvent,
     QKeyEvent,
     QMouseEvent,
 )
-from PySide6.QtWidgets import QGraphicsView, QToolTip, QWidget
+from PySide6.QtWidgets import QGraphicsView, QWidget
 
 from app.views.canvas.commands import Commands
 from app.views.canvas.gestures import gestures
@@ -268,16 +267,7 @@ class CanvasView(PanZoomView):
 
     # --- Painting
 
-    def viewportEvent(self, event: QEvent) -> bool:
-        if event.type() == QEvent.Type.ToolTip:
-            assert isinstance(event, QHelpEvent)
-            QToolTip.showText(
-                event.globalPos(), self._tip(event.pos()), self.viewport()
-            )
-            return True
-        return super().viewportEvent(event)
-
-    def _tip(self, position: QPoint) -> str:
+    def tip_at(self, position: QPoint) -> str:
         """Describe the port, wire, node or note at a point."""
         scene = self.canvas_scene
         hit = scene.hit(self.mapToScene(position), self.zoom)

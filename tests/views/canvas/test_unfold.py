@@ -106,7 +106,7 @@ class Desk:
         self.key(Qt.Key.Key_U)
 
     def tip(self, point: QPointF) -> str:
-        return self.view._tip(self.at(point))
+        return self.view.tip_at(self.at(point))
 
 
 @pytest.fixture

@@ -10,6 +10,7 @@ from PySide6.QtCore import QObject
 
 from app.autograd.pictures.positions import TapePositions
 from app.autograd.playback.steps import FanIn, GradStats
+from app.autograd.tape import TapeEdge
 from app.util.formatting import MINUS, figure
 from app.views.autograd.graph.playback_paint import EdgeFlow, Played
 from app.views.autograd.tape.player import EMPTY, READY, Player
@@ -101,13 +102,9 @@ class PlayedGraph(QObject):
                 self._ran[key] += step
                 keys.add(key)
             keys.update(index.place[holder] for holder in index.freed_at.get(node, ()))
-            for edge in index.tape.outgoing.get(node, ()):
-                number = index.arrow(edge.source, edge.target)
-                if number is not None:
-                    arrows.add(number)
-            for edge in index.tape.incoming.get(
-                node, ()
-            ):  # what came together there is known now
+            # What leaves it is computed then, and what came together there is known.
+            tape = index.tape
+            for edge in (*tape.outgoing.get(node, ()), *tape.incoming.get(node, ())):
                 number = index.arrow(edge.source, edge.target)
                 if number is not None:
                     arrows.add(number)
@@ -177,11 +174,7 @@ class PlayedGraph(QObject):
         assert self._index is not None
         edits = {(node, output_nr) for _, node, output_nr in self._player.edits}
         for source, slot in edges if edits else ():
-            edge = next(
-                candidate
-                for candidate in self._index.tape.outgoing[source]
-                if candidate.slot == slot
-            )
+            edge = self._edge(source, slot)
             if (edge.target, edge.output_nr) in edits:
                 record = self._player.record_of(edge.target)
                 next_up = (
@@ -195,17 +188,19 @@ class PlayedGraph(QObject):
                 ) else None
         return False, None
 
+    def _edge(self, source: int, slot: int) -> TapeEdge:
+        assert self._index is not None
+        outgoing = self._index.tape.outgoing[source]
+        return next(edge for edge in outgoing if edge.slot == slot)
+
     def _alone(self, source: int, slot: int) -> bool:
         """Return whether no other gradient is added to that of an edge."""
         assert self._index is not None
-        tape = self._index.tape
-        edge = next(
-            candidate for candidate in tape.outgoing[source] if candidate.slot == slot
-        )
+        edge = self._edge(source, slot)
         return (
             sum(
                 other.output_nr == edge.output_nr
-                for other in tape.incoming[edge.target]
+                for other in self._index.tape.incoming[edge.target]
             )
             == 1
         )
@@ -215,11 +210,7 @@ class PlayedGraph(QObject):
         assert self._index is not None
         texts = []
         for source, slot in edges[:4]:
-            edge = next(
-                candidate
-                for candidate in self._index.tape.outgoing[source]
-                if candidate.slot == slot
-            )
+            edge = self._edge(source, slot)
             for sum_ in fan_ins_of(self._player, edge.target):
                 if sum_.output_nr == edge.output_nr:
                     texts += [

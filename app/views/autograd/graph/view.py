@@ -5,8 +5,8 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from PySide6.QtCore import QEvent, QPoint, QRectF, Qt, Signal
-from PySide6.QtGui import QHelpEvent, QKeyEvent, QMouseEvent
-from PySide6.QtWidgets import QToolTip, QWidget
+from PySide6.QtGui import QKeyEvent, QMouseEvent
+from PySide6.QtWidgets import QWidget
 
 from app.views.autograd.graph.accessible import TapeAccess
 from app.views.autograd.graph.parts import BoxPart, GroupPart
@@ -121,13 +121,8 @@ class TapeView(PanZoomView):
         down = _way_to_fill(area.top(), area.bottom(), visible.top(), visible.bottom())
         self.pan(-right * self.zoom, -down * self.zoom)
 
-    def viewportEvent(self, event: QEvent) -> bool:
-        if event.type() == QEvent.Type.ToolTip:
-            assert isinstance(event, QHelpEvent)
-            tip = self.graph.tip_at(self.mapToScene(event.pos()))
-            QToolTip.showText(event.globalPos(), tip, self.viewport())
-            return True
-        return super().viewportEvent(event)
+    def tip_at(self, position: QPoint) -> str:
+        return self.graph.tip_at(self.mapToScene(position))
 
     # -- events --------------------------------------------------------------------------------------------------------
 
