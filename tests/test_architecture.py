@@ -127,12 +127,6 @@ WINDOW_CLASS = "MainWindow"
 # Features of the window, each a folder with a `feature.py`, meet in the workspace and import of one another only these:
 # services that the workspace is made of, and what draws or edits one thing wherever it stands.
 LENT = {
-    "views.training.runs.session": "a service: runs, and what they told",
-    "views.training.runs.run_control": "a service: starts and stops runs",
-    "views.training.runs.run_guard": "a service: ends the run under way before another project is opened",
-    "views.custom_layers.layers_control": "a service: files of layers, and whether they are trusted",
-    "views.custom_layers.trust_dialog": "what a person sees of a file before it runs",
-    "views.custom_layers.trust_model": "what a person sees of all files of a model before they run",
     "views.canvas.items": "sizes and faces of nodes, by which an import is laid out; what is near on a large sheet",
     "views.canvas.difference": "two sheets compared",
     "views.autograd.graph": "a drawing of any graph: its scene and view, faces and arrows",

@@ -26,7 +26,6 @@ from app.views import feature
 from app.views.actions import Actions
 from app.views.analysis_service import AnalysisService, Hearers
 from app.views.cure_control import CureControl
-from app.views.custom_layers.layers_control import LayersControl
 from app.views.drawing import CanvasFacade
 from app.views.engine_service import EngineService
 from app.views.feature import Action, Adopted, Feature, Page, Submenu
@@ -37,16 +36,17 @@ from app.views.notifier import Notifier
 from app.views.overlays import Overlays
 from app.views.pages import Pages
 from app.views.project_catalog import ProjectCatalog
+from app.views.run.keeper import RunsKeeper
+from app.views.run.newest_weights import NewestWeightsSource
+from app.views.run.run_control import RunControl
+from app.views.run.run_guard import RunGuard
+from app.views.run.session import RunSession
 from app.views.selection import NetworkSelection, Selection
 from app.views.settings import Settings
 from app.views.shown_run import ShownRun
 from app.views.status import StatusLine
 from app.views.toolbar import Toolbar
-from app.views.training.runs.keeper import RunsKeeper
-from app.views.training.runs.newest_weights import NewestWeightsSource
-from app.views.training.runs.run_control import RunControl
-from app.views.training.runs.run_guard import RunGuard
-from app.views.training.runs.session import RunSession
+from app.views.trust.layers_control import LayersControl
 from app.views.ui import theme
 from app.views.ui.background import Background
 from app.views.ui.cut_texts import ShowsCutTexts

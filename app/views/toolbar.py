@@ -19,7 +19,7 @@ from PySide6.QtWidgets import (
 
 from app.project.project import Project
 from app.training.setup.device import Device
-from app.views.training.runs.transport_deck import RunDeck
+from app.views.run.transport_deck import RunDeck
 from app.views.ui import icons
 from app.views.ui.present import present
 from app.views.ui.theme import manager

@@ -16,7 +16,6 @@ if TYPE_CHECKING:
     from app.views.analysis_service import AnalysisService, Hearers
     from app.views.autograd.findings.diagnostic import Diagnostic
     from app.views.cure_control import CureControl
-    from app.views.custom_layers.layers_control import LayersControl
     from app.views.drawing import CanvasFacade
     from app.views.engine_service import EngineService
     from app.views.files.files import FileMenu
@@ -25,14 +24,15 @@ if TYPE_CHECKING:
     from app.views.overlays import Overlays
     from app.views.pages import Pages
     from app.views.project_catalog import ProjectCatalog
+    from app.views.run.keeper import RunsKeeper
+    from app.views.run.newest_weights import NewestWeightsSource
+    from app.views.run.run_control import RunControl
+    from app.views.run.session import RunSession
     from app.views.selection import NetworkSelection, Selection
     from app.views.settings import Settings
     from app.views.shown_run import ShownRun
     from app.views.status import StatusLine
-    from app.views.training.runs.keeper import RunsKeeper
-    from app.views.training.runs.newest_weights import NewestWeightsSource
-    from app.views.training.runs.run_control import RunControl
-    from app.views.training.runs.session import RunSession
+    from app.views.trust.layers_control import LayersControl
     from app.views.ui.background import Background
 
 

@@ -17,7 +17,7 @@ from app.training.events import (
     to_json,
 )
 from app.training.history import History
-from app.views.training.runs.session import measure_progress
+from app.views.run.session import measure_progress
 from tests.support.training_jobs import CONV_NET, job, run
 
 START = {

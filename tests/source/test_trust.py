@@ -21,8 +21,8 @@ from app.source.generated import Source
 from app.source.layer_files import LayerFile
 from app.source.own_files import OwnFile, OwnFiles
 from app.source.trust import FILE, LONGEST_KEPT, TrustStore, default_file
-from app.views.custom_layers.trust_model import ModelTrustDialog
 from app.views.settings import Settings
+from app.views.trust.trust_model import ModelTrustDialog
 from tests.support import own_layers_nets as own
 from tests.support.export_here import work_in_forks
 from tests.support.script_here import run_script

@@ -9,7 +9,6 @@ from typing import Any, Generic, TypeVar
 
 from app.views.autograd.feature import AutogradFeature
 from app.views.canvas.feature import CanvasFeature
-from app.views.custom_layers.feature import CustomLayersFeature
 from app.views.export.feature import ExportFeature
 from app.views.feature import Feature
 from app.views.files.feature import FilesFeature
@@ -73,7 +72,7 @@ class WholeWindow(MainWindow):
     code = OnShelf("code", "code")
     cost_control = OnShelf("cost", "cost_control")
     costs = OnShelf("cost", "costs")
-    own_files = Part(CustomLayersFeature, lambda its: its.own_files)
+    own_files = OnShelf("custom_layers", "own_files")
     export_control = Part(ExportFeature, lambda its: its.export_control)
     pictures = Part(ExportFeature, lambda its: its.pictures)
     recovery = Part(FilesFeature, lambda its: its.recovery)

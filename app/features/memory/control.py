@@ -19,7 +19,7 @@ from app.util import atomic, formatting
 from app.views.ui.deferred_answer import when_done
 
 if TYPE_CHECKING:
-    from app.views.training.runs.session import Run
+    from app.views.run.session import Run
     from app.views.workspace import Workspace
 
 

@@ -14,7 +14,7 @@ from app.training.surgery.values import Outcome
 from app.views.ui.deferred_answer import when_done
 
 if TYPE_CHECKING:
-    from app.views.training.runs.session import Run
+    from app.views.run.session import Run
     from app.views.ui.background import WorkerFailure
     from app.views.workspace import Workspace
 

@@ -18,7 +18,7 @@ from app.features.sweep.values import SweepRun, next_tag
 from app.project.project import Project
 from app.runs import record, store
 from app.util.formatting import counted, figure
-from app.views.training.runs.session import Run, Series
+from app.views.run.session import Run, Series
 from app.views.ui.widgets.button import Button
 
 if TYPE_CHECKING:

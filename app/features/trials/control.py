@@ -13,8 +13,8 @@ from app.features.trials.values import DryRun, TryOnSyntheticData
 from app.preflight import preflight
 from app.training.events import Failed
 from app.training.job import Job
-from app.views.training.runs.failures import show_failure
-from app.views.training.runs.run_control import CANNOT_START
+from app.views.run.failures import show_failure
+from app.views.run.run_control import CANNOT_START
 from app.views.ui.background import WorkerFailure
 
 if TYPE_CHECKING:

@@ -9,7 +9,7 @@ from PySide6.QtCore import QMimeData
 from app.features.weights.head_control import HeadControl
 from app.features.weights.weights_control import WeightsControl
 from app.views.feature import Action, Feature
-from app.views.training.runs.session import Run
+from app.views.run.session import Run
 from app.views.workspace import Workspace
 
 INITS = "Initialises new weights as the imported model does"

@@ -18,7 +18,7 @@ from app.views.autograd.tape.player import Player
 from app.views.autograd.tape.replay_control import ReplayControl
 from app.views.autograd.tape.tape_control import TapeControl
 from app.views.feature import Action, Feature, Page
-from app.views.training.runs.run_control import NO_SCRIPT
+from app.views.run.run_control import NO_SCRIPT
 
 if TYPE_CHECKING:
     from app.autograd.tape import Tape

@@ -17,7 +17,7 @@ from app.views.engine_service import OwnEngineService, end_engine
 from app.views.ui.background import WorkerFailure
 
 if TYPE_CHECKING:
-    from app.views.training.runs.session import RunSession
+    from app.views.run.session import RunSession
     from app.views.ui.background import Background
 
 STEP, START = "step of a script", "engine of a script"  # keys of questions

@@ -20,7 +20,7 @@ from app.views.ui.dialogs.message import DialogAnswer, ask_unsaved
 from app.views.ui.widgets.focus import take_typed
 
 if TYPE_CHECKING:
-    from app.views.training.runs.run_guard import RunGuard
+    from app.views.run.run_guard import RunGuard
 
 FILTER = "Tapedeck project (*.tape)"
 OPENED = "Tapedeck projects and pictures of them (*.tape *.png *.svg)"

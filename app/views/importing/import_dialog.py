@@ -18,11 +18,11 @@ from app.project.project import Project
 from app.source.layer_files import allowed
 from app.source.own_files import OwnFiles
 from app.sources.finding import files_of
-from app.views.custom_layers.layers_control import LayersControl
-from app.views.custom_layers.trust_model import ModelTrustDialog
 from app.views.importing.import_pages import FilePage, FormField, TorchvisionPage
 from app.views.importing.import_result import ResultPage
 from app.views.importing.importing import ImportedModel, import_model
+from app.views.trust.layers_control import LayersControl
+from app.views.trust.trust_model import ModelTrustDialog
 from app.views.ui.background import Background, WorkerFailure
 from app.views.ui.dialogs.progress import ProgressDialog
 from app.views.ui.widgets import Segmented

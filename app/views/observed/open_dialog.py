@@ -25,10 +25,10 @@ from app.sources.spec import (
     parse_input,
     parse_source,
 )
-from app.views.custom_layers.layers_control import LayersControl
-from app.views.custom_layers.trust_dialog import listed
-from app.views.custom_layers.trust_model import PERMISSIONS, ModelTrustDialog
 from app.views.importing.import_pages import FormField, code_field
+from app.views.trust.layers_control import LayersControl
+from app.views.trust.trust_dialog import listed
+from app.views.trust.trust_model import PERMISSIONS, ModelTrustDialog
 from app.views.ui import theme
 from app.views.ui.background import WorkerFailure
 from app.views.ui.dialogs.progress import ProgressDialog

@@ -26,11 +26,11 @@ from app.training.loop import train
 from app.training.monitoring import watcher
 from app.training.surgery.values import Outcome
 from app.util import formatting
+from app.views.run.session import Run, measure_progress
 from app.views.training.charts import export
 from app.views.training.charts.card import ChartLegend, LegendEntry, _widths
 from app.views.training.charts.curves import Curves
 from app.views.training.charts.plot import CutLine
-from app.views.training.runs.session import Run, measure_progress
 from app.views.training.timeline.timeline_bar import TimelineBar
 from app.views.ui import theme
 from tests.support.training_jobs import CONV_NET, job

@@ -8,13 +8,13 @@ from PySide6.QtGui import QAction, QGuiApplication
 
 from app.training.events import EpochDone, Failed, Finished, Paused, Resumed, Started
 from app.training.setup.device import Device
+from app.views.run.session import RunProgress, RunSession
+from app.views.run.transport_deck import CAPTURE, LOOKS, RunDeck
 from app.views.toolbar import Toolbar
 from app.views.training.runs import console as console_module
 from app.views.training.runs.console import Console
 from app.views.training.runs.report_text import lines_of
 from app.views.training.runs.run_panel import COLUMNS, STATES, RunPanel
-from app.views.training.runs.session import RunProgress, RunSession
-from app.views.training.runs.transport_deck import CAPTURE, LOOKS, RunDeck
 from app.views.ui import theme
 from tests.support.training_jobs import job, net
 

@@ -13,7 +13,7 @@ from app.project.project import Project
 from app.runs import store, tensorboard
 from app.runs.recorder import Recorder
 from app.training.events import Event
-from app.views.training.runs.run_files import EventFiles
+from app.views.run.run_files import EventFiles
 from tests.support.training_jobs import job, losses, run
 
 pytest.importorskip("tensorboard")

@@ -6,7 +6,7 @@ import pytest
 
 from app.training.events import Failed
 from app.training.loop import train
-from app.views.training.runs.session import RunSession, RunUnderWay
+from app.views.run.session import RunSession, RunUnderWay
 from tests.support.training_jobs import adam, job, losses, net
 
 LONG = 100_000  # epochs that no test waits for

@@ -20,7 +20,7 @@ from app.engine.requests.measure import Measure
 from app.main import main
 from app.project import file as project_file
 from app.training.evaluation.evaluator import Evaluator
-from app.views.training.runs.session import Run
+from app.views.run.session import Run
 from app.views.ui import theme
 from tests.support.engines import asked, stop
 from tests.support.training_jobs import losses, run

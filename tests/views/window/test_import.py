@@ -29,9 +29,9 @@ from app.source.compiled import make_module
 from app.source.trust import TrustStore
 from app.sources.finding import files_of
 from app.sources.spec import InputSpec, SourceSpec, parse_source
-from app.views.custom_layers.trust_model import ModelTrustDialog
 from app.views.importing.import_dialog import ImportDialog
 from app.views.navigation import way_to
+from app.views.trust.trust_model import ModelTrustDialog
 from tests.engine.test_child import ROOT, alive, wait_for
 from tests.support import own_code
 from tests.support.whole_window import WholeWindow
@@ -258,21 +258,6 @@ def test_what_runs_is_the_text_that_was_shown_and_no_cache_beside_it(tmp_path) -
     )
     project = import_file(question, tmp_path)
     assert "Unit" in project.blocks and not (tmp_path / "other").exists()
-
-
-def test_a_file_of_the_project_offers_its_models(qtbot, window, tmp_path) -> None:
-    path = own_file(tmp_path)
-    own_code.trust(f"{path}:Net")
-    window.layers.add([path])
-    (row,) = window.own_files.rows()
-    next(
-        action
-        for action in window.own_files.menu(row.file).actions()
-        if "model" in action.text()
-    ).trigger()
-    (dialog,) = [part for part in window.findChildren(ImportDialog) if part.isVisible()]
-    assert dialog.choice.value() == "file" and dialog.file.path.text() == str(path)
-    dialog.reject()
 
 
 def test_inputs_are_proposed_where_none_are_described(qtbot, window, tmp_path) -> None:

@@ -19,7 +19,7 @@ from app.main import main
 from app.project import file as project_file
 from app.util import tensor_files  # noqa: F401  # reads the weights that a run wrote
 from app.views.export.export_dialog import ExportDialog
-from app.views.training.runs import newest_weights
+from app.views.run import newest_weights
 from app.views.ui import theme
 from tests.support.whole_window import WholeWindow
 from tests.views.window.test_runs import closed, opened, small

@@ -18,7 +18,7 @@ from torch import nn
 
 import tapedeck
 from app.autograd.gradient_norms import measure
-from app.views.training.runs.transport_deck import CAPTURE
+from app.views.run.transport_deck import CAPTURE
 from tapedeck import watcher
 from tests.slow.hostile_frames import CASES, Outside
 from tests.support.whole_window import WholeWindow

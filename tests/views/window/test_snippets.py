@@ -12,7 +12,7 @@ from PySide6.QtWidgets import QFileDialog, QLabel, QStackedWidget
 
 from app.autograd.snippets.snippet import ready_snippet
 from app.views.autograd.snippets.snippet_control import SnippetControl
-from app.views.custom_layers.trust_dialog import TrustDialog
+from app.views.trust.trust_dialog import TrustDialog
 from tests.autograd.test_replay_html import Page
 from tests.support.whole_window import WholeWindow
 

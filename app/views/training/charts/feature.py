@@ -15,9 +15,9 @@ from app.views.ui.turns import TURN
 
 if TYPE_CHECKING:
     from app.project.project import Project
+    from app.views.run.session import Run
     from app.views.training.charts.curves import Curves
     from app.views.training.charts.gradients import GradientOverlay
-    from app.views.training.runs.session import Run
     from app.views.workspace import Workspace
 
 GRADIENTS = "Gradients"

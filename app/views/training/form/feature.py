@@ -13,7 +13,7 @@ from app.views.training.form.watch_control import WatchControl
 
 if TYPE_CHECKING:
     from app.runs.store import Kept
-    from app.views.training.runs.session import Run
+    from app.views.run.session import Run
 
 
 class TrainingFormFeature(Feature):

@@ -25,7 +25,7 @@ from app.views.ui.present import present
 
 if TYPE_CHECKING:
     from app.runs.store import Kept
-    from app.views.training.runs.session import Run
+    from app.views.run.session import Run
     from app.views.workspace import Workspace
 
 INSIDE, PAST = "inside", "inside of a past step"

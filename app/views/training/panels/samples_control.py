@@ -26,7 +26,7 @@ from app.views.training.panels.samples_view import RunColumn, SamplesView
 from app.views.ui.background import WorkerFailure
 
 if TYPE_CHECKING:
-    from app.views.training.runs.session import Run
+    from app.views.run.session import Run
     from app.views.workspace import Workspace
 
 T = TypeVar("T")

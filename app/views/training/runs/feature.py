@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING
 
 from app.training.events import Noticed
 from app.views.feature import Action, Feature, Page, Submenu
+from app.views.run.failures import show_failure
 from app.views.training.runs.console import Console
-from app.views.training.runs.failures import show_failure
 from app.views.training.runs.placement_control import PlacesControl
 from app.views.training.runs.ranks_control import RanksControl
 from app.views.training.runs.run_panel import RunPanel
@@ -17,7 +17,7 @@ from app.views.training.runs.runs_control import RunsControl
 
 if TYPE_CHECKING:
     from app.training.events import Event, Failed, Finished
-    from app.views.training.runs.session import Run
+    from app.views.run.session import Run
     from app.views.workspace import Workspace
 
 MOVED_ON = "The network was edited during the run"

@@ -10,7 +10,7 @@ from PySide6.QtGui import QAction, QActionGroup
 from PySide6.QtWidgets import QMenu
 
 from app.views.actions import Actions
-from app.views.training.runs.session import RunSession
+from app.views.run.session import RunSession
 
 TIP = "Rank 0 reports its steps; another rank reports once it is selected"
 

@@ -24,6 +24,7 @@ from app.runs.list_columns import BY_KEY
 from app.runs.record import RunError
 from app.runs.store import Kept
 from app.util.formatting import bytes_text
+from app.views.run.session import Run, RunSession
 from app.views.training.runs.compare import RunsCompare
 from app.views.training.runs.selection_text import (
     disk_text,
@@ -31,7 +32,6 @@ from app.views.training.runs.selection_text import (
     resume_refusal,
     selection_text,
 )
-from app.views.training.runs.session import Run, RunSession
 from app.views.training.runs.table_model import (
     COLUMNS,
     KEYS,

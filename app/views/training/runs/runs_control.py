@@ -37,7 +37,7 @@ from app.views.ui.dialogs.message import DialogAnswer, QuestionDialog
 if TYPE_CHECKING:
     from app.runs.compare import Setting
     from app.source.generated import Source
-    from app.views.training.runs.session import Run
+    from app.views.run.session import Run
     from app.views.workspace import Workspace
 
 A = TypeVar("A")

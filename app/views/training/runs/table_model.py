@@ -13,7 +13,7 @@ from app.runs import list_columns, record
 from app.runs.list_columns import ListedRun
 from app.runs.record import Summary
 from app.runs.store import Kept
-from app.views.training.runs.session import Run
+from app.views.run.session import Run
 from app.views.ui import icons, theme
 from app.views.ui.tables import ColumnsModel, Index, side
 

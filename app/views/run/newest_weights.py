@@ -18,8 +18,8 @@ from app.engine.requests.autograd.capture import (
 from app.project.document import Document
 from app.source.generated import Source
 from app.training.control import NoWeightsError
-from app.views.training.runs.keeper import RunsKeeper
-from app.views.training.runs.session import Run, RunSession
+from app.views.run.keeper import RunsKeeper
+from app.views.run.session import Run, RunSession
 
 if TYPE_CHECKING:
     from app.training_thread import TrainingThread

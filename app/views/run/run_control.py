@@ -23,9 +23,9 @@ from app.runs.store import MOST_NAME
 from app.training.run_requests import SetRate
 from app.util.formatting import counted, plural
 from app.views.analysis_service import AnalysisService
+from app.views.run.run_files import fork_from, resume_from
+from app.views.run.session import Run, RunSession, Series
 from app.views.settings import Settings
-from app.views.training.runs.run_files import fork_from, resume_from
-from app.views.training.runs.session import Run, RunSession, Series
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -38,7 +38,7 @@ if TYPE_CHECKING:
     from app.training.config import StartWeights
     from app.training.events import Failed, Finished
     from app.training.history import History
-    from app.views.training.runs.keeper import RunsKeeper
+    from app.views.run.keeper import RunsKeeper
 
 
 CANNOT_START = "The run cannot start"

@@ -7,7 +7,7 @@ import ast
 from PySide6.QtWidgets import QWidget
 
 from app.builder.catalog.custom import CustomFile
-from app.views.custom_layers.trust_dialog import TrustDialog, listed
+from app.views.trust.trust_dialog import TrustDialog, listed
 
 
 class DatasetTrustDialog(TrustDialog):

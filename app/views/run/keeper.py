@@ -18,8 +18,8 @@ from app.runs.store import Kept
 from app.training.job import Job
 from app.util.formatting import counted
 from app.util.resources import path as resource_path
+from app.views.run.run_files import EventFiles
 from app.views.settings import Settings
-from app.views.training.runs.run_files import EventFiles
 from app.views.ui.background import Background, WorkerFailure
 from app.views.ui.task import BackgroundTask
 

@@ -6,7 +6,7 @@ from PySide6.QtWidgets import QWidget
 
 from app.builder.catalog.custom import CustomFile
 from app.util.formatting import plural
-from app.views.custom_layers.trust_dialog import TrustDialog
+from app.views.trust.trust_dialog import TrustDialog
 
 
 class SnippetTrustDialog(TrustDialog):

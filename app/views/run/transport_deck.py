@@ -10,7 +10,7 @@ from PySide6.QtCore import QTimer, Signal, Slot
 from PySide6.QtWidgets import QWidget
 
 from app.util import formatting
-from app.views.training.runs.session import ACTIVE, RunProgress, RunSession
+from app.views.run.session import ACTIVE, RunProgress, RunSession
 from app.views.ui.layouts import hbox
 from app.views.ui.widgets.button import Button
 from app.views.ui.widgets.counter import Counter

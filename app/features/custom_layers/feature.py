@@ -8,7 +8,7 @@ from PySide6.QtCore import QMimeData, QPoint
 from PySide6.QtWidgets import QMenu
 
 from app.builder.catalog.custom import is_custom, module_of
-from app.views.custom_layers.file_rows import OwnFiles, python_files
+from app.features.custom_layers.file_rows import OwnFiles, python_files
 from app.views.feature import Action, Feature
 from app.views.ui import icons
 from app.views.workspace import Workspace

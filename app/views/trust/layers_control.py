@@ -26,15 +26,15 @@ from app.source.layer_files import LayerFile
 from app.source.own_files import OwnFiles
 from app.source.trust import FILE, TrustStore
 from app.util.formatting import plural
-from app.views.custom_layers.trust_dataset import DatasetTrustDialog
-from app.views.custom_layers.trust_dialog import TrustDialog
-from app.views.custom_layers.trust_snippet import SnippetTrustDialog
 from app.views.engine_service import EngineService
 from app.views.project_catalog import ProjectCatalog
 from app.views.settings import Settings
+from app.views.trust.trust_dataset import DatasetTrustDialog
+from app.views.trust.trust_dialog import TrustDialog
+from app.views.trust.trust_snippet import SnippetTrustDialog
 
 if TYPE_CHECKING:
-    from app.views.custom_layers.trust_model import ModelTrustDialog
+    from app.views.trust.trust_model import ModelTrustDialog
 
 TRIED = "layers.tried"
 FILTER = "Python file (*.py)"

@@ -5,7 +5,7 @@ from __future__ import annotations
 from PySide6.QtCore import QEventLoop, QObject, QTimer
 from PySide6.QtWidgets import QWidget
 
-from app.views.training.runs.session import RunSession
+from app.views.run.session import RunSession
 from app.views.ui.dialogs.base import Dialog
 from app.views.ui.dialogs.message import DialogAnswer, running_dialog
 from app.views.ui.widgets.painting import label

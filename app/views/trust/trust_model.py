@@ -12,7 +12,7 @@ from app.builder.catalog.custom import CustomFile, module_name
 from app.engine.requests.import_model import names_in
 from app.source.layer_files import LayerFile
 from app.source.own_files import OwnFile, OwnFiles
-from app.views.custom_layers.trust_dialog import ReviewedText, TrustDialog, listed
+from app.views.trust.trust_dialog import ReviewedText, TrustDialog, listed
 
 PERMISSIONS = (
     "in a separate process with all your permissions: it can read and change your files and use the network. Trust it "
