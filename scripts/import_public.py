@@ -64,7 +64,7 @@ class Public:
     @property
     def maker(self) -> str:
         given = [parse_input(text) for text in self.inputs.split()]
-        inputs = [(one.shape, one.dtype) for one in given]
+        inputs = [(one.shape, one.dtype or "float32") for one in given]
         return MAKER.format(
             scripts=str(ROOT / "scripts"),
             package=self.package,
