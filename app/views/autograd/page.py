@@ -363,11 +363,7 @@ class AutogradPage(QWidget):
         width, height = max(width, LEAST), max(height, LEAST)
 
         def scale(done: ArrangedDrawing) -> float:
-            return min(
-                width / max(done.layout.width, 1.0),
-                height / max(done.layout.height, 1.0),
-                1.0,
-            )
+            return min(done.scale_in((width, height)), 1.0)
 
         tries = [arranged(drawing, self._page_size(), None)]
         for factor in SCALES:

@@ -101,13 +101,15 @@ class Arranger(Struct):
                 page = (room[0] / scale, room[1] / scale)
                 row = page[0] * share if share is not None else None
                 tries.append(self.arrange(opened, figures, page, row, tell, cancelled))
-                if scale_in(tries[-1].done, room) >= 1.0:
+                if tries[-1].done.scale_in(room, EDGE) >= 1.0:
                     break
-            arrangement = max(tries, key=lambda attempt: scale_in(attempt.done, room))
-            if best is not None and scale_in(arrangement.done, room) < READABLE:
+            arrangement = max(
+                tries, key=lambda attempt: attempt.done.scale_in(room, EDGE)
+            )
+            if best is not None and arrangement.done.scale_in(room, EDGE) < READABLE:
                 break
             best = arrangement
-            if scale_in(arrangement.done, room) < READABLE:
+            if arrangement.done.scale_in(room, EDGE) < READABLE:
                 row = room[0] / READABLE
                 long = self.arrange(
                     opened,
@@ -123,11 +125,3 @@ class Arranger(Struct):
                     else best
                 )
         return best or self.arrange(closed, figures, room, None, tell, cancelled)
-
-
-def scale_in(done: ArrangedDrawing, room: Size) -> float:
-    """Return the scale at which a picture with its edge fits a room."""
-    layout = done.layout
-    return min(
-        room[0] / (layout.width + 2 * EDGE), room[1] / (layout.height + 2 * EDGE)
-    )

@@ -63,6 +63,11 @@ class ArrangedDrawing(Struct, frozen=True, eq=False):
     index: RectIndex[Place] | None = None
     members: OverviewMembers | None = None
 
+    def scale_in(self, room: tuple[float, float], edge: float = 0.0) -> float:
+        """Return the scale at which it fits a room, with an edge around it."""
+        width, height = self.layout.width + 2 * edge, self.layout.height + 2 * edge
+        return min(room[0] / max(width, 1.0), room[1] / max(height, 1.0))
+
     @classmethod
     def indexed(
         cls, layout: Layout, parts: DrawnParts, page: tuple[float, float]
