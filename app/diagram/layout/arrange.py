@@ -16,6 +16,7 @@ from msgspec import Struct, field
 from app.diagram.diagram import Arrow, Box, Drawing, Group
 from app.diagram.layout.layered import Layered
 from app.diagram.layout.model import Link, Placed, Point, Rect, Rows, Spacing, Vertex
+from app.diagram.layout.routes import simplified
 
 HEADER = 22.0
 PAD = 10.0
@@ -488,7 +489,7 @@ class _Arranger:
             (start, all_points[0][1]),
             (end, all_points[-1][1]),
         )
-        points = _straightened(all_points)
+        points = simplified(all_points)
         return tuple(points if arrow.source == left else points[::-1])
 
     def _route_within(
@@ -504,23 +505,6 @@ class _Arranger:
         ):
             return _down(source, target)
         return source.center, target.center
-
-
-def _straightened(points: list[Point]) -> list[Point]:
-    """Leave out points that are equal to the one before, and those within a level line: one for each border that an
-    arrow crosses, of which there may be hundreds."""
-    straight = points[:1]
-    for point in points[1:]:
-        if abs(straight[-1][0] - point[0]) + abs(straight[-1][1] - point[1]) <= 0.01:
-            continue
-        if len(straight) > 1 and _is_level(straight[-2], straight[-1], point):
-            straight.pop()
-        straight.append(point)
-    return straight
-
-
-def _is_level(before: Point, point: Point, behind: Point) -> bool:
-    return before[1] == point[1] == behind[1] and before[0] < point[0] < behind[0]
 
 
 def _first(piece: Piece) -> int:

@@ -64,7 +64,7 @@ def draw(state: State, turned: list[bool]) -> Placed:
     _spread_labels(state, gaps, labels)
     wide = max((x for route in routes for x, _ in route), default=full)
     routes = [
-        _plain(route[::-1] if turn else route)
+        simplified(route[::-1] if turn else route)
         for route, turn in zip(routes, turned, strict=True)
     ]
     return Placed(corners, routes, labels, max(full, wide + (margin and 4.0)), bottom)
@@ -246,7 +246,7 @@ def _middle(state: State, chain: Chain, points: list[Point], margin: float) -> P
 
 def _longest_level(points: list[Point]) -> Point:
     """Return the centre of the longest horizontal segment of a long link."""
-    way = _plain(points)
+    way = simplified(points)
     inner = [
         (a, b) for a, b in zip(way, way[1:], strict=False) if abs(a[1] - b[1]) < 0.01
     ]
@@ -274,31 +274,28 @@ def _spread_labels(
                 labels[link] = (x, y_above + step)
 
 
-def _plain(route: list[Point]) -> list[Point]:
-    """Remove repeated and collinear points from a route."""
-    x, level = route[0]
+def simplified(route: list[Point]) -> list[Point]:
+    """Leave out points that are equal to the one before, and those within a level line: one for each border that a
+    route crosses, of which there may be hundreds."""
+    (x, level), (end, _) = route[0], route[-1]
     if len(route) == 2:
         return route
-    if (
-        len(route) == 4
-        and abs(route[3][0] - x) > 0.02
-        and all(abs(y - level) < 0.005 for _, y in route)
-    ):
-        return [route[0], route[3]]
-    simplified: list[Point] = []
+    if abs(end - x) > 0.02 and all(abs(y - level) < 0.005 for _, y in route):
+        return [route[0], route[-1]]
+    points: list[Point] = []
     for point in route:
-        if (
-            simplified
-            and abs(simplified[-1][0] - point[0]) < 0.01
-            and abs(simplified[-1][1] - point[1]) < 0.01
-        ):
+        before = points[-2:]
+        if before and max(map(abs, _step(before[-1], point))) < 0.01:
             continue
-        if (
-            len(simplified) > 1
-            and abs(simplified[-2][1] - simplified[-1][1]) < 0.01
-            and abs(simplified[-1][1] - point[1]) < 0.01
-        ):
-            simplified[-1] = point
-            continue
-        simplified.append(point)
-    return simplified
+        if len(before) == 2 and _level(*before) and _level(before[1], point):
+            points.pop()
+        points.append(point)
+    return points
+
+
+def _step(a: Point, b: Point) -> Point:
+    return b[0] - a[0], b[1] - a[1]
+
+
+def _level(a: Point, b: Point) -> bool:
+    return abs(a[1] - b[1]) < 0.01
