@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 from msgspec import Struct
 from PySide6.QtCore import QObject, Signal
 
+from app.runs.record import TAGGED
 from app.util.formatting import grouped_digits
 
 if TYPE_CHECKING:
@@ -24,6 +25,11 @@ class ComparedRun(Struct, frozen=True):
     label: str
     history: History
     folder: Path | None
+
+    @property
+    def title(self) -> str:
+        """The name alone."""
+        return self.label.split(TAGGED)[0]
 
 
 class Figures(Struct, frozen=True):

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from app.builder.summary import compact
 from app.util import formatting
-from app.views.training.charts.axes.ticks import log_tick, tick
+from app.views.training.charts.ticks import log_tick, tick
 
 # What a person chooses, or a mean of few values is: of few decimal digits, which binary floats miss by their last bit.
 SHORT_NUMBERS = st.builds(

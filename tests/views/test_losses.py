@@ -305,11 +305,8 @@ def test_the_loss_chart_has_a_curve_and_a_name_for_each_output(qtbot: Any) -> No
         "digit",
         "again",
     ]
-    train_curve, held_out = chart.parts._curves[1]
-    assert (
-        len(train_curve.points()[0]) == len(history.steps)
-        and len(held_out.points()[0]) == 2
-    )
+    of_again = [c for c in chart.plot.curves if c.series and c.series.label == "again"]
+    assert [len(curve.points()[0]) for curve in of_again] == [len(history.steps), 2]
 
 
 def test_a_column_may_be_a_further_target(qtbot: Any, tmp_path: Path) -> None:

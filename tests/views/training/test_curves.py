@@ -35,6 +35,8 @@ from app.views.training.timeline.timeline_bar import TimelineBar
 from app.views.ui import theme
 from tests.support.training_jobs import CONV_NET, job
 
+SMOOTHED = "training, smoothed"
+
 
 @pytest.fixture(scope="module")
 def events():
@@ -130,6 +132,12 @@ def test_a_run_that_goes_on_lays_nothing_out_anew(qtbot, qapp, curves, events):
     assert requests.count == 0
 
 
+def drawn(chart, label):
+    """The points of the curves of a label, in the view's x and y."""
+    of_label = [c for c in chart.plot.curves if c.series and c.series.label == label]
+    return [curve.points() for curve in of_label]
+
+
 def one_colour(plot):
     picture = plot.viewport().grab().toImage()
     return (
@@ -180,6 +188,7 @@ def test_runs_are_compared_under_one_smoothing_each_by_its_name(curves, events):
         history.extend(events)
     curves.set_run_name(f"baseline{TAGGED}sgd")
     curves.set_history(histories[0], None, (("Run 2", histories[1]),))
+    baseline = f"baseline{TAGGED}sgd"
     for chart in (curves.loss, curves.accuracy):
         own, other = chart.entries(None)
         assert (own.label, own.short, other.label) == (
@@ -188,12 +197,10 @@ def test_runs_are_compared_under_one_smoothing_each_by_its_name(curves, events):
             "Run 2",
         )
         assert own.value == other.value and own.series != other.series
-    smoothed = curves.loss._smooth.points()[1]
-    assert np.array_equal(smoothed, curves.loss.others._lines[0].curve.points()[1])
-    assert not len(curves.loss._raw.points()[0]) and not len(
-        curves.loss._validation.points()[0]
-    )
-    assert [len(line.dots._x) for line in curves.loss._validations._lines] == [3, 3]
+    ((_, smoothed),) = drawn(curves.loss, baseline)
+    assert np.array_equal(smoothed, drawn(curves.loss, "Run 2")[0][1])
+    assert not drawn(curves.loss, "training") and not drawn(curves.loss, "validation")
+    assert [len(x) for x, _ in drawn(curves.loss, "")] == [3, 3], "each validation"
     assert (
         "smoothed" in curves.loss.heading.texts[1]
         and "dots: validation" in curves.loss.heading.texts[1]
@@ -203,9 +210,8 @@ def test_runs_are_compared_under_one_smoothing_each_by_its_name(curves, events):
         "training",
         "validation",
     ]
-    assert curves.loss.heading.texts[1].startswith("baseline, ") and len(
-        curves.loss._raw.points()[0]
-    )
+    assert curves.loss.heading.texts[1].startswith("baseline, ")
+    assert drawn(curves.loss, "training")
 
 
 def test_every_number_in_the_legends_was_measured(run_curves, run):
@@ -238,7 +244,7 @@ def test_it_is_drawn_in_both_themes_and_by_every_axis(
     corner = rect.mapTo(run_curves, centre(rect))
     ramp = {QImage_rgb(color) for color in theme.heat_table()}
     assert picture.pixel(corner) & 0xFFFFFF in ramp
-    x, y = run_curves.loss._smooth.points()
+    ((x, y),) = drawn(run_curves.loss, SMOOTHED)
     assert len(x) > 10 and np.isfinite(y).all()
 
 
@@ -251,9 +257,9 @@ def test_a_run_of_one_step_has_a_point(qtbot, curves, run, events):
     curves.set_history(history, run.job.source)
     plot = curves.loss.plot
     qtbot.waitUntil(
-        lambda: not plot.blank and len(curves.loss._smooth.points()[0]) == 1
+        lambda: not plot.blank and len(drawn(curves.loss, SMOOTHED)[0][0]) == 1
     )
-    (x,), (y,) = curves.loss._smooth.points()
+    (((x,), (y,)),) = drawn(curves.loss, SMOOTHED)
     spot = plot.mapFromScene(plot.view.mapViewToScene(QPointF(x, y))) - QPoint(1, 0)
     qtbot.waitUntil(
         lambda: plot.grab().toImage().pixelColor(spot) == theme.current().series[0]
@@ -274,7 +280,7 @@ def test_labels_of_epochs_are_legible_over_a_curve(run_curves):
             for y in range(picture.height())
         )
 
-    curve = run_curves.loss._smooth
+    curve = next(c for c in plot.curves if c.series.label == SMOOTHED)
     (x0, x1), (y0, y1) = plot.view.viewRange()
     beside = colors()
     across = np.linspace(x0, x1, 2000)
@@ -474,7 +480,7 @@ def test_memory_is_called_what_it_is(qtbot, curves, events):
     assert curves.memory.heading.texts[:2] == ("Resident memory", "MiB, of the process")
     assert (
         curves.memory.legend.texts[0].endswith(" MiB")
-        and curves.memory.rows(0)[0][2].count("MiB") == 1
+        and curves.memory.rows(1.0)[0][2].count("MiB") == 1
     )
     started = next(event for event in events if isinstance(event, Started))
     device.add(msgspec.structs.replace(started, device="cuda:0"))
@@ -628,12 +634,12 @@ def test_a_run_whose_lines_have_no_times_has_no_throughput(curves, events):
     assert (
         history.samples_per_second() is None and measure_progress(history).eta is None
     )
-    assert not len(curves.throughput._curve.points()[0])
+    assert not drawn(curves.throughput, "samples/s")
     assert curves.throughput.heading.texts[1:] == (
         "unknown: this run recorded no times",
         "",
     )
-    curves.throughput.point_at(3)
+    curves.throughput.show_cursor(3.0)
     assert curves.throughput.heading.texts[2] == ""
     reader = Reader(lambda: 5.0, timed=False)
     begun = {

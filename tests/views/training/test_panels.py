@@ -18,8 +18,8 @@ from app.training.loop import train
 from app.training.monitoring import watcher
 from app.util.frozen import FrozenMap
 from app.views.shown_run import ComparedRun
+from app.views.training.charts.metrics import Choice, metric_of, offered
 from app.views.training.panels.metric_chart import histogram_text
-from app.views.training.panels.metrics import Choice, metric_of, offered
 from app.views.training.panels.page import PanelsPage
 from app.views.training.panels.run_histograms import (
     RunHistogram,
@@ -80,7 +80,7 @@ def shown(qtbot, page: PanelsPage, runs, *choices: Choice):
 
 
 def lines(chart) -> list[tuple[np.ndarray, np.ndarray]]:
-    return [line.curve.points() for line in chart._lines._lines]
+    return [curve.points() for curve in chart.plot.curves if curve.series]
 
 
 def test_each_run_is_a_line_in_the_colours_and_under_the_names_of_the_comparison(

@@ -13,18 +13,17 @@ from pytestqt.qtbot import QtBot
 from app.training.events import EpochDone, GradientNorms, Started, StepDone
 from app.training.history import History
 from app.util.frozen import FrozenMap
-from app.views.training.charts import series
-from app.views.training.charts.axes.axis import FigureAxis, Scale
-from app.views.training.charts.axes.ticks import log_tick
-from app.views.training.charts.axes.timescale import TimeScale
+from app.views.training.charts import series, ticks
+from app.views.training.charts.axis import FigureAxis, Scale
 from app.views.training.charts.charts import stretches
 from app.views.training.charts.gradients import (
     BoundsTracker,
     GradientOverlay,
     nodes_by_layer,
 )
-from app.views.training.charts.series import Smoother
+from app.views.training.charts.series import Smoother, TimeScale
 from app.views.training.charts.small_plot import PlotLine, SmallPlot
+from app.views.training.charts.ticks import log_tick
 from tests.support.training_jobs import SMALL_NET
 
 
@@ -91,15 +90,15 @@ def test_thinning_keeps_every_peak_and_the_order(raw, pixels):
 
 @given(st.floats(-8, 8), st.floats(0.1, 12), st.integers(3, 9))
 def test_log_ticks_stay_in_the_axis(low, span, most):
-    ticks = series.log_ticks(low, low + span, most)
-    assert all(low - 1e-6 <= tick <= low + span + 1e-6 for tick in ticks)
-    assert len(ticks) <= most + 1 and ticks == sorted(ticks)
+    exponents = ticks.log_ticks(low, low + span, most)
+    assert all(low - 1e-6 <= tick <= low + span + 1e-6 for tick in exponents)
+    assert len(exponents) <= most + 1 and exponents == sorted(exponents)
 
 
 @given(st.floats(-8, 8), st.floats(2e-4, 3), st.integers(3, 9))
 def test_a_log_axis_has_two_labels_that_differ_at_least(low, span, most):
     """Also where a loss stays within a decade."""
-    found = [log_tick(tick) for tick in series.log_ticks(low, low + span, most)]
+    found = [log_tick(tick) for tick in ticks.log_ticks(low, low + span, most)]
     assert len(found) >= 2 and len(set(found)) == len(found)
 
 

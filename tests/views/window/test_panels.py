@@ -20,7 +20,7 @@ from app.runs import store
 from app.training.config import Choice as Setting
 from app.util.frozen import FrozenMap
 from app.views.export import headless_pictures
-from app.views.training.panels.metrics import Choice
+from app.views.training.charts.metrics import Choice
 from app.views.ui import theme
 from tests.support.whole_window import WholeWindow
 from tests.views.window.test_runs import closed, listed, opened, run, small
@@ -322,5 +322,5 @@ def test_a_run_that_goes_on_is_followed(qtbot, window) -> None:
     )
     newest = window.session.history.steps["step"][-1]
     qtbot.waitUntil(
-        lambda: newest in window.panels.charts[0]._lines._lines[0].curve.points()[0]
+        lambda: newest in window.panels.charts[0].plot.curves[0].points()[0]
     )

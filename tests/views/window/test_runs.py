@@ -202,10 +202,7 @@ def test_names_curves_and_settings_of_several_runs(qtbot, window: WholeWindow) -
     window.pages.show("runs")
     window.runs.table.selectAll()
     qtbot.waitUntil(
-        lambda: (
-            window.runs.compare.isVisible()
-            and len(window.curves.loss.others.entries()) == 1
-        )
+        lambda: window.runs.compare.isVisible() and len(window.curves.loss.runs) == 2
     )
     lines = window.runs.compare.model.rows
     assert window.runs.compare.model.heads[1:] == ["Run 2", "baseline"]
@@ -222,12 +219,12 @@ def test_names_curves_and_settings_of_several_runs(qtbot, window: WholeWindow) -
         "torch",
         "threads",
     } <= set(names)
-    qtbot.waitUntil(lambda: window.curves.loss.others.entries()[0].label == "baseline")
+    qtbot.waitUntil(lambda: window.curves.loss.runs[1].label == "baseline")
     window.pages.show("curves")
     window.curves.redraw()
     window.grab()
     window.runs.choose(first)
-    qtbot.waitUntil(lambda: not window.curves.loss.others.entries())
+    qtbot.waitUntil(lambda: not window.curves.loss.runs)
 
 
 def test_deleting_asks_first(

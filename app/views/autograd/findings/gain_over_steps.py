@@ -13,9 +13,9 @@ from app.telemetry.gradient_gains import EXPLODED, VANISHED
 from app.training.history import History
 from app.training.monitoring.gradient_health import lost_over
 from app.util import formatting
-from app.views.autograd.findings.gain_map import GainMap
-from app.views.training.charts import series
-from app.views.training.charts.axes.timescale import TimeScale
+from app.views.training.charts import ticks
+from app.views.training.charts.gradient_map import GradientMap
+from app.views.training.charts.series import TimeScale
 from app.views.ui import theme
 from app.views.ui.layouts import hbox, vbox
 from app.views.ui.widgets.empty import EmptyState
@@ -31,6 +31,16 @@ NO_GAINS = (
     "They appear with the first measured step. A forward compiled by torch.compile runs no hooks, and a script reports "
     "none.",
 )
+
+
+class GainMap(GradientMap):
+    """Remaining gradient, gain, or dead units, by layer and step; other widgets explain a loss of gradient."""
+
+    def __init__(self) -> None:
+        super().__init__(("reach", "gain", "dead"))
+
+    def _judge(self) -> None:
+        return
 
 
 class GainsOverRun(QWidget):
@@ -99,7 +109,7 @@ class GainsOverRun(QWidget):
         self._stack.setCurrentIndex(1)
         self.rule.setText(summary_text(history))
         self.map.plot.set_x_range(
-            0.0, series.grown(TimeScale(history).end(), 0.0) or 1.0
+            0.0, ticks.grown(TimeScale(history).end(), 0.0) or 1.0
         )
         self.map.redraw()
 
@@ -112,18 +122,13 @@ class GainsOverRun(QWidget):
         """Show the figures of the row under the pointer, at the last measured step before it."""
         history, plot = self._history, self.map.plot
         index = None if x is None or history is None else self.map.scale.nearest(x)
-        self.map.point_at(index)
         if index is None or history is None:
-            plot.readout.hide()
+            self.map.show_cursor(None)
             return
         at = float(self.map.scale.of_steps()[index])
-        low, high = plot.view.viewRange()[0]
-        rect = plot.view.sceneBoundingRect()
+        self.map.show_cursor(at)
         heading = f"step {formatting.grouped_digits(int(history.steps['step'][index]))}"
-        cursor_x = rect.left() + (at - low) / (high - low) * rect.width()
-        plot.readout.show_at(
-            cursor_x, heading, self.map.note_at(index), self.map.rows(index)
-        )
+        plot.show_readout(at, heading, self.map.note_at(at), self.map.rows(at))
 
     def showEvent(self, event: QShowEvent) -> None:
         super().showEvent(event)

@@ -1,45 +1,47 @@
-"""The curves of a run: loss, accuracy and throughput, each a card that redraws itself from a history."""
+"""The curves of a run: loss, accuracy, learning rate, memory and throughput, each a card over one plot."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import Any
 
 import numpy as np
-from PySide6.QtGui import QColor
+from msgspec.structs import replace
 
-from app.training.history import History
+from app.runs.record import TAGGED
+from app.training.history import MAIN, History
+from app.training.metrics import is_share, label_of
 from app.util import formatting
-from app.views.training.charts import series
-from app.views.training.charts.axes.axis import Scale
-from app.views.training.charts.axes.timescale import Mode, TimeScale
+from app.util.formatting import MEBIBYTE
+from app.views.shown_run import ComparedRun
+from app.views.training.charts import metrics, series, ticks
+from app.views.training.charts.axis import Scale
 from app.views.training.charts.card import ChartCard, LegendEntry
-from app.views.training.charts.curve import Curve
-from app.views.training.charts.loss_parts import LossPartCurves
-from app.views.training.charts.overlays import (
-    COLORS,
-    Other,
-    RunOverlays,
-    accuracies,
-    cut_lines,
-    name_in,
-    smoothed_loss,
-    validation_losses,
-)
-from app.views.training.charts.plot import CurveDots, StepPlot
+from app.views.training.charts.layers import CutLine
+from app.views.training.charts.plot import StepPlot
 from app.views.training.charts.readout import Row
-from app.views.training.charts.series import Floats, Smoother
-from app.views.training.evaluation.curves import ScoreCurves, has_accuracy
+from app.views.training.charts.series import (
+    Floats,
+    Mode,
+    Series,
+    Smoother,
+    TimeScale,
+)
 from app.views.ui import theme
 
 X_KINDS: dict[Mode, Scale] = {"step": "count", "epoch": "number", "time": "clock"}
+# Of the run that is shown and of those beside it; the last ones are those that no chart uses otherwise.
+RUN_COLORS = (0, 2, 4, 3, 5)
+COLORS = 6  # of a theme
+FURTHER = 2  # the first colour behind those of training and validation; there are four
 
 
 class Chart(ChartCard):
-    """A card with one plot over the steps. A subclass reads the history; the page sets range and cursor."""
+    """A card with one plot over the steps of a run. A subclass says in `curves` what is shown; the page sets the x
+    range and the cursor."""
 
-    others: RunOverlays | None = None  # other runs, where it shows them
     empty_range = (0.0, 1.0)  # of y, before the first value
-    run_name = ""  # of the run that is shown
+    ceiling = np.inf  # of y
 
     def __init__(
         self,
@@ -53,8 +55,11 @@ class Chart(ChartCard):
         super().__init__(title, note, legend=legend, short=short)
         self.plot = plot or StepPlot()
         self.plot.setAccessibleName(title)
+        self.shown: Sequence[Series] = ()
+        self.runs: Sequence[ComparedRun] = ()  # all, where several are compared
         self.history = History()
         self.scale = TimeScale(self.history)
+        self.run_name = ""
         self.body.addWidget(self.plot, 1)
 
     def set_history(self, history: History, mode: Mode) -> None:
@@ -65,130 +70,130 @@ class Chart(ChartCard):
         self.scale = TimeScale(history, mode)
         self.plot.bottom.set_kind(X_KINDS[mode])
 
-    def set_run_name(self, name: str) -> None:
-        """Name the run that is shown, for legends of several."""
-        self.run_name = name
-
-    def set_others(self, history: History, others: Sequence[Other]) -> None:
-        """Show other runs beside that of `history`, where the chart shows them."""
-        if self.others is not None:
-            self.others.set_runs(others)
-
-    @property
-    def _compares(self) -> bool:
-        return self.others is not None and self.others.compares
+    def curves(self) -> Sequence[Series]:
+        """Return what is shown of the history, the lowest curve first."""
+        return ()
 
     def redraw(self) -> None:
         """Update the picture to the history, for the x range in view."""
+        self.shown = self.curves()
+        self.fit(self.plot.draw(self.shown))
         self._mark_epochs()
 
-    def entries(self, index: int | None) -> Sequence[LegendEntry]:
-        """Return the legend at the step of an index; None for the newest."""
-        return ()
+    def fit(self, levels: Floats) -> None:
+        """Have the y axis reach around what is drawn."""
+        if levels.size:
+            self.plot.set_y_range(
+                *self.limits(float(levels.min()), float(levels.max()))
+            )
 
-    def rows(self, index: int) -> Sequence[Row]:
-        """Return the lines of the readout at a step."""
+    def limits(self, low: float, high: float) -> tuple[float, float]:
+        """Return the range of y for curves from `low` to `high`."""
+        floor = 0.0 if low >= 0 and self.plot.left.kind != "log" else -np.inf
+        return ticks.snapped(low, high, floor, self.ceiling)
+
+    def entries(self, x: float | None = None) -> Sequence[LegendEntry]:
+        """Return the legend at an x; None for the newest values."""
+        return self._entries(x, ("everywhere",))
+
+    def _entries(self, x: float | None, listed: tuple[str, ...]) -> list[LegendEntry]:
         return [
-            (entry.color, entry.label, entry.value) for entry in self.entries(index)
+            LegendEntry(
+                of.label,
+                of.text(value),
+                of.color,
+                of.mark,
+                of.short,
+                min(2.3 * of.fill, 1.0) if of.mark == "square" else 1.0,
+            )
+            for of in self.shown
+            if of.listed in listed and (value := of.value_at(x)) is not None
         ]
 
-    def dots(self, index: int) -> Sequence[tuple[float, QColor]]:
-        """Return the points of the curves at a step, in the view's y."""
-        return ()
+    def rows(self, x: float) -> Sequence[Row]:
+        """Return the lines of the readout at an x."""
+        return [
+            (entry.color, entry.label, entry.value)
+            for entry in self._entries(x, ("everywhere", "readout"))
+        ]
 
     def restyle(self) -> None:
         """Take colours and fonts from the theme in force."""
         self.plot.restyle()
 
-    def show_legend(self, index: int | None = None) -> None:
-        self.legend.set_entries(self.entries(index))
+    def show_legend(self, x: float | None = None) -> None:
+        self.legend.set_entries(self.entries(x))
 
-    def point_at(self, index: int | None) -> None:
-        """Put the cursor on a step; None takes it away."""
-        if index is None or index >= len(self.history.steps):
+    def show_cursor(self, x: float | None) -> None:
+        """Put the cursor on the step at an x; None takes it away."""
+        self.show_legend(x)
+        if x is None:
             self.plot.clear_cursor()
-            self.show_legend()
             return
-        self.plot.cursor_line.show_at(
-            float(self.scale.of_steps()[index]), tuple(self.dots(index))
-        )
-        self.show_legend(index)
-
-    def _window(self, x: Floats) -> slice:
-        low, high = self.plot.view.viewRange()[0]
-        return series.visible(x, low, high)
+        pointed = [of for of in self.shown if of.pointed]
+        values = np.array([of.value_at(x) for of in pointed], dtype=float)
+        dots = [
+            (level, theme.current().series[of.color])
+            for of, level in zip(pointed, self.plot.level(values).tolist(), strict=True)
+            if level == level
+        ]
+        self.plot.cursor_line.show_at(x, tuple(dots))
 
     def _mark_epochs(self) -> None:
-        epochs = self.history.epochs
-        self.plot.backdrop.set_epochs(
-            self.scale.x_of(epochs["step"], epochs["seconds"]).tolist()
-        )
-        self.plot.backdrop.set_marks(
-            self.scale.x_of(self.history.rates_set["step"]).tolist()
-        )
-        self.plot.backdrop.set_flags(
-            self.scale.x_of(np.array(sorted(self.history.marks), dtype=float)).tolist()
-        )
-        beside = self.others.cuts(self.scale.mode) if self.others is not None else []
-        self.plot.backdrop.set_cuts(
-            [*cut_lines(self.history, self.scale.mode), *beside]
-        )
+        history, backdrop = self.history, self.plot.backdrop
+        epochs = history.epochs
+        backdrop.set_epochs(self.scale.x_of(epochs["step"], epochs["seconds"]).tolist())
+        backdrop.set_marks(self.scale.x_of(history.rates_set["step"]).tolist())
+        marks = np.array(sorted(history.marks), dtype=float)
+        backdrop.set_flags(self.scale.x_of(marks).tolist())
+        cuts = cut_lines(history, self.scale.mode)
+        for run, color in zip(self.runs[1:], RUN_COLORS[1:], strict=False):
+            cuts += cut_lines(run.history, self.scale.mode, f"{run.title}: ", color)
+        backdrop.set_cuts(cuts)
 
-    def _epoch_at(self, index: int | None) -> int | None:
-        """Return the row of the last epoch that had ended by a step; None if there is none."""
-        epochs = self.history.epochs
-        if index is None:
-            return len(epochs) - 1 if len(epochs) else None
-        ended = int(
-            np.searchsorted(epochs["step"], self.history.steps["step"][index], "right")
+
+def cut_lines(
+    history: History, mode: Mode, prefix: str = "", color: int = -1
+) -> list[CutLine]:
+    """Return the lines where the net of a run was edited."""
+    steps = np.array([cut.step for cut in history.cuts], dtype=float)
+    return [
+        CutLine(x, prefix + cut.description, color)
+        for x, cut in zip(
+            TimeScale(history, mode).x_of(steps).tolist(), history.cuts, strict=True
         )
-        return ended - 1 if ended else None
+    ]
 
 
 class LossChart(Chart):
-    """The loss of every step, faint, its moving average over it, and the validation loss of every epoch."""
+    """The loss of every step, faint, its moving average over it, and the validation loss of every epoch; of several
+    outputs the moving average and validation of each, and of several runs those of each."""
 
     least_plot = 236  # px: the most important curve
 
     def __init__(self) -> None:
         super().__init__("Loss")
-        self._raw = Curve(self.plot, 0, 1.0, 0.38, smooth=False)
-        self._smooth = Curve(self.plot, 0, 2.0)
-        self._validation = Curve(self.plot, 1, 1.5)
-        self._dots = CurveDots(self.plot, 1)
-        self.others: RunOverlays = RunOverlays(self.plot, smoothed_loss)
-        self._validations = RunOverlays(
-            self.plot, validation_losses, dots=True
-        )  # of all runs, where several are shown
-        self.parts = LossPartCurves(self.plot)
-        self._smoother = Smoother(0.9)
+        self._smoothers: dict[tuple[int, str], Smoother] = {}
+        self.smoothing = 0.9
         self._name = ""
-        self._log = True
-        self._left_out = False
+        self.log = True
         self.plot.left.set_kind("log")
-
-    @property
-    def log(self) -> bool:
-        return self._log
-
-    @property
-    def smoothing(self) -> float:
-        return self._smoother.weight
 
     @property
     def smoothed(self) -> Floats:
         """The moving average, one value a step."""
-        return self._smoother.values
+        return self._smooth(self.history, "loss", self.history.steps["loss"])
 
     def set_log(self, log: bool) -> None:
-        self._log = log
+        self.log = log
         self.plot.left.set_kind("log" if log else "number")
         self.plot.view.free_y = False
         self.redraw()
 
     def set_smoothing(self, weight: float) -> None:
         """Set the weight of the past in the moving average, 0 to less than 1."""
-        self._smoother = Smoother(weight)
+        self.smoothing = weight
+        self._smoothers.clear()
         self.redraw()
 
     def set_loss_name(self, name: str) -> None:
@@ -196,148 +201,153 @@ class LossChart(Chart):
         self._name = name
         self._show_scale()
 
-    def set_others(self, history: History, others: Sequence[Other]) -> None:
-        super().set_others(history, others)
-        shown = [Other(self.run_name, history), *others] if others else []
-        self._validations.set_runs(shown, (0, *COLORS))
+    def _smooth(self, history: History, name: str, raw: Floats) -> Floats:
+        key = (id(history), name)
+        smoother = self._smoothers.get(key)
+        if smoother is None or len(smoother) > len(raw):
+            smoother = self._smoothers[key] = Smoother(self.smoothing)
+        smoother.extend(raw[len(smoother) :])
+        return smoother.values
 
     def set_history(self, history: History, mode: Mode) -> None:
         if history is not self.history:
-            self._smoother = Smoother(self._smoother.weight)
+            self._smoothers.clear()
         super().set_history(history, mode)
 
     def redraw(self) -> None:
-        raw, x = self.history.steps["loss"], self.scale.of_steps()
-        self._smoother.extend(raw[len(self._smoother) :])
-        window, pixels = self._window(x), self.plot.pixels
-        thin_x, thin_y = series.thin_peaks(x[window], raw[window], pixels // 2)
-        smooth_x, smooth_y = series.thin(
-            x[window], self._smoother.values[window], pixels // 2
-        )
-        epochs = self.history.epochs
-        epoch_x = self.scale.x_of(epochs["step"], epochs["seconds"])
-        near = self._window(epoch_x)
-        epoch_x, epoch_y = series.thin_peaks(
-            epoch_x[near], epochs["val_loss"][near], pixels // 2
-        )
-        self._left_out = self._log and bool(np.any(thin_y <= 0))
-        shown = [self._level(values) for values in (thin_y, smooth_y, epoch_y)]
-        raw_visible = self._smoother.weight > 0 and not self._compares
-        self._raw.set_points(thin_x, shown[0]) if raw_visible else self._raw.clear()
-        self._smooth.set_points(
-            *((smooth_x, shown[1]) if self._smoother.weight > 0 else (thin_x, shown[0]))
-        )
-        validation = (
-            (epoch_x[:0], epoch_x[:0]) if self._compares else (epoch_x, shown[2])
-        )
-        self._validation.set_points(*validation)
-        self._dots.set_points(*validation)
-        others = self.others.redraw(self.scale.mode, self._smoother.weight, self._level)
-        others += self._validations.redraw(self.scale.mode, 0.0, self._level)
-        parts = self.parts.redraw(
-            self.history, self.scale, self._smoother.weight, self._level
-        )
-        self._fit(
-            np.concatenate(
-                [*(shown[1:2] if self._compares else shown[::2]), *others, *parts]
-            )
-        )
-        self._mark_epochs()
+        super().redraw()
         self._show_scale()
 
-    def _level(self, values: Floats) -> Floats:
-        """Return the values on the y axis; nan for values that a log scale cannot show."""
-        if not self._log:
-            return values
-        with np.errstate(invalid="ignore", divide="ignore"):
-            return np.log10(np.where(values > 0, values, np.nan))
+    def curves(self) -> Sequence[Series]:
+        own = self._of_runs() if self.runs else self._of_run()
+        return [*own, *self._parts()]
 
-    def _fit(self, levels: Floats) -> None:
-        finite = levels[np.isfinite(levels)]
-        if finite.size:
-            low, high = float(finite.min()), float(finite.max())
-            self.plot.set_y_range(
-                *series.snapped(
-                    low, high, floor=0.0 if not self._log and low >= 0 else -np.inf
+    def _training(self, label: str, run: History, **look: Any) -> Series:
+        """Return the moving average of the loss."""
+        values = self._smooth(run, "loss", run.steps["loss"])
+        return Series(
+            label,
+            TimeScale(run, self.scale.mode),
+            run.steps["step"],
+            values,
+            run.steps["seconds"],
+            mean=self.smoothing > 0,
+            finite=False,
+            **look,
+        )
+
+    def _validation(self, label: str, run: History, **look: Any) -> Series:
+        scale, epochs = TimeScale(run, self.scale.mode), run.epochs
+        columns = epochs["step"], epochs["val_loss"], epochs["seconds"]
+        return Series(label, scale, *columns, dots=True, **look)
+
+    def _of_run(self) -> list[Series]:
+        smoothed = self._training(
+            "training, smoothed",
+            self.history,
+            width=2.0,
+            listed="readout" if self.smoothing else "",
+            pointed=True,
+        )
+        raw = replace(
+            smoothed,
+            label="training",
+            values=self.history.steps["loss"],
+            width=1.0,
+            opacity=0.38,
+            antialiased=False,
+            mean=False,
+            drawn=self.smoothing > 0,
+            listed="everywhere",
+            pointed=False,
+        )
+        return [
+            raw,
+            smoothed,
+            self._validation("validation", self.history, color=1, mark="dots"),
+        ]
+
+    def _of_runs(self) -> list[Series]:
+        curves = []
+        for run, color in zip(self.runs, RUN_COLORS, strict=False):
+            own = run is self.runs[0]
+            curves.append(
+                self._training(
+                    run.label,
+                    run.history,
+                    color=color,
+                    short=run.title,
+                    width=2.0 if own else 1.5,
+                    pointed=own,
                 )
             )
+            curves.append(
+                self._validation(
+                    "", run.history, color=color, width=1.0, opacity=0.45, listed=""
+                )
+            )
+        return curves
+
+    def _parts(self) -> list[Series]:
+        """Return the losses of several outputs: for each a smoothed curve, and a dashed one for validation."""
+        history, scores, curves = self.history, self.history.scores, []
+        steps = history.parts["step"]
+        for number, name in enumerate(history.parts.names[1:]):
+            label, color = name.removeprefix("loss_"), FURTHER + number % 4
+            raw = history.parts[name]
+            written = Series(
+                label,
+                self.scale,
+                steps,
+                raw,
+                color=color,
+                short=label,
+                drawn=False,
+                listed="" if self.runs else "everywhere",
+                finite=False,
+            )
+            smoothed = self._smooth(history, name, raw)
+            curves += [
+                written,
+                replace(written, values=smoothed, mean=True, drawn=True, listed=""),
+            ]
+            if name in history.metrics:
+                curves.append(
+                    Series(
+                        label,
+                        self.scale,
+                        scores["step"],
+                        scores[name],
+                        scores["seconds"],
+                        color,
+                        dashed=True,
+                        listed="",
+                    )
+                )
+        return curves
 
     def _show_scale(self) -> None:
-        scale = "log scale" if self._log else "linear"
-        if self._left_out:
+        scale = "log scale" if self.log else "linear"
+        if self.plot.omitted:
             scale += ", non-positive values omitted"
-        notes = [name_in(self.run_name), self._name, scale]
-        if self._compares:  # what the marks mean
-            notes = [
-                "lines: training"
-                + f", smoothed {self.smoothing:g}" * bool(self.smoothing),
-                "dots: validation",
-                self._name,
-                scale,
-            ]
+        notes = [self.run_name.split(TAGGED)[0], self._name, scale]
+        if self.runs:  # what the marks mean
+            smoothed = f", smoothed {self.smoothing:g}" if self.smoothing else ""
+            training = f"lines: training{smoothed}"
+            notes = [training, "dots: validation", self._name, scale]
         self.heading.set(note=", ".join(filter(None, notes)))
-
-    def entries(self, index: int | None) -> Sequence[LegendEntry]:
-        steps, row = self.history.steps, self._epoch_at(index)
-        if not len(steps):
-            return ()
-        if self._compares:
-            return self._run_entries(index)
-        entries = [
-            LegendEntry(
-                "training",
-                formatting.figure(float(steps["loss"][-1 if index is None else index])),
-            )
-        ]
-        if row is not None and not np.isnan(self.history.epochs["val_loss"][row]):
-            value = formatting.figure(float(self.history.epochs["val_loss"][row]))
-            entries.append(LegendEntry("validation", value, 1, "dots"))
-        return [*entries, *self.parts.entries(self.history, index)]
-
-    def _run_entries(self, index: int | None) -> list[LegendEntry]:
-        """Return an entry per run with its name: all training losses under one smoothing."""
-        values, name = self._smoother.values, self.run_name or "this run"
-        at = len(values) - 1 if index is None else index
-        if not 0 <= at < len(values):
-            return []
-        this_run = LegendEntry(
-            name, formatting.figure(float(values[at])), short=name_in(name)
-        )
-        return [this_run, *self.others.entries()] if index is None else [this_run]
-
-    def rows(self, index: int) -> Sequence[Row]:
-        rows = list(super().rows(index))
-        if self.smoothing and not self._compares and index < len(self._smoother):
-            average = formatting.figure(float(self._smoother.values[index]))
-            rows.insert(1, (theme.current().series[0], "training, smoothed", average))
-        return rows
-
-    def dots(self, index: int) -> Sequence[tuple[float, QColor]]:
-        if index >= len(self._smoother):
-            return ()
-        return [
-            (
-                float(self._level(self._smoother.values[index : index + 1])[0]),
-                theme.current().series[0],
-            )
-        ]
 
 
 class AccuracyChart(Chart):
-    """The share of samples that were classified rightly, in percent, epoch by epoch."""
+    """The share of samples that were classified rightly, in percent, epoch by epoch, and other metrics, dashed; without
+    an accuracy all are plotted unscaled."""
 
     empty_range = (0.0, 100.0)
+    ceiling = 100.5
 
     def __init__(self) -> None:
         super().__init__("Accuracy", "%", plot=StepPlot(kind="percent"))
         self.plot.show_epochs = False
-        self._curves = [
-            (Curve(self.plot, number, 1.5), CurveDots(self.plot, number))
-            for number in (0, 1)
-        ]
-        self.others: RunOverlays = RunOverlays(self.plot, accuracies)
-        self._scores = ScoreCurves(self.plot)
-        self._smoother = Smoother(0.0)
 
     def redraw(self) -> None:
         shares = has_accuracy(self.history)
@@ -346,61 +356,179 @@ class AccuracyChart(Chart):
             "%" if shares else "of validation samples",
         )
         self.plot.left.set_kind("percent" if shares else "number")
-        epochs = self.history.epochs
-        x = self.scale.x_of(epochs["step"], epochs["seconds"])
-        window = self._window(x)
-        levels = [
-            100 * epochs[name][window] for name in ("train_accuracy", "val_accuracy")
-        ]
-        if self._compares:  # what the other runs show: the validation accuracy, or that of training without any
-            levels = [
-                accuracies(self.history, self._smoother)[2][window],
-                np.full(len(levels[0]), np.nan),
-            ]
-        for (curve, dots), y in zip(self._curves, levels, strict=True):
-            thin_x, thin_y = series.thin_peaks(x[window], y, self.plot.pixels // 2)
-            curve.set_points(thin_x, thin_y)
-            dots.set_points(thin_x, thin_y)
-        scores_x, *scores = self._scores.redraw(self.history, self.scale)
-        scored = [y[self._window(scores_x)] for y in scores]
-        others = self.others.redraw(self.scale.mode, 0.0, lambda y: y)
-        visible_levels = np.concatenate([*levels, *scored, *others])
-        visible_levels = visible_levels[np.isfinite(visible_levels)]
-        if visible_levels.size:
-            limits = (0.0, 100.5) if shares else ()
-            self.plot.set_y_range(
-                *series.snapped(
-                    float(visible_levels.min()), float(visible_levels.max()), *limits
-                )
-            )
-        self._mark_epochs()
+        self.ceiling = 100.5 if shares else np.inf
+        super().redraw()
 
-    def entries(self, index: int | None) -> Sequence[LegendEntry]:
-        row = self._epoch_at(index)
-        if row is None:
-            return ()
-        epochs = self.history.epochs
-        entries = []
-        if self._compares:
-            name = self.run_name or "this run"
-            shared = formatting.figure(
-                float(accuracies(self.history, self._smoother)[2][row])
+    def curves(self) -> Sequence[Series]:
+        if self.runs:
+            shown = [
+                self._of_run(run, color)
+                for run, color in zip(self.runs, RUN_COLORS, strict=False)
+            ]
+            return [*shown, *(replace(of, listed="") for of in self._scores())]
+        names = ("training", "validation")
+        columns = ("train_accuracy", "val_accuracy")
+        shown = [
+            self._accuracy(
+                label, self.history, self.history.epochs[name], color=color, dots=True
             )
-            this_run = LegendEntry(name, shared, 0, "dots", name_in(name))
-            return [this_run, *self.others.entries()] if index is None else [this_run]
-        if not np.isnan(epochs["train_accuracy"][row]):
-            entries.append(
-                LegendEntry(
-                    "training",
-                    formatting.percent(float(epochs["train_accuracy"][row])),
-                    0,
-                    "dots",
+            for color, (label, name) in enumerate(zip(names, columns, strict=True))
+        ]
+        return [*shown, *self._scores()]
+
+    def _accuracy(
+        self, label: str, run: History, shares: Floats, **look: Any
+    ) -> Series:
+        scale = TimeScale(run, self.scale.mode)
+        columns = run.epochs["step"], 100 * shares, run.epochs["seconds"]
+        return Series(label, scale, *columns, text=_percent, mark="dots", **look)
+
+    def _of_run(self, run: ComparedRun, color: int) -> Series:
+        """Return the validation accuracy, or that of training if there is no validation."""
+        epochs = run.history.epochs
+        shares = epochs["val_accuracy"]
+        if np.isnan(shares).all():
+            shares = epochs["train_accuracy"]
+        return self._accuracy(
+            run.label,
+            run.history,
+            shares,
+            short=run.title,
+            color=color,
+            dots=run is self.runs[0],
+        )
+
+    def _scores(self) -> list[Series]:
+        """Return the metrics that are no losses; of an accuracy only those are drawn that are shares, too."""
+        history, shares, curves = self.history, has_accuracy(self.history), []
+        scores, drawn = history.scores, 0
+        for name in (name for name in history.metrics if not name.startswith("loss_")):
+            fits = not shares or is_share(name)
+            curves.append(
+                Series(
+                    label_of(name),
+                    self.scale,
+                    scores["step"],
+                    (100 if shares and fits else 1) * scores[name],
+                    scores["seconds"],
+                    FURTHER + drawn % 4 if fits else -1,
+                    _percent if shares and fits else formatting.figure,
+                    label_of(name).removesuffix(" accuracy"),
+                    "dash",
+                    dashed=True,
+                    drawn=fits,
+                    finite=False,
                 )
             )
-        if not np.isnan(epochs["val_accuracy"][row]):
-            value = formatting.percent(float(epochs["val_accuracy"][row]))
-            entries.append(LegendEntry("validation", value, 1, "dots"))
-        return [*entries, *self._scores.entries(self.history, row)]
+            drawn += fits
+        return curves
+
+
+class RateChart(Chart):
+    """A curve per parameter group; the newest value is in the heading, or in the legend if there are several."""
+
+    def __init__(self) -> None:
+        super().__init__("Learning rate", legend=False)
+        self.plot.show_epochs = False
+        self.plot.grid_x = False
+
+    def curves(self) -> Sequence[Series]:
+        history, groups = self.history, self.history.own_rates
+        main = history.main_group
+        rates = {
+            main or (MAIN if groups else "learning rate"): (
+                history.steps["step"],
+                history.steps["rate"],
+            )
+        }
+        for name in groups:
+            if name != main:
+                reading = metrics.group_rate(name, history)
+                rates[name] = reading.steps, reading.values
+        return [
+            Series(
+                name,
+                self.scale,
+                *reading,
+                color=number % COLORS,
+                short="main" if name == MAIN else name,
+                pointed=True,
+            )
+            for number, (name, reading) in enumerate(rates.items())
+        ]
+
+    def limits(self, low: float, high: float) -> tuple[float, float]:
+        return 0.0, 1.12 * high
+
+    def show_legend(self, x: float | None = None) -> None:
+        entries = self.entries(x)
+        several = bool(self.history.own_rates)
+        self.legend.setVisible(several)
+        self.legend.set_entries(entries if several else ())
+        self.heading.set(value=entries[0].value if entries and not several else "")
+
+    def rows(self, x: float) -> Sequence[Row]:
+        before = "learning rate, " if self.history.own_rates else ""
+        return [
+            (color, f"{before}{name}", value) for color, name, value in super().rows(x)
+        ]
+
+
+class MemoryChart(Chart):
+    """On CUDA allocated, reserved and peak; on MPS allocated and reserved; elsewhere the process's resident memory."""
+
+    def __init__(self) -> None:
+        super().__init__("Memory", "MiB")
+        self.plot.show_epochs = False
+        self.plot.grid_x = False
+
+    @property
+    def of_device(self) -> bool:
+        """Return whether the run reported device memory, not the process's."""
+        memory = self.history.memory
+        return bool(len(memory) and not np.isnan(memory["allocated"][-1]))
+
+    def curves(self) -> Sequence[Series]:
+        if not self.of_device:
+            return [
+                self._of("resident", fill=0.2, mark="square", width=1.0, pointed=True)
+            ]
+        square = {"mark": "square", "width": 1.0}
+        return [
+            self._of("allocated", short="alloc.", fill=0.45, pointed=True, **square),
+            self._of("peak", color=-1, mark="dash", width=1.25, dashed=True),
+            self._of("reserved", short="res.", fill=0.13, opacity=0.6, **square),
+        ]
+
+    def _of(self, name: str, **look: Any) -> Series:
+        memory = self.history.memory
+        unit = "" if self.of_device else " MiB"  # it is in the heading of the others
+        return Series(
+            name,
+            self.scale,
+            memory["step"],
+            memory[name] / MEBIBYTE,
+            memory["seconds"],
+            text=lambda size: f"{formatting.mebibytes(size * MEBIBYTE)}{unit}",
+            **look,
+        )
+
+    def limits(self, low: float, high: float) -> tuple[float, float]:
+        return 0.0, ticks.snapped(0.0, high, 0.0)[1]
+
+    def redraw(self) -> None:
+        super().redraw()
+        if not len(self.history.memory):
+            self.heading.set("Memory", "MiB")
+        elif self.of_device:
+            device = self.history.started.device if self.history.started else ""
+            self.heading.set("GPU memory", f"MiB, {device}")
+        else:
+            self.heading.set("Resident memory", "MiB, of the process")
+
+    def rows(self, x: float) -> Sequence[Row]:
+        unit = " MiB" if self.of_device else ""  # the legend has it in its heading
+        return [(color, name, value + unit) for color, name, value in super().rows(x)]
 
 
 class ThroughputChart(Chart):
@@ -412,70 +540,61 @@ class ThroughputChart(Chart):
         super().__init__("Throughput", "samples/s", legend=False)
         self.plot.grid_x = False
         self.plot.show_epochs = False
-        self._curve = Curve(self.plot, 0, 1.0)
-        self._x: Floats = np.empty(0)
-        self._rates: Floats = np.empty(0)
 
     @property
     def _unit(self) -> str:
         started = self.history.started
-        return (
-            "steps/s"
-            if started is not None and not started.steps_per_epoch
-            else "samples/s"
-        )
+        script = started is not None and not started.steps_per_epoch
+        return "steps/s" if script else "samples/s"
 
-    def redraw(self) -> None:
+    def curves(self) -> Sequence[Series]:
         steps = self.history.steps
-        x = self.scale.of_steps()
-        window = self._window(x)
+        window = series.visible(self.scale.of_steps(), *self.plot.view.viewRange()[0])
         seconds, samples = steps["seconds"][window], steps["samples"][window]
-        ends = stretches(
-            seconds if self._timed else seconds[:0], self.plot.pixels // 2, self.STRETCH
-        )
+        known = seconds if self._timed else seconds[:0]
+        ends = stretches(known, self.plot.pixels // 2, self.STRETCH)
         if len(ends) < 2:
-            self._x = self._rates = np.empty(0)
-        else:
-            counts = np.add.reduceat(samples, ends[:-1] + 1)
-            counts[-1] = samples[ends[-2] + 1 : ends[-1] + 1].sum()
-            self._rates = counts / np.maximum(np.diff(seconds[ends]), 1e-9)
-            self._x = x[window][ends[1:]]
-        self._curve.set_points(self._x, self._rates)
-        if self._rates.size:
-            top = series.snapped(0.0, float(self._rates.max()), 0.0)[1]
-            self.plot.set_y_range(0.0, top)
-            self._curve.fill_to(0.0, 0.13)
+            return ()
+        counts = np.add.reduceat(samples, ends[:-1] + 1)
+        counts[-1] = samples[ends[-2] + 1 : ends[-1] + 1].sum()
+        rates = counts / np.maximum(np.diff(seconds[ends]), 1e-9)
+        after = steps["step"][window][ends[1:]]
+        text = "{:,.0f}".format
+        return [
+            Series(
+                self._unit, self.scale, after, rates, text=text, width=1.0, fill=0.13
+            )
+        ]
+
+    def limits(self, low: float, high: float) -> tuple[float, float]:
+        return 0.0, ticks.snapped(0.0, high, 0.0)[1]
 
     @property
     def _timed(self) -> bool:
         started = self.history.started
         return started is None or started.timed
 
-    def show_legend(self, index: int | None = None) -> None:
+    def show_legend(self, x: float | None = None) -> None:
         if not self._timed:
-            self.heading.set(value="", note="unknown: this run recorded no times")
+            note = "unknown: this run recorded no times"
+            self.heading.set(value="", note=note)
             return
-        rate = (
-            self.history.samples_per_second() if index is None else self._rate_at(index)
-        )
-        self.heading.set(value="" if rate is None else f"{rate:,.0f}", note=self._unit)
+        rate = self.history.samples_per_second() if x is None else self._rate_at(x)
+        text = "" if rate is None else f"{rate:,.0f}"
+        self.heading.set(value=text, note=self._unit)
 
-    def _rate_at(self, index: int) -> float | None:
-        if not len(self._x):
-            return None
-        row = min(
-            int(np.searchsorted(self._x, self.scale.of_steps()[index])),
-            len(self._x) - 1,
-        )
-        return float(self._rates[row])
+    def _rate_at(self, x: float) -> float | None:
+        """Return the rate of the stretch that an x is in."""
+        for of in self.shown:
+            at = int(np.searchsorted(of.x, x))
+            return float(of.values[min(at, len(of.values) - 1)])
+        return None
 
-    def rows(self, index: int) -> Sequence[Row]:
-        rate = self._rate_at(index)
-        return (
-            []
-            if rate is None
-            else [(theme.current().series[0], self._unit, f"{rate:,.0f}")]
-        )
+    def rows(self, x: float) -> Sequence[Row]:
+        rate = self._rate_at(x)
+        if rate is None:
+            return []
+        return [(theme.current().series[0], self._unit, f"{rate:,.0f}")]
 
 
 def stretches(seconds: Floats, most: int, shortest: float) -> np.ndarray:
@@ -492,3 +611,13 @@ def stretches(seconds: Floats, most: int, shortest: float) -> np.ndarray:
     while count > 2 * max(most, 1) * stride or stride * mean < shortest:
         stride *= 2
     return np.arange(0, count, stride)
+
+
+def has_accuracy(history: History) -> bool:
+    """Return whether the run has an accuracy; True before its first epoch."""
+    epochs = history.epochs
+    return not len(epochs) or bool(np.isfinite(epochs["train_accuracy"][-1]))
+
+
+def _percent(value: float) -> str:
+    return formatting.percent(value / 100)

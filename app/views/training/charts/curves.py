@@ -14,21 +14,21 @@ from app.source.generated import Source
 from app.telemetry.gradient_gains import path_of
 from app.training.history import History
 from app.util import formatting
-from app.views.training.charts import export, series
-from app.views.training.charts.axes.timescale import Mode, TimeScale
+from app.views.shown_run import ComparedRun
+from app.views.training.charts import export, ticks
 from app.views.training.charts.charts import (
     AccuracyChart,
     Chart,
     LossChart,
+    MemoryChart,
+    RateChart,
     ThroughputChart,
 )
 from app.views.training.charts.controls import CurveControls
 from app.views.training.charts.gradient_map import GradientMap
 from app.views.training.charts.gradients import nodes_by_layer
-from app.views.training.charts.lr_chart import RateChart
-from app.views.training.charts.memory_plot import MemoryChart
-from app.views.training.charts.overlays import Other
 from app.views.training.charts.plot import StepView
+from app.views.training.charts.series import Mode, TimeScale
 from app.views.ui import theme
 from app.views.ui.layouts import vbox
 from app.views.ui.present import present
@@ -262,11 +262,9 @@ class Curves(QWidget):
         self._step = None
         self._source = source
         self._known = ((), {})
-        for chart in (self.loss, self.accuracy):
-            chart.set_others(
-                self._history,
-                [Other(title, other_history) for title, other_history in others],
-            )
+        own = ((self.loss.run_name or "this run", self._history),)
+        runs = [ComparedRun(*run, None) for run in (*own, *others)] if others else []
+        self.loss.runs = self.accuracy.runs = runs
         if history is not None and not self.has_run:
             self._paint_in_turns()
             self._pages.setUpdatesEnabled(
@@ -285,15 +283,15 @@ class Curves(QWidget):
         self.set_mode(self._scale.mode)
 
     def set_run_name(self, name: str) -> None:
-        """Name the run that is shown."""
-        for chart in (self.loss, self.accuracy):
-            chart.set_run_name(name)
+        """Name the run that is shown next."""
+        self.loss.run_name = name
 
     def _reach(self) -> float:
         """Return the last x of the longest run, or of the step whose loss ended it."""
         marked = np.array([max(self._history.marks, default=0)], dtype=float)
         end = max(self._scale.end(), float(self._scale.x_of(marked)[0]))
-        return max(end, self.loss.others.end(self._scale.mode))
+        runs = self.loss.runs
+        return max([end, *(TimeScale(run.history, self.mode).end() for run in runs)])
 
     def set_mode(self, mode: Mode) -> None:
         """Set the x axis: "step", "epoch" or "time"."""
@@ -370,7 +368,7 @@ class Curves(QWidget):
         if not self._stale:
             return
         self.redraw_seconds = 0.0
-        self._end = series.grown(self._reach(), self._end) or 1.0
+        self._end = ticks.grown(self._reach(), self._end) or 1.0
         if every:
             self._waiting = list(self.charts)
         else:
@@ -392,7 +390,7 @@ class Curves(QWidget):
             chart.plot.set_x_range(*self._range)
             self._moving = False
         chart.redraw()
-        chart.point_at(self._index())
+        chart.show_cursor(self._cursor_x())
         if self._cursor is not None and chart is self._cursor[0]:
             self._show_readout(*self._cursor)
         self.redraw_seconds += perf_counter() - began
@@ -406,7 +404,7 @@ class Curves(QWidget):
         self._waiting, self._stale = [], []
         began = perf_counter()
         if self._following:
-            self._end = series.grown(self._reach(), self._end) or 1.0
+            self._end = ticks.grown(self._reach(), self._end) or 1.0
             self._set_range(0.0, self._end)
         for chart in self.charts:
             chart.redraw()
@@ -523,10 +521,20 @@ class Curves(QWidget):
             return self._cursor[1] if self._cursor is not None else None
         return int(np.searchsorted(self._history.steps["step"], self._step))
 
-    def _show_cursor(self) -> None:
+    def _cursor_x(self) -> float | None:
+        """Return the x of the step under the pointer, else of the chosen one; None for the newest."""
         index = self._index()
+        positions = self._scale.of_steps()
+        return (
+            float(positions[index])
+            if index is not None and index < len(positions)
+            else None
+        )
+
+    def _show_cursor(self) -> None:
+        x = self._cursor_x()
         for chart in self.charts:
-            chart.point_at(index)
+            chart.show_cursor(x)
             if self._cursor is None or chart is not self._cursor[0]:
                 chart.plot.readout.hide()
         if self._cursor is not None:
@@ -537,18 +545,13 @@ class Curves(QWidget):
         if index >= len(steps):
             return
         x = float(self._scale.of_steps()[index])
-        low, high = chart.plot.view.viewRange()[0]
-        rect = chart.plot.view.sceneBoundingRect()
-        cursor_x = rect.left() + (x - low) / (high - low) * rect.width()
         heading = f"step {formatting.grouped_digits(int(steps['step'][index]))}"
         note = f"epoch {int(steps['epoch'][index]):,}"
         cuts = chart.plot.backdrop.cuts_near(x, NEAR)
         cut_rows = [
             (theme.current().accent, "network edited", cut.text) for cut in cuts
         ]
-        chart.plot.readout.show_at(
-            cursor_x, heading, note, [*chart.rows(index), *cut_rows]
-        )
+        chart.plot.show_readout(x, heading, note, [*chart.rows(x), *cut_rows])
 
     # layers
 

@@ -6,6 +6,7 @@ from collections.abc import Iterable, Sequence
 from typing import Any
 
 import numpy as np
+from msgspec import Struct
 from PySide6.QtCore import QRectF, Qt, Signal
 from PySide6.QtGui import QFontMetricsF, QImage, QPainter, QPen
 from PySide6.QtWidgets import QSizePolicy, QStyleOptionGraphicsItem, QWidget
@@ -17,15 +18,14 @@ from app.training.monitoring.gradient_health import lost_over
 from app.training.monitoring.gradient_verdict import verdict
 from app.training.monitoring.layer_history import LayerTable
 from app.util import formatting
-from app.views.training.charts.axes import ticks
-from app.views.training.charts.axes.axis import FigureAxis
-from app.views.training.charts.axes.timescale import Mode
+from app.views.training.charts import ticks
+from app.views.training.charts.axis import FigureAxis
 from app.views.training.charts.charts import Chart
 from app.views.training.charts.gradients import Bounds, BoundsTracker
-from app.views.training.charts.plot import PlotLayer, StepPlot
-from app.views.training.charts.quantities import QUANTITIES
+from app.views.training.charts.layers import PlotLayer
+from app.views.training.charts.plot import StepPlot
 from app.views.training.charts.readout import Row
-from app.views.training.charts.series import Floats
+from app.views.training.charts.series import Floats, Mode
 from app.views.ui import theme
 from app.views.ui.layouts import hbox, vbox
 from app.views.ui.widgets.fields import ChoiceField
@@ -35,6 +35,41 @@ from app.views.ui.widgets.painting import label
 LABEL_ROOM = 11.0  # pixels that a row's name needs
 LEAST_MAP = 70  # pixels of the map beside the names
 NO_GRADIENT = 255  # the last entry of the table: nothing is painted
+
+
+class Quantity(Struct, frozen=True):
+    """Name in the list, title, unit note, and the text for a layer without values."""
+
+    name: str
+    title: str
+    note: str
+    absent: str
+
+
+QUANTITIES = {
+    "gradient": Quantity(
+        "Gradient", "Gradient norm per layer", "log scale", "no gradient"
+    ),
+    "weight": Quantity("Weight", "Weight norm per layer", "log scale", "no weights"),
+    "update": Quantity(
+        "Update",
+        "Update / weight per layer",
+        "log scale; about 1e\u22123 is usual",
+        "no update",
+    ),
+    "dead": Quantity(
+        "Dead",
+        "Dead units per layer",
+        "fraction of units that were 0 for a whole batch",
+        "not measured",
+    ),
+    "reach": Quantity(
+        "Left", "Relative gradient norm", "|grad in| / |grad| at the last layer", "none"
+    ),
+    "gain": Quantity(
+        "Gain", "Gain per layer", "|grad in| / |grad out|, log scale", "none"
+    ),
+}
 
 
 class LayerAxis(FigureAxis):
@@ -387,16 +422,14 @@ class GradientMap(Chart):
             self._hovered = row
             self.layerHovered.emit(None if row is None else path_of(self.layers[row]))
 
-    def _sample(self, index: int) -> int:
-        """Return the index of the last measurement up to a step, −1 if there is none."""
-        return (
-            int(np.searchsorted(self.steps, self.history.steps["step"][index], "right"))
-            - 1
-        )
+    def _sample(self, x: float) -> int:
+        """Return the index of the last measurement up to an x, −1 if there is none."""
+        step = self.scale.step_at(x)
+        return int(np.searchsorted(self.steps, step, "right")) - 1
 
-    def rows(self, index: int) -> Sequence[Row]:
-        """Return the values at the last sample up to a step: of the hovered layer and of the selected ones."""
-        sample = self._sample(index)
+    def rows(self, x: float) -> Sequence[Row]:
+        """Return the values at the last sample up to an x: of the hovered layer and of the selected ones."""
+        sample = self._sample(x)
         if sample < 0:
             return []
         rows = [self._hovered] if self._hovered is not None else []
@@ -417,14 +450,12 @@ class GradientMap(Chart):
             else formatting.figure(value),
         )
 
-    def note_at(self, index: int) -> str:
+    def note_at(self, x: float) -> str:
         """Return the step at which the shown values were measured."""
-        sample = self._sample(index)
-        return (
-            f"measured at {formatting.grouped_digits(int(self.steps[sample]))}"
-            if sample >= 0
-            else ""
-        )
+        sample = self._sample(x)
+        if sample < 0:
+            return ""
+        return f"measured at {formatting.grouped_digits(int(self.steps[sample]))}"
 
     def leaveEvent(self, event: Any) -> None:
         super().leaveEvent(event)

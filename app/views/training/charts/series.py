@@ -1,15 +1,131 @@
-"""Curves as arrays: incremental smoothing, and decimation to the resolution of the screen. Qt-free."""
+"""Curves as arrays: their x axis, incremental smoothing, and decimation to the resolution of the screen. Qt-free."""
 
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
+from typing import Literal
 
 import numpy as np
+from msgspec import Struct
 from numpy.typing import NDArray
 
+from app.training.history import History
+from app.util import formatting
+
 Floats = NDArray[np.float64]
+Mode = Literal["step", "epoch", "time"]
+Mark = Literal["line", "dots", "square", "dash"]
 
 BLOCK = 128
+
+
+class TimeScale:
+    """Reads a history's x values in one of three modes."""
+
+    def __init__(self, history: History, mode: Mode = "step") -> None:
+        self.history = history
+        self.mode: Mode = mode
+
+    @property
+    def _per_epoch(self) -> int:
+        return (
+            self.history.started.steps_per_epoch or 1 if self.history.started else 1
+        )  # 0 of a script
+
+    def of_steps(self) -> Floats:
+        """Return the x of every step taken, ascending."""
+        if self.mode == "time":
+            return self.history.steps["seconds"]
+        steps = self.history.steps["step"]
+        return steps / self._per_epoch if self.mode == "epoch" else steps
+
+    def x_of(self, after: Floats, seconds: Floats | None = None) -> Floats:
+        """Return the x of events after the given steps; `seconds` are their own times, if known."""
+        if self.mode == "epoch":
+            return after / self._per_epoch
+        if self.mode == "step":
+            return after
+        if seconds is not None:
+            return seconds
+        steps = self.history.steps
+        if not len(steps):
+            return np.zeros(len(after))
+        indices = np.searchsorted(steps["step"], after)
+        return steps["seconds"][np.minimum(indices, len(steps) - 1)]
+
+    def end(self) -> float:
+        """Return the x of the newest step; 0 before the first."""
+        steps = self.history.steps
+        if not len(steps):
+            return 0.0
+        newest = float(steps["seconds" if self.mode == "time" else "step"][-1])
+        return newest / self._per_epoch if self.mode == "epoch" else newest
+
+    def nearest(self, x: float) -> int | None:
+        """Return the index of the step nearest to `x`; None before the first step."""
+        positions = self.of_steps()
+        if not len(positions):
+            return None
+        right = min(int(np.searchsorted(positions, x)), len(positions) - 1)
+        left = max(right - 1, 0)
+        return left if x - positions[left] < positions[right] - x else right
+
+    def step_at(self, x: float) -> float:
+        """Return the last step up to an x; 0 before the first, NaN behind the end of the run."""
+        if x > self.end():
+            return math.nan
+        taken = int(np.searchsorted(self.of_steps(), x, "right"))
+        return float(self.history.steps["step"][taken - 1]) if taken else 0.0
+
+
+class Series(Struct, frozen=True, eq=False):
+    """One curve of a chart: values measured after steps of a run, how they are drawn, and how they are written.
+
+    `seconds` are the times of the values, where they are not those of their steps. Series -1 of the colours is that of
+    text. The area below is filled with the opacity `fill`; `mean` values have no peaks to keep; `drawn` is False for
+    one that is only written. Its value at the cursor is in the legend and the readout where it is `listed`, and has a
+    dot where it is `pointed`. NaN is no value, unless `finite` is False.
+    """
+
+    label: str
+    scale: TimeScale
+    steps: Floats
+    values: Floats
+    seconds: Floats | None = None
+    color: int = 0
+    text: Callable[[float], str] = formatting.figure
+    short: str = ""
+    mark: Mark = "line"
+    width: float = 1.5
+    opacity: float = 1.0
+    dashed: bool = False
+    dots: bool = False
+    antialiased: bool = True
+    fill: float = 0.0
+    mean: bool = False
+    drawn: bool = True
+    listed: Literal["everywhere", "readout", ""] = "everywhere"
+    pointed: bool = False
+    finite: bool = True
+
+    @property
+    def x(self) -> Floats:
+        """The place of each value on the x axis."""
+        return self.scale.x_of(self.steps, self.seconds)
+
+    def value_at(self, x: float | None) -> float | None:
+        """Return the value measured at an x or last before it; the newest for None, None where there is none."""
+        values = self.values
+        if x is not None:
+            step = self.scale.step_at(x)
+            values = values[: int(np.searchsorted(self.steps, step, "right"))]
+            if step != step:
+                return None
+        if not len(values) or not self.finite or values[-1] == values[-1]:
+            return float(values[-1]) if len(values) else None
+        finite = np.flatnonzero(np.isfinite(values))
+        return float(values[finite[-1]]) if len(finite) else None
 
 
 class Smoother:
@@ -127,124 +243,3 @@ def _stride(count: int, pixels: int) -> int:
     while count > 2 * max(pixels, 1) * stride:
         stride *= 2
     return stride
-
-
-def nice_step(span: float, most: int) -> float:
-    """Return the smallest of 1, 2, 5, 10, ... that splits `span` into at most `most` parts.
-
-    >>> nice_step(2300, 5), nice_step(1, 4), nice_step(7, 10)
-    (500.0, 0.5, 1.0)
-    """
-    if not span > 0:
-        return 1.0
-    rough = span / max(most, 1)
-    decade = 10.0 ** math.floor(math.log10(rough))
-    for factor in (1, 2, 5, 10):
-        if factor * decade >= rough * (1 - 1e-9):
-            return factor * decade
-    return 10 * decade
-
-
-CLOCK_STEPS = (
-    1,
-    2,
-    5,
-    10,
-    15,
-    30,
-    60,
-    120,
-    300,
-    600,
-    900,
-    1800,
-    3600,
-    7200,
-    14400,
-    21600,
-    43200,
-    86400,
-)
-
-
-def clock_step(span: float, most: int) -> float:
-    """Like `nice_step` for seconds: from a second on, steps that a clock has."""
-    rough = span / max(most, 1)
-    if rough <= 1:
-        return nice_step(span, most)
-    return float(
-        next(
-            (step for step in CLOCK_STEPS if step >= rough),
-            nice_step(span / 86400, most) * 86400,
-        )
-    )
-
-
-def log_ticks(low: float, high: float, most: int) -> list[float]:
-    """Return exponents to label between `low` and `high` (both log10), at least two.
-
-    They are 1 and 3 per decade if they fit, else decades; within less than that, round values.
-
-    >>> [round(10**e, 3) for e in log_ticks(-1.6, 0.5, 6)]
-    [0.03, 0.1, 0.3, 1.0, 3.0]
-    >>> log_ticks(-6, 0, 4), [round(10**e, 6) for e in log_ticks(math.log10(0.21), math.log10(0.29), 3)]
-    ([-6.0, -4.0, -2.0, 0.0], [0.22, 0.28])
-    >>> log_ticks(-1.85, 0.65, 3)
-    [-1.0, 0.0]
-    """
-    ticks = _log_ticks(low, high, most)
-    if len(ticks) < 2:
-        ticks = _round_ticks(low, high, most)
-    return ticks
-
-
-def _round_ticks(low: float, high: float, most: int) -> list[float]:
-    """Return the exponents of round values, evenly apart, at least two; [] where floats are too coarse."""
-    start, end = 10.0**low, 10.0**high
-    for count in (most - 1, most, 2 * most, 4 * most):
-        step = nice_step(end - start, count)
-        first, last = math.ceil(start / step - 1e-6), math.floor(end / step + 1e-6)
-        values = [number * step for number in range(first, last + 1) if number > 0]
-        if len(values) >= 2:
-            labelled = values if len(values) <= most else [values[0], values[-1]]
-            return [min(max(math.log10(value), low), high) for value in labelled]
-    return []
-
-
-def _log_ticks(low: float, high: float, most: int) -> list[float]:
-    decades = np.arange(math.floor(low), math.ceil(high) + 1)
-    for factors in ((1, 1.5, 2, 3, 4, 5, 7), (1, 2, 3, 5), (1, 3)):
-        ticks = [float(d + math.log10(f)) for d in decades for f in factors]
-        ticks = [t for t in ticks if low - 1e-9 <= t <= high + 1e-9]
-        if len(ticks) <= most:
-            return ticks
-    stride = max(1, math.ceil((high - low) / max(most - 1, 1) - 1e-9))
-    inside = [float(d) for d in decades if low - 1e-9 <= d <= high + 1e-9]
-    apart = [d for d in inside if d % stride == 0]
-    return apart if len(apart) > 1 else inside[:: max(1, len(inside) - 1)]
-
-
-def grown(end: float, before: float) -> float:
-    """Return the end of an axis that must reach `end`: it grows in strides, so that labels rarely change.
-
-    >>> grown(100, 0), grown(100, 105), grown(106, 105)
-    (108.0, 105, 114.48)
-    """
-    return before if end <= before <= 1.25 * end else 1.08 * end
-
-
-def snapped(
-    low: float, high: float, floor: float = -math.inf, ceiling: float = math.inf
-) -> tuple[float, float]:
-    """Return a range around `low` to `high` with round ends, so that it is stable while the values change a little.
-
-    >>> snapped(0.03, 0.97), snapped(0.2, 0.2), snapped(91.2, 99.1, 0.0, 100.0)
-    ((0.0, 1.0), (0.175, 0.225), (91.0, 100.0))
-    """
-    if not high > low:
-        room = 0.1 * abs(low) or 0.5
-        low, high = low - room, high + room
-    step = nice_step(high - low, 12)
-    bottom = step * math.floor(low / step - 0.2)
-    top = step * math.ceil(high / step + 0.2)
-    return max(round(bottom, 12), floor), min(round(top, 12), ceiling)

@@ -20,8 +20,8 @@ from PySide6.QtGui import (
 from PySide6.QtWidgets import QSizePolicy, QToolTip, QWidget
 
 from app.util.formatting import figure
-from app.views.training.charts import series
-from app.views.training.charts.axes.ticks import log_tick, tick
+from app.views.training.charts import series, ticks
+from app.views.training.charts.ticks import log_tick, tick
 from app.views.ui import theme
 from app.views.ui.widgets.painting import start
 
@@ -108,7 +108,7 @@ class SmallPlot(QWidget):
         if not self._log_x or len(self._x) < 2 or self._x[0] <= 0:
             return []
         most = max(2, self.width() // ROOM_X)
-        exponents = series.log_ticks(
+        exponents = ticks.log_ticks(
             float(np.log10(self._x[0])), float(np.log10(self._x[-1])), most
         )
         return [(10**exponent, log_tick(exponent)) for exponent in exponents]
@@ -118,7 +118,7 @@ class SmallPlot(QWidget):
         low, high = self._range()
         if self.minimumHeight() < TALL or not high > low:
             return []
-        step = series.nice_step(high - low, max(2, self.minimumHeight() // ROOM_Y))
+        step = ticks.nice_step(high - low, max(2, self.minimumHeight() // ROOM_Y))
         numbers = range(
             math.ceil(low / step - 1e-9), math.floor(high / step + 1e-9) + 1
         )

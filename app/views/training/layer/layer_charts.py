@@ -12,12 +12,11 @@ from PySide6.QtWidgets import QStyleOptionGraphicsItem, QWidget
 from app.training.monitoring.layer_history import spread
 from app.training.monitoring.looks import StepLayer
 from app.util.formatting import figure
-from app.views.training.charts import series
 from app.views.training.charts.charts import Chart
-from app.views.training.charts.curve import Curve
 from app.views.training.charts.gradient_map import NO_GRADIENT, HeatLayer, samples_at
-from app.views.training.charts.plot import PlotLayer, StepPlot
-from app.views.training.charts.readout import Row
+from app.views.training.charts.layers import PlotLayer
+from app.views.training.charts.plot import StepPlot
+from app.views.training.charts.series import Floats, Series
 from app.views.training.layer.health_card import FiguresRow
 from app.views.training.layer.step_histogram import StepHistogram
 from app.views.ui import theme
@@ -170,7 +169,6 @@ class RatioChart(Chart):
         super().__init__("Update / weight", "log scale", legend=False, short="Update")
         self.plot.show_epochs = False
         self.plot.left.set_kind("log")
-        self._curve = Curve(self.plot, 0, 1.5)
         self._usual = UsualLevel(self.plot)
         self.layer = ""
         self._step: int | None = None
@@ -180,23 +178,24 @@ class RatioChart(Chart):
         self.redraw()
 
     @property
-    def ratios(self) -> tuple[series.Floats, series.Floats]:
+    def ratios(self) -> tuple[Floats, Floats]:
         """Steps and ratios of the layer."""
         table = self.history.seen.tables["update"]
         if self.layer not in table.layers:
             return np.empty(0), np.empty(0)
         return table.steps, table.columns[self.layer]
 
+    def curves(self) -> Sequence[Series]:
+        return [Series("update / weight", self.scale, *self.ratios)]
+
+    def fit(self, levels: Floats) -> None:
+        shown = np.append(levels, np.log10(USUAL))
+        low, high = np.floor(shown.min() - 0.2), np.ceil(shown.max() + 0.2)
+        self.plot.set_y_range(float(low), float(high))
+
     def redraw(self) -> None:
-        steps, ratios = self.ratios
-        with np.errstate(divide="ignore", invalid="ignore"):
-            levels = np.log10(np.where(ratios > 0, ratios, np.nan))
-        self._curve.set_points(self.scale.x_of(steps), levels)
+        super().redraw()
         self._usual.update()
-        shown = np.append(levels[np.isfinite(levels)], np.log10(USUAL))
-        self.plot.set_y_range(
-            float(np.floor(shown.min() - 0.2)), float(np.ceil(shown.max() + 0.2))
-        )
         self.set_step(self._step)
 
     def set_step(self, step: int | None) -> None:
@@ -206,18 +205,3 @@ class RatioChart(Chart):
         at = len(ratios) if step is None else int(np.searchsorted(steps, step, "right"))
         shown = ratios[at - 1] if at else np.nan
         self.heading.set(value="" if np.isnan(shown) else figure(shown))
-
-    def rows(self, index: int) -> Sequence[Row]:
-        steps, ratios = self.ratios
-        at = int(np.searchsorted(steps, self.history.steps["step"][index], "right")) - 1
-        return (
-            []
-            if at < 0
-            else [
-                (
-                    theme.current().series[0],
-                    "update / weight",
-                    figure(float(ratios[at])),
-                )
-            ]
-        )

@@ -10,9 +10,9 @@ from PySide6.QtWidgets import QSizePolicy, QSplitter, QWidget
 
 from app.training.history import History
 from app.training.monitoring.layer_health import health_checks
-from app.views.training.charts import series
-from app.views.training.charts.axes.timescale import TimeScale
+from app.views.training.charts import ticks
 from app.views.training.charts.charts import Chart
+from app.views.training.charts.series import TimeScale
 from app.views.training.layer.activations_card import InsideCard
 from app.views.training.layer.health_card import HealthCard
 from app.views.training.layer.layer_charts import HistogramChart, RatioChart
@@ -193,7 +193,7 @@ class LayerPage(QWidget):
     def redraw(self) -> None:
         """Update the charts to the current history."""
         self._drawn = self._history.seen.version
-        end = series.grown(TimeScale(self._history).end(), 0.0) or 1.0
+        end = ticks.grown(TimeScale(self._history).end(), 0.0) or 1.0
         for chart in self.charts:
             chart.plot.set_x_range(0.0, end)
             chart.redraw()

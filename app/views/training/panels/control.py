@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 from PySide6.QtCore import QObject
 
-from app.views.training.panels.metrics import DEFAULT, Choice, metric_of
+from app.views.training.charts.metrics import DEFAULT, Choice, metric_of
 from app.views.training.panels.samples_control import SamplesControl
 
 if TYPE_CHECKING:

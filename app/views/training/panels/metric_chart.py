@@ -14,17 +14,11 @@ from app.telemetry.histogram import Histogram
 from app.training.history import History
 from app.util import atomic, formatting
 from app.views.shown_run import ComparedRun
-from app.views.training.charts import export, series
-from app.views.training.charts.axes.timescale import Mode as XMode
-from app.views.training.charts.axes.timescale import TimeScale
-from app.views.training.charts.card import ChartCard, LegendEntry, Mark
-from app.views.training.charts.charts import X_KINDS
+from app.views.training.charts import export
+from app.views.training.charts.card import LegendEntry
+from app.views.training.charts.charts import RUN_COLORS, X_KINDS, Chart, cut_lines
 from app.views.training.charts.controls import export_as, export_menu
-from app.views.training.charts.overlays import COLORS, Other, RunOverlays, name_in
-from app.views.training.charts.plot import StepPlot
-from app.views.training.charts.readout import Row
-from app.views.training.charts.series import Floats, Smoother
-from app.views.training.panels.metrics import (
+from app.views.training.charts.metrics import (
     FIXED,
     Choice,
     Reading,
@@ -32,6 +26,14 @@ from app.views.training.panels.metrics import (
     metric_of,
     newest_histogram,
     offered,
+)
+from app.views.training.charts.readout import Row
+from app.views.training.charts.series import (
+    Floats,
+    Mode,
+    Series,
+    Smoother,
+    TimeScale,
 )
 from app.views.training.panels.panel_csv import to_csv
 from app.views.training.panels.run_histograms import RunHistogram, RunHistograms
@@ -41,14 +43,13 @@ from app.views.ui.widgets.button import icon_button
 from app.views.ui.widgets.fields import ChoiceField
 from app.views.ui.widgets.painting import KeyboardFocus, announce
 
-RUN_COLORS = (0, *COLORS)
 LOWEST = 168  # px of a panel, at the designed text size
 FIELD = 84  # px of the fields that choose metric and layer, at least
 ABSENT = "not recorded"
 USUAL_TEXT = "mean 0.0000 ± 0.0000, 00,000 values"  # of a histogram
 
 
-class MetricChart(KeyboardFocus, ChartCard):
+class MetricChart(KeyboardFocus, Chart):
     """`edited` is emitted when the user chose another metric, layer or axis, `removed` to take the panel away, and
     `moved(places)` to exchange it with its neighbour. With the focus on the panel, arrows move the cursor from value to
     value: `pointed(x)`, None for none."""
@@ -64,17 +65,14 @@ class MetricChart(KeyboardFocus, ChartCard):
         super().__init__("")
         self.choice = choice
         self._metric = metric_of(choice.metric) or FIXED[0]
-        self._runs: Sequence[ComparedRun] = ()
-        self._mode: XMode = "step"
+        self._mode: Mode = "step"
         self._weight = 0.0
         self._cursor: float | None = None
-        self._left_out = False
+        self._smoothers: dict[int, Smoother] = {}
         self._offered: list[tuple[str, str]] = []
         self._layers: tuple[str, ...] = ()
         self.legend.most_lines = len(RUN_COLORS)
-        self.plot = StepPlot()
         self.plot.show_epochs = False
-        self.body.addWidget(self.plot, 1)
         self.bars = RunHistograms()
         self.body.addWidget(self.bars, 1)
         self._make_tools()
@@ -82,7 +80,6 @@ class MetricChart(KeyboardFocus, ChartCard):
         self.setSizePolicy(QSizePolicy.Policy.Expanding, QSizePolicy.Policy.Expanding)
         self.plot.pointed.connect(self.pointed)
         self.plot.released.connect(self.released)
-        self._lines = RunOverlays(self.plot, self._values)
         self._take()
 
     def _make_tools(self) -> None:
@@ -141,7 +138,7 @@ class MetricChart(KeyboardFocus, ChartCard):
         csv = kind == "csv"
         atomic.write_bytes(
             path,
-            to_csv(self._metric, self.choice, self._runs).encode()
+            to_csv(self._metric, self.choice, self.runs).encode()
             if csv
             else self._picture(kind),
         )
@@ -206,26 +203,20 @@ class MetricChart(KeyboardFocus, ChartCard):
         self.setAccessibleName(f"Panel: {self.title}")
         for picture in (self.plot, self.bars):
             picture.setAccessibleName(self.title)
+        self.ceiling = 100.5 if self._metric.percent and not self.log else np.inf
+        self._smoothers.clear()
         self.offer()
-        self._draw_runs()
 
     def set_runs(self, runs: Sequence[ComparedRun]) -> None:
         """Show these runs, in their colours."""
-        self._runs = runs
+        self.runs = runs
         self._cursor = None
-        self._draw_runs()
+        self._smoothers.clear()
         self.offer()
-
-    def _draw_runs(self) -> None:
-        self._lines.set_runs(())
-        self._lines = RunOverlays(self.plot, self._values, dots=self._metric.by_epoch)
-        self._lines.set_runs(
-            [Other(run.label, run.history) for run in self._runs], RUN_COLORS
-        )
 
     @property
     def _histories(self) -> list[History]:
-        return [run.history for run in self._runs]
+        return [run.history for run in self.runs]
 
     def offer(self) -> None:
         """Fill the fields with metrics of the runs and layers of the chosen one; the current choice stays listed."""
@@ -246,69 +237,82 @@ class MetricChart(KeyboardFocus, ChartCard):
             self.layer_field.set_value(self.choice.layer)
         self.layer_field.setVisible(bool(layers))
 
-    def _values(
-        self, history: History, smoother: Smoother
-    ) -> tuple[Floats, Floats | None, Floats]:
-        steps, seconds, values = self._reading(history)
-        if not self._weight or self._metric.by_epoch:
-            return steps, seconds, values
-        if not self._metric.grows or len(smoother) > len(values):
-            smoother = Smoother(self._weight)
-        smoother.extend(values[len(smoother) :])
-        return steps, seconds, smoother.values
-
     def _reading(self, history: History) -> Reading:
         return self._metric.read(history, self.choice.layer)
 
-    def set_axes(self, mode: XMode, weight: float) -> None:
+    def set_axes(self, mode: Mode, weight: float) -> None:
         """Set the horizontal axis and the smoothing."""
+        if weight != self._weight:
+            self._smoothers.clear()
         self._mode, self._weight = mode, weight
         self.plot.bottom.set_kind(X_KINDS[mode])
 
-    def end(self, mode: XMode) -> float:
+    def end(self, mode: Mode) -> float:
         """Return the end of the longest run on a horizontal axis."""
-        return self._lines.end(mode)
+        ends = (TimeScale(history, mode).end() for history in self._histories)
+        return max(ends, default=0.0)
 
-    def prepare(self, index: int) -> None:
-        """Read and smooth the values of one run, ahead of `redraw`."""
-        self._lines.prepare(index, self._weight)
+    def prepare(self, index: int) -> Reading:
+        """Read and smooth the values of one run; a `redraw` has only what is new then to smooth."""
+        reading = self._reading(self._histories[index])
+        if not self._weight or self._metric.by_epoch:
+            return reading
+        smoother = self._smoothers.get(index)
+        done = len(smoother) if smoother is not None else 0
+        if smoother is None or not self._metric.grows or done > len(reading.values):
+            smoother, done = Smoother(self._weight), 0
+            self._smoothers[index] = smoother
+        smoother.extend(reading.values[done:])
+        return reading._replace(values=smoother.values)
+
+    def curves(self) -> Sequence[Series]:
+        by_epoch, smoothed = self._metric.by_epoch, bool(self._weight)
+        curves = []
+        for index, (run, color) in enumerate(zip(self.runs, RUN_COLORS, strict=False)):
+            reading = self.prepare(index)
+            curves.append(
+                Series(
+                    run.label,
+                    TimeScale(run.history, self._mode),
+                    reading.steps,
+                    reading.values,
+                    reading.seconds,
+                    color,
+                    self._figure,
+                    run.title,
+                    "dots" if by_epoch else "line",
+                    width=1.0 if by_epoch else 1.5,
+                    opacity=0.45 if by_epoch else 1.0,
+                    dots=by_epoch,
+                    mean=smoothed or by_epoch,
+                    pointed=True,
+                )
+            )
+        return curves
 
     def redraw(self) -> None:
         """Update the picture to the runs, for the x range in view."""
         if self._metric.histogram:
             self._draw_histograms()
             return
-        levels = self._lines.redraw(self._mode, self._weight, self._level)
-        shown = np.concatenate(levels) if levels else np.empty(0)
-        self._left_out = (
-            self.log
-            and bool(np.isnan(shown).any())
-            and any(
-                bool((self._reading(history).values <= 0).any())
-                for history in self._histories
-            )
-        )
-        finite = shown[np.isfinite(shown)]
-        if finite.size:
-            low, high = float(finite.min()), float(finite.max())
-            limits = (
-                (0.0, 100.5) if self._metric.percent and not self.log else (-np.inf,)
-            )
-            floor = 0.0 if not self.log and low >= 0 else limits[0]
-            self.plot.set_y_range(*series.snapped(low, high, floor, *limits[1:]))
-        self.plot.backdrop.set_cuts(self._lines.cuts(self._mode))
+        self.shown = self.curves()
+        self.fit(self.plot.draw(self.shown))
+        cuts = [
+            cut
+            for run, color in zip(self.runs, RUN_COLORS, strict=False)
+            for cut in cut_lines(run.history, self._mode, f"{run.title}: ", color)
+        ]
+        self.plot.backdrop.set_cuts(cuts)
         self.show_cursor(self._cursor)
 
     def _draw_histograms(self) -> None:
         kind, layer = self._metric.histogram, self.choice.layer
         entries, shown = [], []
-        for color, run in zip(RUN_COLORS, self._runs, strict=False):
-            title, newest = (
-                name_in(run.label),
-                newest_histogram(kind, run.history, layer),
-            )
+        for color, run in zip(RUN_COLORS, self.runs, strict=False):
+            title = run.title
+            newest = newest_histogram(kind, run.history, layer)
             if newest is None:
-                entries.append(self._entry(Other(run.label, run.history), color, None))
+                entries.append(_absent(run.label, run.title, color))
                 continue
             shown.append(RunHistogram(title, color, *newest))
             entries.append(
@@ -321,74 +325,59 @@ class MetricChart(KeyboardFocus, ChartCard):
         self.legend.set_entries(entries)
         self.setAccessibleDescription("; ".join(self.legend.texts))
 
-    def _level(self, values: Floats) -> Floats:
-        if not self.log:
-            return values
-        with np.errstate(invalid="ignore", divide="ignore"):
-            return np.log10(np.where(values > 0, values, np.nan))
-
     # -- the cursor ---------------------------------------------------------------------------------------------------
 
     def show_cursor(self, x: float | None) -> None:
         """Put the cursor at an x of the axis; None takes it away."""
         self._cursor = x
-        if self._metric.histogram:
-            return
-        readings = self._lines.read(x, self._mode)
-        colors = theme.current().series
-        dots = [
-            (float(self._level(np.array([value]))[0]), colors[color])
-            for _, color, value in readings
-            if x is not None and value is not None
-        ]
-        self.plot.cursor_line.show_at(
-            x, tuple(dot for dot in dots if np.isfinite(dot[0]))
-        )
-        entries = [self._entry(*reading) for reading in readings]
-        if self._left_out:
-            entries.append(
-                LegendEntry(
-                    "values of 0 and less omitted", "", -1, "dash", "≤ 0 omitted"
-                )
-            )
-        self._tell(entries)
+        if not self._metric.histogram:
+            super().show_cursor(x)
 
-    def _entry(self, run: Other, color: int, value: float | None) -> LegendEntry:
-        if value is None:
-            return LegendEntry(
-                f"{run.label}: {ABSENT}", "", color, short=f"{run.title}: {ABSENT}"
-            )
-        mark: Mark = "dots" if self._metric.by_epoch else "line"
-        return LegendEntry(run.label, self._figure(value), color, mark, run.title)
+    def show_legend(self, x: float | None = None) -> None:
+        self._tell(self.entries(x))
+
+    def entries(self, x: float | None = None) -> Sequence[LegendEntry]:
+        entries = []
+        for of in self.shown:
+            if of.value_at(None) is None:
+                entries.append(_absent(of.label, of.short, of.color))
+                continue
+            value = self._text_at(of, x)
+            entries.append(LegendEntry(of.label, value, of.color, of.mark, of.short))
+        if self.plot.omitted:
+            text = "values of 0 and less omitted"
+            entries.append(LegendEntry(text, "", -1, "dash", "≤ 0 omitted"))
+        return entries
+
+    def _text_at(self, of: Series, x: float | None) -> str:
+        value = of.value_at(x)
+        return "–" if value is None else of.text(value)
 
     def _figure(self, value: float) -> str:
-        if value != value:
-            return "–"
-        return (
-            formatting.percent_sign(value / 100)
-            if self._metric.percent
-            else formatting.figure(value)
-        )
+        if self._metric.percent:
+            return formatting.percent_sign(value / 100)
+        return formatting.figure(value)
 
     def rows(self, x: float) -> list[Row]:
         """Return the lines of the readout at an x: each run with its value."""
         colors = theme.current().series
         return [
-            (colors[color], run.title, ABSENT if value is None else self._figure(value))
-            for run, color, value in self._lines.read(x, self._mode)
+            (
+                colors[of.color],
+                of.short,
+                ABSENT if of.value_at(None) is None else self._text_at(of, x),
+            )
+            for of in self.shown
         ]
 
     def show_readout(self, x: float) -> None:
         """Show the values at an x in a box beside it."""
-        low, high = self.plot.view.viewRange()[0]
-        rect = self.plot.view.sceneBoundingRect()
-        cursor_x = rect.left() + (x - low) / (high - low) * rect.width()
         heading = {
             "step": f"step {round(x):,}",
             "epoch": f"epoch {x:.2f}",
             "time": f"{x:.1f} s",
         }[self._mode]
-        self.plot.readout.show_at(cursor_x, heading, "", self.rows(x))
+        self.plot.show_readout(x, heading, "", self.rows(x))
 
     def keyPressEvent(self, event: QKeyEvent) -> None:
         keys = {Qt.Key.Key_Left: -1, Qt.Key.Key_Right: 1}
@@ -426,10 +415,6 @@ class MetricChart(KeyboardFocus, ChartCard):
 
     # -- looks --------------------------------------------------------------------------------------------------------
 
-    def restyle(self) -> None:
-        """Take colours and fonts from the theme in force."""
-        self.plot.restyle()
-
     def minimumSizeHint(self) -> QSize:
         least = super().minimumSizeHint()
         return QSize(
@@ -457,6 +442,10 @@ def histogram_text(values: Histogram) -> str:
     if values.not_finite:
         parts.append(f"{formatting.grouped_digits(values.not_finite)} not finite")
     return ", ".join([*parts, f"{formatting.grouped_digits(count)} values"])
+
+
+def _absent(label: str, title: str, color: int) -> LegendEntry:
+    return LegendEntry(f"{label}: {ABSENT}", "", color, short=f"{title}: {ABSENT}")
 
 
 def _fill(field: ChoiceField, choices: Sequence[tuple[str, str]]) -> None:

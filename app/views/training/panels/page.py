@@ -11,12 +11,12 @@ from PySide6.QtGui import QResizeEvent, QShowEvent
 from PySide6.QtWidgets import QGridLayout, QStackedLayout, QWidget
 
 from app.views.shown_run import ComparedRun
-from app.views.training.charts import series
-from app.views.training.charts.axes.timescale import Mode
+from app.views.training.charts import ticks
 from app.views.training.charts.controls import CurveControls
+from app.views.training.charts.metrics import DEFAULT, Choice, known_parts, offered
 from app.views.training.charts.plot import StepView
+from app.views.training.charts.series import Mode
 from app.views.training.panels.metric_chart import MetricChart
-from app.views.training.panels.metrics import DEFAULT, Choice, known_parts, offered
 from app.views.training.panels.samples_view import SamplesView
 from app.views.ui import theme
 from app.views.ui.flow import FlowLayout
@@ -57,7 +57,7 @@ class PanelsPage(QWidget):
         self._following, self._moving = True, False
         self._range, self._end = (0.0, 1.0), 0.0
         self._waiting: dict[
-            tuple[MetricChart | None, str], Callable[[], None]
+            tuple[MetricChart | None, str], Callable[[], object]
         ] = {}  # one step a turn
         self._turn = QTimer(self, singleShot=True, interval=TURN)
         self._turn.timeout.connect(self._next)
@@ -275,7 +275,7 @@ class PanelsPage(QWidget):
     # -- redrawing ----------------------------------------------------------------------------------------------------
 
     def _later(
-        self, chart: MetricChart | None, key: str, step: Callable[[], None]
+        self, chart: MetricChart | None, key: str, step: Callable[[], object]
     ) -> None:
         """Call a function in a later turn of the event loop, once for all requests until then; skip removed panels."""
         self._waiting[chart, key] = step
@@ -321,7 +321,7 @@ class PanelsPage(QWidget):
         chart.set_axes(self._mode, self.controls.smoothing)
         if self._following:
             self._end = (
-                series.grown(
+                ticks.grown(
                     max((other.end(self._mode) for other in self.charts), default=0.0),
                     self._end,
                 )

@@ -8,7 +8,7 @@ from collections.abc import Iterator, Sequence
 from typing import Any
 
 from app.views.shown_run import ComparedRun
-from app.views.training.panels.metrics import Choice, Metric, newest_histogram
+from app.views.training.charts.metrics import Choice, Metric, newest_histogram
 
 
 def to_csv(metric: Metric, choice: Choice, runs: Sequence[ComparedRun]) -> str:

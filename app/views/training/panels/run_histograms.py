@@ -19,8 +19,8 @@ from PySide6.QtWidgets import QSizePolicy, QToolTip, QWidget
 
 from app.telemetry.histogram import Histogram
 from app.util.formatting import figure, percent
-from app.views.training.charts import series
-from app.views.training.charts.axes.ticks import tick
+from app.views.training.charts import ticks
+from app.views.training.charts.ticks import tick
 from app.views.ui import theme
 from app.views.ui.widgets.painting import start
 
@@ -153,7 +153,7 @@ class RunHistograms(QWidget):
     def _paint_labels(self, painter: QPainter, area: QRectF) -> None:
         now, (low, high) = theme.current(), self.span()
         metrics = QFontMetricsF(painter.font())
-        step = series.nice_step(
+        step = ticks.nice_step(
             high - low, max(2, int(area.width() / (LABEL * theme.manager().scale)))
         )
         for number in range(

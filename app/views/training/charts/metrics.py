@@ -113,7 +113,7 @@ def _of(columns: Columns, name: str) -> Reading:
     )
 
 
-def _rate(group: str, history: History, _layer: str) -> Reading:
+def group_rate(group: str, history: History, _layer: str = "") -> Reading:
     if group not in history.own_rates:
         return Reading()
     changes, last = (
@@ -308,7 +308,7 @@ def metric_of(key: str) -> Metric | None:
         return Metric(key, f"Training {label_of(name)}", partial(_part, name), log=True)
     if key.startswith(RATE):
         group = key.removeprefix(RATE)
-        return Metric(key, f"Learning rate of {group}", partial(_rate, group))
+        return Metric(key, f"Learning rate of {group}", partial(group_rate, group))
     return _KNOWN.get(key)
 
 

@@ -7,8 +7,7 @@ from typing import Literal
 import pyqtgraph as pg
 from PySide6.QtGui import QFontMetricsF, QPen
 
-from app.views.training.charts import series
-from app.views.training.charts.axes import ticks
+from app.views.training.charts import ticks
 from app.views.ui import theme
 
 Scale = Literal["number", "log", "percent", "clock", "count"]
@@ -74,16 +73,16 @@ class FigureAxis(pg.AxisItem):
         most = max(2, int(size / self._room))
         if self._kind == "log":
             return 1.0, self._apart(
-                series.log_ticks(low, high, most + 1), size / max(high - low, 1e-9)
+                ticks.log_ticks(low, high, most + 1), size / max(high - low, 1e-9)
             )
         for parts in (
             most,
             2 * most,
         ):  # a single label, as 0 alone, says nothing of the scale
             step = (
-                series.clock_step(high - low, parts)
+                ticks.clock_step(high - low, parts)
                 if self._kind == "clock"
-                else series.nice_step(high - low, parts)
+                else ticks.nice_step(high - low, parts)
             )
             if self._kind == "count":
                 step = max(1.0, step)
