@@ -13,13 +13,15 @@ from PySide6.QtWidgets import QWidget
 
 from app.autograd.snippets.snippet import Limits, SnippetAnswer, ready, ready_snippet
 from app.views.autograd.snippets.snippet_page import EDITED, OWN, SnippetPage
-from app.views.autograd.snippets.table import COLUMNS
+from app.views.autograd.snippets.table import columns_of
 from app.views.ui import theme
 from app.views.ui.cut_texts import is_cut
 from app.views.ui.widgets import Button
 from tests.support.snippet_answers import ran, shown
 
 CONTROL, NONE = Qt.KeyboardModifier.ControlModifier, Qt.KeyboardModifier.NoModifier
+
+COLUMNS = tuple(column.title for column in columns_of(()))
 
 
 @pytest.fixture
@@ -196,7 +198,7 @@ def test_a_text_that_is_not_trusted_cannot_come_back_by_undo(page, qtbot) -> Non
 
 def test_named_tensors_stand_in_a_table_and_their_graphs_a_row_away(page) -> None:
     show(page, "retain_grad")
-    model = page.table.tensors
+    model = page.table.cells
     rows = {
         model.data(model.index(row, 0)): [
             model.data(model.index(row, column)) for column in range(len(COLUMNS))
@@ -320,7 +322,7 @@ def test_without_a_graph_it_says_why(page) -> None:
     page.load("x = torch.ones(2)")
     page.set_answer(ran("x = torch.ones(2)"))
     assert "requires_grad=True" in page.status.text() and page.room.tape is None
-    assert page.table.tensors.rowCount() == 1
+    assert page.table.model().rowCount() == 1
 
 
 def test_running_is_said_and_a_limit_too(page) -> None:

@@ -15,7 +15,7 @@ from app.engine.own_engine import OwnEngine
 from app.engine.protocol import EngineDiedError
 from app.engine.requests.observe import Observe
 from app.features.compare.ask_dialog import AskDiffDialog
-from app.features.compare.layer_rows import LayerRows
+from app.features.compare.layer_rows import rows_of
 from app.features.compare.merged_tree import MergedTree
 from app.features.compare.page import JSON, Compared, DiffPage
 from app.features.compare.report import to_plain, to_text
@@ -335,7 +335,7 @@ def _compared(request: Diff, tell: Report, cancelled: Cancelled) -> Compared:
     tell("Preparing the page")
     return Compared(
         difference,
-        LayerRows.of(difference.layers, difference.distances),
+        rows_of(difference.layers, difference.distances),
         MergedTree(difference),
         _text(difference),
     )

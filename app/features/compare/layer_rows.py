@@ -3,104 +3,29 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Callable, Iterable
 from typing import Any
 
 from msgspec import Struct
 
 from app.features.compare.values import Added, Apart, Distance, Layer
-from app.util.formatting import significant
-
-COLUMNS = (
-    "Layer in A",
-    "Layer in B",
-    "Class",
-    "Weights",
-    "Forward",
-    "Added",
-    "Cosine",
-    "Backward",
-    "Added",
-    "Cosine",
-)
-(
-    LAYER_A,
-    LAYER_B,
-    CLASS,
-    WEIGHTS,
-    FORWARD,
-    ADDED,
-    COSINE,
-    BACKWARD,
-    BACKWARD_ADDED,
-    BACKWARD_COSINE,
-) = range(10)
-NUMBERS = frozenset(range(WEIGHTS, len(COLUMNS)))
-MEANINGS = (
-    "Modules of A in the order of their calls",
-    "The module of B that matches it",
-    "Its class",
-    "‖b−a‖₂ / ‖a‖₂ of its own parameters: how far they have moved",
-    "‖b−a‖₂ / ‖a‖₂ of its outputs, both models run on their own: what it adds and what it inherits",
-    "Relative error of its outputs where B's layer gets exactly what A's layer got: its own part",
-    "Cosine of the angle between the outputs of both",
-    "‖b−a‖₂ / ‖a‖₂ of the gradients of its outputs and parameters",
-    "Relative error of its gradients where B's layer gets exactly what A's layer got: its own part",
-    "Cosine of the angle between the gradients of both",
-)
-NOTHING = "–"
+from app.util.columns import Column
+from app.util.formatting import UNKNOWN, significant
 
 
-class LayerRows(Struct, frozen=True, eq=False):
-    """The layers in the order of their calls; `orders` are their places sorted by each column, ascending, those without
-    a value left out, and `adding` the places of those that add more than rounding explains. `moved` is the relative
-    distance of each layer's weights, empty where both models have the same."""
+class LayerRow(Struct, frozen=True, eq=False):
+    """A matched layer; `moved` is the relative distance of its weights, None where they are not compared."""
 
-    layers: tuple[Layer, ...] = ()
-    orders: tuple[tuple[int, ...], ...] = ((),) * len(COLUMNS)
-    adding: tuple[int, ...] = ()
-    moved: tuple[float | None, ...] = ()
+    layer: Layer
+    moved: float | None = None
 
-    @classmethod
-    def of(
-        cls, layers: Sequence[Layer], distances: Sequence[Distance] = ()
-    ) -> LayerRows:
-        """Sort the layers by every column; meant for a worker thread."""
-        by_path = {distance.a: distance.relative for distance in distances}
-        moved = tuple(by_path.get(layer.a) for layer in layers) if distances else ()
-        orders = []
-        for column in range(len(COLUMNS)):
-            keys: list[Any] = [key_of(layer, column) for layer in layers]
-            if column == WEIGHTS and moved:
-                keys = list(moved)
-            valued = [index for index, key in enumerate(keys) if key is not None]
-            orders.append(tuple(sorted(valued, key=keys.__getitem__)))
-        adding = tuple(at for at, layer in enumerate(layers) if adds(layer))
-        return cls(tuple(layers), tuple(orders), adding, moved)
 
-    def text(self, index: int, column: int) -> str:
-        """Return the text of a cell."""
-        if column == WEIGHTS:
-            moved = self.moved[index] if self.moved else None
-            return NOTHING if moved is None else figure(moved)
-        return text_of(self.layers[index], column)
-
-    def places(
-        self, column: int = -1, descending: bool = False, only_adding: bool = False
-    ) -> list[int]:
-        """Return the places in the order of a column, -1 for that of the calls; those without a value come last."""
-        indices: Sequence[int] = range(len(self.layers))
-        if column >= 0:
-            order = self.orders[column]
-            valued = set(order)
-            indices = [
-                *(reversed(order) if descending else order),
-                *(at for at in indices if at not in valued),
-            ]
-        if only_adding:
-            adding = set(self.adding)
-            indices = [at for at in indices if at in adding]
-        return list(indices)
+def rows_of(
+    layers: Iterable[Layer], distances: Iterable[Distance] = ()
+) -> tuple[LayerRow, ...]:
+    """Return a row for each layer, in the order of their calls."""
+    by_path = {distance.a: distance.relative for distance in distances}
+    return tuple(LayerRow(layer, by_path.get(layer.a)) for layer in layers)
 
 
 def exceeds(added: Added | None) -> bool:
@@ -122,32 +47,6 @@ def name_of(path: str, call: int = 1) -> str:
     return f"{path or 'the model'}{f', call {call}' if call > 1 else ''}"
 
 
-def key_of(layer: Layer, column: int) -> float | str | None:
-    """Return what a column is sorted by; None where there is no value."""
-    if column == LAYER_A:
-        return name_of(layer.a, layer.call)
-    if column == LAYER_B:
-        return name_of(layer.b, layer.call)
-    if column == CLASS:
-        return layer.kind
-    value = _value(layer, column)
-    return math.inf if value is not None and math.isnan(value) else value
-
-
-def text_of(layer: Layer, column: int) -> str:
-    """Return the text of a cell."""
-    if column in NUMBERS:
-        value = _value(layer, column)
-        return (
-            NOTHING
-            if value is None
-            else _cosine(value)
-            if column in (COSINE, BACKWARD_COSINE)
-            else figure(value)
-        )
-    return str(key_of(layer, column))
-
-
 def figure(value: float) -> str:
     """Format an error.
 
@@ -159,33 +58,6 @@ def figure(value: float) -> str:
 
 def _cosine(value: float) -> str:
     return significant(value, 7)
-
-
-def _value(layer: Layer, column: int) -> float | None:
-    if column == WEIGHTS:
-        return None
-    back = column >= BACKWARD
-    if column in (ADDED, BACKWARD_ADDED):
-        added = layer.backward_added if back else layer.added
-        return None if added is None else added.error
-    apart = layer.backward if back else layer.forward
-    if apart is None:
-        return None
-    return apart.cosine if column in (COSINE, BACKWARD_COSINE) else apart.relative
-
-
-def tone_of(layer: Layer, column: int) -> str:
-    """Return how a cell is shown: "adds", "inherited" for an error that it only passes on, "" otherwise."""
-    if column < FORWARD:
-        if column == WEIGHTS:
-            return ""
-        if adds(layer):
-            return "adds"
-        return "inherited" if _error(layer.forward) or _error(layer.backward) else ""
-    back = column >= BACKWARD
-    if exceeds(layer.backward_added if back else layer.added):
-        return "adds"
-    return "inherited" if _error(layer.backward if back else layer.forward) else ""
 
 
 def _error(apart: Apart | None) -> bool:
@@ -211,19 +83,130 @@ def words_of(layer: Layer) -> str:
     return "\n".join(lines)
 
 
-def as_text(rows: LayerRows, indices: Sequence[int]) -> str:
-    """Return rows as tab-separated text."""
-    passes = [
-        f"{name} {measure}"
-        for name in ("Forward", "Backward")
-        for measure in ("error", "added", "cosine")
-    ]
-    names = (*COLUMNS[:FORWARD], *passes)
-    lines = [
-        names,
-        *(
-            tuple(rows.text(at, column) for column in range(len(COLUMNS)))
-            for at in indices
+def tone_of(layer: Layer, passes: str = "") -> str:
+    """Return how a cell of a pass, or of the layer, is shown: "adds", "inherited" for an error that it only passes on,
+    "" otherwise."""
+    errors = {"forward": layer.forward, "backward": layer.backward}
+    added = {"forward": layer.added, "backward": layer.backward_added}
+    names = [passes] if passes else list(errors)
+    if any(exceeds(added[name]) for name in names):
+        return "adds"
+    return "inherited" if any(_error(errors[name]) for name in names) else ""
+
+
+def _column(
+    title: str,
+    meaning: str,
+    value: Callable[[LayerRow], Any],
+    passes: str | None = "",
+    text: Callable[[float], str] | None = None,
+    **more: Any,
+) -> Column:
+    """Return a column; those of numbers have a `text`, and those of no pass no tone if `passes` is None."""
+
+    def tone(row: LayerRow) -> str:
+        return "" if passes is None else tone_of(row.layer, passes)
+
+    def shown(row: LayerRow) -> str:
+        amount = value(row)
+        if text is None:
+            return str(amount)
+        return UNKNOWN if amount is None else text(amount)
+
+    return Column(
+        title,
+        shown,
+        meaning,
+        text is not None,
+        value,
+        tip=lambda row: words_of(row.layer),
+        color=lambda row: {"adds": "text", "inherited": "text3"}.get(
+            tone(row), "text2"
+        ),
+        font=lambda row: "section" if tone(row) == "adds" else "",
+        **more,
+    )
+
+
+def _of_pass(name: str, outputs: str, beside: str) -> list[Column]:
+    """Return the columns of a pass: the error of its `outputs`, what the layer adds to it, and the cosine."""
+
+    def apart(row: LayerRow) -> Apart | None:
+        return row.layer.forward if name == "forward" else row.layer.backward
+
+    def added(row: LayerRow) -> float | None:
+        part = row.layer.added if name == "forward" else row.layer.backward_added
+        return None if part is None else _sortable(part.error)
+
+    def error(row: LayerRow) -> float | None:
+        between = apart(row)
+        return None if between is None else _sortable(between.relative)
+
+    def cosine(row: LayerRow) -> float | None:
+        between = apart(row)
+        return None if between is None else between.cosine
+
+    title = name.capitalize()
+    return [
+        _column(
+            title,
+            f"‖b−a‖₂ / ‖a‖₂ of {beside}",
+            error,
+            name,
+            figure,
+            copied=f"{title} error",
+        ),
+        _column(
+            "Added",
+            f"Relative error of its {outputs} where B's layer gets exactly what A's layer got: its own part",
+            added,
+            name,
+            figure,
+            copied=f"{title} added",
+        ),
+        _column(
+            "Cosine",
+            f"Cosine of the angle between the {outputs} of both",
+            cosine,
+            name,
+            _cosine,
+            copied=f"{title} cosine",
         ),
     ]
-    return "\n".join("\t".join(line) for line in lines)
+
+
+def _sortable(value: float | None) -> float | None:
+    return math.inf if value is not None and math.isnan(value) else value
+
+
+COLUMNS = (
+    _column(
+        "Layer in A",
+        "Modules of A in the order of their calls",
+        lambda row: name_of(row.layer.a, row.layer.call),
+        icon=lambda row: ("warning", "warn") if adds(row.layer) else ("block", "text4"),
+        spoken=lambda row: ", ".join(
+            filter(None, (name_of(row.layer.a, row.layer.call), tone_of(row.layer)))
+        ),
+    ),
+    _column(
+        "Layer in B",
+        "The module of B that matches it",
+        lambda row: name_of(row.layer.b, row.layer.call),
+    ),
+    _column("Class", "Its class", lambda row: row.layer.kind),
+    _column(
+        "Weights",
+        "‖b−a‖₂ / ‖a‖₂ of its own parameters: how far they have moved",
+        lambda row: _sortable(row.moved),
+        None,
+        figure,
+    ),
+    *_of_pass(
+        "forward",
+        "outputs",
+        "its outputs, both models run on their own: what it adds and what it inherits",
+    ),
+    *_of_pass("backward", "gradients", "the gradients of its outputs and parameters"),
+)
+LAYER_A, LAYER_B, CLASS, WEIGHTS = range(4)

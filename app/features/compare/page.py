@@ -18,7 +18,7 @@ from PySide6.QtWidgets import (
 )
 
 from app.features.compare import layer_rows
-from app.features.compare.layer_rows import LayerRows
+from app.features.compare.layer_rows import LayerRow
 from app.features.compare.layer_table import LayerTable
 from app.features.compare.merged_tree import MergedTree
 from app.features.compare.source_lines import SourceLines
@@ -60,7 +60,7 @@ class Compared(Struct, frozen=True, eq=False):
     """What is shown of a comparison: prepared on a worker thread."""
 
     found: Difference
-    rows: LayerRows
+    rows: tuple[LayerRow, ...]
     tree: MergedTree
     report: str
 
@@ -293,9 +293,9 @@ class DiffPage(QWidget):
         self.which.changed.connect(self._show_view)
         self.filter.changed.connect(lambda _key: self._show_layers())
         self.verdict.followed.connect(self._follow_first)
-        self.table.chosen.connect(self._layer_chosen)
+        self.table.chosen.connect(lambda row: self._layer_chosen(row.layer))
         self.structure.chosen.connect(self._module_chosen)
-        self.table.opened.connect(lambda layer: self.lineRequested.emit("a", layer))
+        self.table.opened.connect(lambda row: self.lineRequested.emit("a", row.layer))
         theme.manager().changed.connect(self._fit_head)
 
     @property
@@ -355,7 +355,7 @@ class DiffPage(QWidget):
         self.verdict.show_found(difference)
         self.set_note("")
         self.report.setPlainText(compared.report)
-        adding = len(compared.rows.adding)
+        adding = sum(layer_rows.adds(row.layer) for row in compared.rows)
         calls = counted(len(difference.layers), "layer call")
         self.facts.setText(
             f"{adding:,} of {calls} {'add' if adding > 1 else 'adds'} more than rounding explains; grey ones inherit"
@@ -390,10 +390,10 @@ class DiffPage(QWidget):
     def _show_layers(self) -> None:
         if self.compared is None:
             return
-        chosen = self.table.current()
+        chosen = self.table.current
         self.table.set_layers(self.compared.rows, self.filter.value() == "adding")
         if chosen is not None:
-            self.table.choose(chosen.a)
+            self.table.choose(chosen.layer.a)
 
     def _show_view(self, _key: str = "") -> None:
         self._views.setCurrentIndex(
@@ -452,6 +452,6 @@ class DiffPage(QWidget):
 
     def _module_chosen(self, key: str) -> None:
         """Select the row of a module that was selected in the picture."""
-        layer = self.table.current()
-        if key.startswith("a:") and (layer is None or layer.a != key[2:]):
+        row = self.table.current
+        if key.startswith("a:") and (row is None or row.layer.a != key[2:]):
             self.table.choose(key[2:])

@@ -5,22 +5,21 @@ from __future__ import annotations
 from typing import Any
 
 from PySide6.QtCore import QItemSelectionModel, QPointF, QRectF, Qt, Signal
-from PySide6.QtWidgets import QSplitter, QTableView, QWidget
+from PySide6.QtWidgets import QSplitter, QWidget
 
 from app.diagram.diagram import Drawing
 from app.diagram.layout import pack
 from app.features.compare.merged_tree import Change, MergedTree
+from app.util.columns import Column
 from app.views.autograd.graph.faces import MARKS
 from app.views.autograd.graph.parts import DrawnParts
 from app.views.autograd.graph.scene import ArrangedDrawing
 from app.views.autograd.graph.view import TapeView
-from app.views.ui import icons, theme
 from app.views.ui.background import Background
 from app.views.ui.layouts import vbox
-from app.views.ui.tables import ColumnsModel, Index, plain
+from app.views.ui.tables import Table
 
 KEY = "structure of two models"
-ROW_HEIGHT = 24
 EDGE = 12.0  # around the picture
 WORDS = {
     "added": "Only in B",
@@ -39,26 +38,16 @@ def laid_out(tree: MergedTree, opened: frozenset[str], width: float) -> Arranged
     return ArrangedDrawing.indexed(layout, parts, (width, 0.0))
 
 
-class ChangesModel(ColumnsModel):
-    """One difference per row: its kind, its place, and both values."""
-
-    heads = ("Difference", "In A", "In B", "What")
-    rows: list[Change] = []
-
-    def set_changes(self, changes: list[Change]) -> None:
-        self.beginResetModel()
-        self.rows = changes
-        self.endResetModel()
-
-    def data(self, index: Index, role: int = Qt.ItemDataRole.DisplayRole) -> Any:
-        change = self.rows[index.row()]
-        if role in (Qt.ItemDataRole.DisplayRole, Qt.ItemDataRole.ToolTipRole):
-            return (WORDS[change.mark], change.a, change.b, change.what)[index.column()]
-        if role == Qt.ItemDataRole.DecorationRole and index.column() == 0:
-            return icons.icon(ICONS[change.mark], MARKS[change.mark], size=14)
-        if role == Qt.ItemDataRole.ForegroundRole and index.column() == 3:
-            return theme.current().text2
-        return None
+CHANGES = (
+    Column(
+        "Difference",
+        lambda change: WORDS[change.mark],
+        icon=lambda change: (ICONS[change.mark], MARKS[change.mark]),
+    ),
+    Column("In A", lambda change: change.a),
+    Column("In B", lambda change: change.b),
+    Column("What", lambda change: change.what, color=lambda _change: "text2"),
+)
 
 
 class StructureView(QSplitter):
@@ -78,10 +67,7 @@ class StructureView(QSplitter):
             "Arrow keys move, Enter folds and unfolds, ] and [ unfold and fold one level everywhere",
         )
         self.scene = self.view.graph
-        self.model = ChangesModel(self)
-        self.table = QTableView()
-        self.table.setModel(self.model)
-        plain(self.table, "Differences of the structure", ROW_HEIGHT)
+        self.table = Table(CHANGES, "Differences of the structure")
         self.table.horizontalHeader().setStretchLastSection(True)
         picture = QWidget()
         vbox((self.view, 1), on=picture, margins=0, spacing=0)
@@ -95,16 +81,14 @@ class StructureView(QSplitter):
         self.view.folded.connect(self.toggle)
         self.view.leveled.connect(self._level)
         self.scene.chosen.connect(self._box_chosen)
-        self.table.selectionModel().currentRowChanged.connect(
-            lambda index, _before: self._row_chosen(index.row())
-        )
+        self.table.chosen.connect(self._row_chosen)
 
     def set_tree(self, tree: MergedTree | None) -> None:
         """Show another pair of models, opened to what differs."""
         self.tree, self._wanted = tree, ""
         self.scene.choose("")
-        self.model.set_changes(tree.changes() if tree is not None else [])
-        self.table.setVisible(bool(self.model.rows))
+        self.table.cells.set_rows(tree.changes() if tree is not None else [])
+        self.table.setVisible(bool(self.table.rows))
         self._fit_columns()
         self.scene.empty()
         if tree is not None:
@@ -204,7 +188,7 @@ class StructureView(QSplitter):
 
     def _box_chosen(self, key: str) -> None:
         row = next(
-            (at for at, change in enumerate(self.model.rows) if change.key == key), -1
+            (at for at, change in enumerate(self.table.rows) if change.key == key), -1
         )
         selection = self.table.selectionModel()
         if row >= 0 and row != self.table.currentIndex().row():
@@ -212,17 +196,14 @@ class StructureView(QSplitter):
                 QItemSelectionModel.SelectionFlag.ClearAndSelect
                 | QItemSelectionModel.SelectionFlag.Rows
             )
-            selection.setCurrentIndex(self.model.index(row, 0), flags)
+            selection.setCurrentIndex(self.table.cells.index(row, 0), flags)
         elif row < 0:
             selection.clear()
         self.chosen.emit(key)
 
-    def _row_chosen(self, row: int) -> None:
-        if (
-            0 <= row < len(self.model.rows)
-            and self.model.rows[row].key != self.scene.current_key()
-        ):
-            self.reveal(self.model.rows[row].key)
+    def _row_chosen(self, change: Change) -> None:
+        if change.key != self.scene.current_key():
+            self.reveal(change.key)
 
     def _fit_columns(self) -> None:
         if self.isVisible():

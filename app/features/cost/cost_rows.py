@@ -2,16 +2,16 @@
 
 from __future__ import annotations
 
-import csv
-import io
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable
 from math import prod
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from msgspec import Struct
 
 from app.builder.catalog.catalog import Catalog
+from app.util.columns import Column
 from app.util.formatting import (
+    UNKNOWN,
     bytes_text,
     counted,
     grouped_digits,
@@ -22,56 +22,8 @@ from app.util.formatting import (
 if TYPE_CHECKING:
     from app.builder.shapes.network_cost import NetworkCost, NodeCost
 
-COLUMNS = (
-    "Node",
-    "Class",
-    "Parameters",
-    "Share",
-    "Multiply-adds (estimated)",
-    "Share",
-    "Output",
-    "Activation bytes",
-    "Receptive field",
-)
-(
-    NODE,
-    CLASS,
-    PARAMETERS,
-    PARAMETERS_SHARE,
-    COMPUTE,
-    COMPUTE_SHARE,
-    OUTPUT,
-    BYTES,
-    FIELD,
-) = range(9)
-NUMBERS = frozenset({PARAMETERS, PARAMETERS_SHARE, COMPUTE, COMPUTE_SHARE, BYTES})
-NAMES = (
-    "Node",
-    "Class",
-    "Parameters",
-    "Parameters %",
-    "Multiply-adds per sample (estimated)",
-    "Multiply-adds %",
-    "Output",
-    "Activation bytes per sample",
-    "Receptive field",
-)
-NOTHING = "–"
-MEANINGS = (
-    "Nodes in execution order",
-    "Its class or function in PyTorch",
-    "Parameter count; parameters of a frozen node are not trained",
-    "Share of the network's parameters",
-    "For one sample, by PyTorch's own formulas (torch.utils.flop_counter): matrix products, convolutions and attention."
-    " One multiply-add is 2 FLOP. Biases and everything else have no formula.",
-    "Share of the counted multiply-adds",
-    "Output shape; N is the batch size",
-    "Output bytes for one sample. Memory shared with its input, as with a view, is counted once.",
-    "Input positions that one output value depends on, and the stride between neighbouring values, along convolutions "
-    "and poolings",
-)
 
-
+<<<<<<< HEAD:app/features/cost/cost_rows.py
 class CostRow(Struct, frozen=True):
     """A row of the table: texts, sort and export keys, and a tool tip per cell.
 
@@ -84,10 +36,71 @@ class CostRow(Struct, frozen=True):
     keys: tuple[float | str | None, ...]
     tips: tuple[str, ...]
     quiet: frozenset[int] = frozenset()
+=======
+def flop_text(count: int) -> str:
+    """Format a number of floating-point operations with three digits.
+
+    >>> flop_text(46_100_000), flop_text(1280), flop_text(90), flop_text(999_600)
+    ('46.1 MFLOP', '1.28 kFLOP', '90 FLOP', '1.00 MFLOP')
+    """
+    if count < 1000:
+        return f"{count} FLOP"
+    value = float(count)
+    for unit in ("k", "M", "G", "T", "P"):
+        value /= 1000
+        digits = 2 if value < 9.995 else 1 if value < 99.95 else 0
+        if round(value, digits) < 1000 or unit == "P":
+            break
+    return f"{value:.{digits}f} {unit}FLOP"
+
+
+def gaps_text(node_cost: NodeCost) -> str:
+    """Describe the part of a node's work that is not counted; "" if there is none."""
+    sentences = []
+    if not node_cost.call.tried:
+        sentences.append("Counting its operations failed.")
+    elif node_cost.state == "not counted" and not node_cost.call.gaps:
+        sentences.append("No arithmetic: it only copies or views values.")
+    elif node_cost.call.gaps:
+        also = (
+            "No FLOP formula in PyTorch for"
+            if node_cost.flops is None
+            else "Not counted, without a FLOP formula:"
+        )
+        sentences.append(f"{also} {', '.join(node_cost.call.gaps)}.")
+    if not node_cost.call.in_step:
+        sentences.append(
+            "Its cost grows faster than the batch size: it mixes the samples of a batch."
+        )
+    return " ".join(sentences)
+
+
+class CostRow(Struct, frozen=True):
+    """The cost of a node beside the totals of its network."""
+
+    node: str
+    name: str
+    label: str
+    category: str
+    cost: NodeCost
+    parameters: int
+    multiply_adds: int | None
+
+    @property
+    def certain(self) -> bool:
+        return self.cost.state not in ("unknown", "muted")
+
+    def text(self, value: int | None, text: Callable[[int], str]) -> str:
+        """Return the text of a number, or why there is none."""
+        if value is not None:
+            return text(value)
+        return UNKNOWN if self.certain else self.cost.state
+>>>>>>> d880fd14 (tables: one model over columns, and one table that sorts, copies and fits them):app/views/cost/cost_rows.py
 
 
 def rows_of(cost: NetworkCost, catalog: Catalog) -> list[CostRow]:
     """Return a row per node, in execution order."""
+<<<<<<< HEAD:app/features/cost/cost_rows.py
     return [
         _row(node, node_cost, cost, catalog) for node, node_cost in cost.nodes.items()
     ]
@@ -161,6 +174,158 @@ def _tips(node_cost: NodeCost) -> tuple[str, ...]:
             "A view of its input's memory, so it is not counted again in the total."
         )
     return tuple(tips)
+=======
+    rows = []
+    for node_id, node_cost in cost.nodes.items():
+        node = cost.graph.nodes[node_id]
+        spec = catalog.spec_of(cost.graph, node)
+        totals = cost.parameters, cost.multiply_adds
+        look = node.name, spec.label, spec.category
+        rows.append(CostRow(node_id, *look, node_cost, *totals))
+    return rows
+
+
+def _parameters(row: CostRow) -> str:
+    if row.cost.parameters is None:
+        return row.cost.state or UNKNOWN
+    return grouped_digits(row.cost.parameters)
+
+
+def _compute(row: CostRow) -> str:
+    if row.cost.state == "":
+        return UNKNOWN
+    if row.cost.multiply_adds is None:
+        return row.cost.state
+    return grouped_digits(row.cost.multiply_adds)
+
+
+def _live(row: CostRow, amount: int | None) -> int | None:
+    return amount if row.cost.live else None
+
+
+def _share(amount: int | None, total: int | None) -> str:
+    return "" if amount is None else share(amount, total or 0)
+
+
+def _percent(amount: int | None, total: int | None) -> str:
+    return "" if amount is None or not total else f"{100 * amount / total:.4g}"
+
+
+def _unused(row: CostRow) -> str:
+    if row.cost.live:
+        return ""
+    muted = row.cost.state == "muted"
+    reason = "Muted: the network bypasses it." if muted else "No output depends on it."
+    return f"{reason} The totals leave it out."
+
+
+def _column(
+    title: str,
+    copied: str,
+    meaning: str,
+    text: Callable[[CostRow], str],
+    value: Callable[[CostRow], Any],
+    *,
+    number: bool = True,
+    quiet: Callable[[CostRow], bool] = lambda _row: False,
+    **more: Any,
+) -> Column:
+    """Return a column whose cells are quiet where there is no value."""
+
+    def color(row: CostRow) -> str:
+        if value(row) is None or quiet(row):
+            return "text3"
+        return "" if number else "text2"
+
+    return Column(
+        title, text, meaning, number, value, color=color, copied=copied, **more
+    )
+
+
+COLUMNS = (
+    Column(
+        "Node",
+        lambda row: row.name,
+        "Nodes in execution order",
+        tip=_unused,
+        icon=lambda row: (row.category,),
+    ),
+    Column(
+        "Class",
+        lambda row: row.label,
+        "Its class or function in PyTorch",
+        color=lambda _row: "text2",
+    ),
+    _column(
+        "Parameters",
+        "",
+        "Parameter count; parameters of a frozen node are not trained",
+        _parameters,
+        lambda row: row.cost.parameters,
+        tip=lambda row: (
+            "Frozen: they are not trained."
+            if row.cost.parameters and row.cost.frozen
+            else ""
+        ),
+    ),
+    _column(
+        "Share",
+        "Parameters %",
+        "Share of the network's parameters",
+        lambda row: _share(_live(row, row.cost.parameters) or None, row.parameters),
+        lambda row: _live(row, row.cost.parameters),
+        exact=lambda row: _percent(row.cost.parameters, row.parameters),
+    ),
+    _column(
+        "Multiply-adds (estimated)",
+        "Multiply-adds per sample (estimated)",
+        "For one sample, by PyTorch's own formulas (torch.utils.flop_counter): matrix products, convolutions and "
+        "attention. One multiply-add is 2 FLOP. Biases and everything else have no formula.",
+        _compute,
+        lambda row: row.cost.multiply_adds,
+        tip=lambda row: gaps_text(row.cost),
+    ),
+    _column(
+        "Share",
+        "Multiply-adds %",
+        "Share of the counted multiply-adds",
+        lambda row: _share(_live(row, row.cost.multiply_adds), row.multiply_adds),
+        lambda row: _live(row, row.cost.multiply_adds),
+        exact=lambda row: _percent(row.cost.multiply_adds, row.multiply_adds),
+    ),
+    _column(
+        "Output",
+        "",
+        "Output shape; N is the batch size",
+        lambda row: row.cost.output or row.text(None, str),
+        lambda row: row.cost.output or None,
+        number=False,
+    ),
+    _column(
+        "Activation bytes",
+        "Activation bytes per sample",
+        "Output bytes for one sample. Memory shared with its input, as with a view, is counted once.",
+        lambda row: row.text(row.cost.activation, bytes_text),
+        lambda row: row.cost.activation,
+        quiet=lambda row: row.cost.shares,
+        tip=lambda row: (
+            "A view of its input's memory, so it is not counted again in the total."
+            if row.cost.shares
+            else ""
+        ),
+    ),
+    _column(
+        "Receptive field",
+        "",
+        "Input positions that one output value depends on, and the stride between neighbouring values, along "
+        "convolutions and poolings",
+        lambda row: str(row.cost.receptive or UNKNOWN),
+        lambda row: prod(row.cost.receptive.size) if row.cost.receptive else None,
+        number=False,
+        exact=lambda row: str(row.cost.receptive or UNKNOWN),
+    ),
+)
+>>>>>>> d880fd14 (tables: one model over columns, and one table that sorts, copies and fits them):app/views/cost/cost_rows.py
 
 
 def total_texts(cost: NetworkCost) -> tuple[str, ...]:
@@ -197,49 +362,3 @@ def note(cost: NetworkCost) -> str:
             f"Left out: {counted(cost.unknown, 'node')} whose shapes are unknown."
         )
     return " ".join(sentences)
-
-
-def sorted_rows(
-    rows: Sequence[CostRow], column: int, descending: bool
-) -> list[CostRow]:
-    """Sort the rows by a column; those without a value come last in both directions."""
-    valued = [row for row in rows if row.keys[column] is not None]
-    rest = [row for row in rows if row.keys[column] is None]
-    return (
-        sorted(valued, key=lambda row: _sort_key(row.keys[column]), reverse=descending)
-        + rest
-    )
-
-
-def _sort_key(key: float | str | None) -> tuple[float, str]:
-    return (0.0, key.casefold()) if isinstance(key, str) else (float(key or 0), "")
-
-
-def as_text(rows: Iterable[CostRow], totals: Sequence[str] = ()) -> str:
-    """Return rows as tab-separated text, as they are shown."""
-    lines = [NAMES, *(row.texts for row in rows), *([totals] if totals else [])]
-    return "\n".join("\t".join(line) for line in lines)
-
-
-def as_csv(rows: Iterable[CostRow], cost: NetworkCost) -> str:
-    """Return rows as CSV with exact numbers; unknown values are empty, uncounted ones are marked."""
-    out = io.StringIO()
-    writer = csv.writer(out, lineterminator="\n")
-    writer.writerow(NAMES)
-    for row in rows:
-        line: list[object] = [
-            row.texts[i] if key is None or i == FIELD else key
-            for i, key in enumerate(row.keys)
-        ]
-        line[PARAMETERS_SHARE] = _percent(row.keys[PARAMETERS], cost.parameters)
-        line[COMPUTE_SHARE] = _percent(row.keys[COMPUTE], cost.multiply_adds)
-        writer.writerow("" if cell == NOTHING else cell for cell in line)
-    return out.getvalue()
-
-
-def _percent(amount: float | str | None, total: int | None) -> str:
-    return (
-        f"{100 * amount / total:.4g}"
-        if isinstance(amount, int | float) and total
-        else ""
-    )

@@ -2,34 +2,39 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
+from msgspec.structs import replace
 from PySide6.QtCore import (
     QEvent,
     QItemSelection,
     QItemSelectionModel,
-    QMimeData,
     QModelIndex,
-    QPoint,
     Qt,
     Signal,
 )
-from PySide6.QtGui import QGuiApplication, QKeySequence, QResizeEvent, QShowEvent
+from PySide6.QtGui import QResizeEvent, QShowEvent
 from PySide6.QtWidgets import (
     QAbstractItemView,
-    QMenu,
     QSizePolicy,
     QStackedLayout,
     QWidget,
 )
 
 from app.builder.catalog.catalog import Catalog
+<<<<<<< HEAD:app/features/cost/cost_table.py
 from app.features.cost import cost_rows
 from app.features.cost.cost_rows import COLUMNS, MEANINGS, NODE, NUMBERS, CostRow
+=======
+from app.util.columns import text_columns
+from app.views.cost import cost_rows
+from app.views.cost.cost_rows import COLUMNS, CostRow
+>>>>>>> d880fd14 (tables: one model over columns, and one table that sorts, copies and fits them):app/views/cost/cost_table.py
 from app.views.selection import Selection
-from app.views.ui import icons, theme
+from app.views.ui import theme
 from app.views.ui.layouts import vbox
-from app.views.ui.tables import ColumnsModel, Index, RowsTable, selected_rows, side
+from app.views.ui.tables import RowsModel, Table, selected_rows
 from app.views.ui.widgets.empty import EmptyState
 from app.views.ui.widgets.painting import Divider, label
 from app.views.ui.widgets.segmented import Segmented
@@ -40,58 +45,20 @@ if TYPE_CHECKING:
 ROW_HEIGHT = 26
 LEAST = 26  # px, of the height of the table; in a lower page the total stays in sight
 _ARROW = 22
+TOTALS = [
+    replace(column, number=cost.number, font=lambda _row: "section")
+    for column, cost in zip(
+        text_columns([cost.title for cost in COLUMNS]), COLUMNS, strict=True
+    )
+]
 NOT_YET = ("Not computed yet", "The cost of each layer is shown here once computed.")
 
 
-class CostModel(ColumnsModel):
-    """Rows in running order, or by a column."""
+class CostModel(RowsModel):
+    """Nodes in running order, or by a column."""
 
-    heads, figures, meanings = COLUMNS, NUMBERS, MEANINGS
-
-    def __init__(self, parent: QWidget | None = None) -> None:
-        super().__init__(parent)
-        self._natural: list[CostRow] = []
-        self.rows: list[CostRow] = []
-        self._column, self._descending = -1, False
-
-    def set_rows(self, rows: list[CostRow]) -> None:
-        """Show other rows in the current sort order."""
-        if rows == self._natural:
-            return
-        same = [row.node for row in rows] == [row.node for row in self._natural]
-        self._natural = rows
-        ordered = self._ordered()
-        if same and [row.node for row in ordered] == [row.node for row in self.rows]:
-            self.rows = ordered
-            self.dataChanged.emit(
-                self.index(0, 0), self.index(len(rows) - 1, len(COLUMNS) - 1)
-            )
-            return
-        self.beginResetModel()
-        self.rows = ordered
-        self.endResetModel()
-
-    def sort(
-        self, column: int, order: Qt.SortOrder = Qt.SortOrder.AscendingOrder
-    ) -> None:
-        """Sort by a column; -1 is execution order."""
-        self._column, self._descending = column, order == Qt.SortOrder.DescendingOrder
-        self.layoutAboutToBeChanged.emit()
-        before = [self.rows[index.row()].node for index in self.persistentIndexList()]
-        old = self.persistentIndexList()
-        self.rows = self._ordered()
-        rows_by_node = {row.node: i for i, row in enumerate(self.rows)}
-        new = [
-            self.index(rows_by_node[node], index.column())
-            for node, index in zip(before, old, strict=True)
-        ]
-        self.changePersistentIndexList(old, new)
-        self.layoutChanged.emit()
-
-    def _ordered(self) -> list[CostRow]:
-        if self._column < 0:
-            return list(self._natural)
-        return cost_rows.sorted_rows(self._natural, self._column, self._descending)
+    def identity(self, row: CostRow) -> str:
+        return row.node
 
     def headerData(
         self,
@@ -100,65 +67,31 @@ class CostModel(ColumnsModel):
         role: int = Qt.ItemDataRole.DisplayRole,
     ) -> Any:
         header = super().headerData(section, orientation, role)
-        if (
-            header is not None
-            and role == Qt.ItemDataRole.DisplayRole
-            and section == self._column in NUMBERS
-        ):
+        column = self.sorted_by[0] if self.sorted_by is not None else -1
+        by_number = section == column and self.columns[column].number
+        if header is not None and role == Qt.ItemDataRole.DisplayRole and by_number:
             return (
                 f"{header}\u2003"  # room for the sort arrow, which would cover the text
             )
         return header
 
-    def data(self, index: Index, role: int = Qt.ItemDataRole.DisplayRole) -> Any:
-        if not index.isValid():
-            return None
-        row, column = self.rows[index.row()], index.column()
-        if role == Qt.ItemDataRole.DisplayRole:
-            return row.texts[column]
-        if role == Qt.ItemDataRole.TextAlignmentRole:
-            return side(column in NUMBERS)
-        if role == Qt.ItemDataRole.DecorationRole and column == NODE:
-            return icons.icon(row.category, size=14)
-        if role == Qt.ItemDataRole.ForegroundRole and (
-            column in row.quiet or column not in (NODE, *NUMBERS)
-        ):
-            return (
-                theme.current().text3 if column in row.quiet else theme.current().text2
-            )
-        if role == Qt.ItemDataRole.ToolTipRole:
-            return row.tips[column] or row.texts[column]
-        return None
 
-
-class TotalModel(ColumnsModel):
-    """The one line of totals."""
-
-    heads = COLUMNS
-    rows: tuple[tuple[str, ...]] = (("",) * len(COLUMNS),)
-
-    def set_texts(self, texts: tuple[str, ...]) -> None:
-        self.rows = (texts,)
-        self.dataChanged.emit(self.index(0, 0), self.index(0, len(COLUMNS) - 1))
-
-    def data(self, index: Index, role: int = Qt.ItemDataRole.DisplayRole) -> Any:
-        if role == Qt.ItemDataRole.DisplayRole:
-            return self.rows[0][index.column()]
-        if role == Qt.ItemDataRole.TextAlignmentRole:
-            return side(index.column() in NUMBERS)
-        if role == Qt.ItemDataRole.FontRole:
-            return theme.font("section")
-        return None
-
-
-class _Table(RowsTable):
-    """Tells where the mouse is."""
+class _Table(Table):
+    """Tells where the mouse is. All rows are copied with the totals."""
 
     left = Signal()
+    totals: Sequence[str] = ("",) * len(COLUMNS)
 
-    def __init__(self, model: ColumnsModel, name: str) -> None:
+    def __init__(self, model: RowsModel, name: str) -> None:
         super().__init__(model, name, ROW_HEIGHT)
         self.setMouseTracking(True)
+
+    def opens(self, row: CostRow) -> str:
+        return f"Show {row.name}"
+
+    def copied_text(self, rows: Sequence[Any]) -> str:
+        totals = [self.totals] if len(rows) == len(self.rows) else []
+        return "\n".join([super().copied_text(rows), *map("\t".join, totals)])
 
     def leaveEvent(self, event: QEvent) -> None:
         super().leaveEvent(event)
@@ -184,7 +117,7 @@ class CostTable(QWidget):
         self._fitting = False
         self._outgrown = False  # by another look, since the columns were measured
         self._following = False
-        self.model, self.totals = CostModel(self), TotalModel(self)
+        self.model, self.totals = CostModel(COLUMNS), RowsModel(TOTALS)
         self.table = _Table(self.model, "Cost of each node, for one sample")
         self.total = _Table(self.totals, "Total for one sample")
         self.note = label("", "caption", "text3")
@@ -234,16 +167,11 @@ class CostTable(QWidget):
         bars = self.table.horizontalScrollBar(), self.total.horizontalScrollBar()
         bars[0].valueChanged.connect(bars[1].setValue)
         self.table.selectionModel().selectionChanged.connect(self._rows_selected)
-        self.table.rowOpened.connect(
-            lambda index: self.jump_requested.emit(self.model.rows[index.row()].node)
-        )
+        self.table.opened.connect(lambda row: self.jump_requested.emit(row.node))
         self.table.entered.connect(
             lambda index: self._selection.hover(self.model.rows[index.row()].node)
         )
         self.table.left.connect(lambda: self._selection.hover(None))
-        self.table.copied.connect(self.copy)
-        self.table.setContextMenuPolicy(Qt.ContextMenuPolicy.CustomContextMenu)
-        self.table.customContextMenuRequested.connect(self._open_menu)
         self.controls.changed.connect(self.heat_changed)
         header.sortIndicatorChanged.connect(lambda _column, _order: self._fit_columns())
         self._selection.changed.connect(self._follow)
@@ -273,7 +201,8 @@ class CostTable(QWidget):
     def _show(self, cost: NetworkCost) -> None:
         self._shown = cost
         self.model.set_rows(cost_rows.rows_of(cost, self._catalog))
-        self.totals.set_texts(cost_rows.total_texts(cost))
+        self.table.totals = cost_rows.total_texts(cost)
+        self.totals.set_rows([self.table.totals])
         self.note.setText(cost_rows.note(cost))
         self.note.setToolTip(self.note.text())
         if not cost.nodes:
@@ -290,7 +219,7 @@ class CostTable(QWidget):
         header, total = self.table.horizontalHeader(), self.total.fontMetrics()
         least, wished = [], []
         for column in range(len(COLUMNS)):
-            total_width = total.horizontalAdvance(self.totals.rows[0][column]) * 1.1
+            total_width = total.horizontalAdvance(self.table.totals[column]) * 1.1
             here, head = (
                 self.table.sizeHintForColumn(column),
                 header.sectionSizeHint(column),
@@ -360,48 +289,3 @@ class CostTable(QWidget):
         self._following = False
         if first is not None:
             self.table.scrollTo(first)
-
-    # --- Copying
-
-    def copy(self) -> None:
-        """Put the chosen rows on the clipboard, as text and as CSV; all and the total where none is chosen."""
-        if chosen := selected_rows(self.table):
-            self._copy([self.model.rows[row] for row in chosen], False)
-        else:
-            self.copy_all()
-
-    def copy_all(self) -> None:
-        self._copy(self.model.rows, True)
-
-    def _copy(self, rows: list[CostRow], totals: bool) -> None:
-        if self._cost is None:
-            return
-        data = QMimeData()
-        data.setText(cost_rows.as_text(rows, self.totals.rows[0] if totals else ()))
-        data.setData("text/csv", cost_rows.as_csv(rows, self._cost).encode())
-        QGuiApplication.clipboard().setMimeData(data)
-
-    def copy_csv(self) -> None:
-        """Copy all rows as CSV."""
-        if self._cost is not None:
-            QGuiApplication.clipboard().setText(
-                cost_rows.as_csv(self.model.rows, self._cost)
-            )
-
-    def _open_menu(self, spot: QPoint) -> None:
-        menu = QMenu(self)
-        index = self.table.indexAt(spot)
-        if index.isValid():
-            row = self.model.rows[index.row()]
-            menu.addAction(
-                icons.icon("frame"),
-                f"Show {row.texts[NODE]}",
-                lambda: self.jump_requested.emit(row.node),
-            )
-            menu.addSeparator()
-        copy = menu.addAction(icons.icon("copy"), "Copy", self.copy)
-        copy.setShortcut(QKeySequence(QKeySequence.StandardKey.Copy))
-        menu.addAction("Copy all", self.copy_all)
-        menu.addAction("Copy all as CSV", self.copy_csv)
-        menu.setAttribute(Qt.WidgetAttribute.WA_DeleteOnClose)
-        menu.popup(self.table.viewport().mapToGlobal(spot))

@@ -15,8 +15,8 @@ from app.util.formatting import (
     shape_text,
     significant,
 )
-from app.views.autograd.findings.figures_table import FiguresTable
 from app.views.ui.layouts import hbox, vbox
+from app.views.ui.tables import FiguresTable
 from app.views.ui.widgets.painting import Glyph, label
 
 if TYPE_CHECKING:
@@ -146,7 +146,7 @@ class GradcheckPage(QScrollArea):
     def _fit(self) -> None:
         wide = (
             self.viewport().width()
-            >= sum(table.whole_width() for table in (self.inputs, self.table)) + 60
+            >= sum(table.whole_width for table in (self.inputs, self.table)) + 60
         )
         direction = (
             QBoxLayout.Direction.LeftToRight
@@ -179,20 +179,13 @@ class GradcheckPage(QScrollArea):
         rest.append(f"{figure(float(report.evaluations))} forward passes.")
         self.more.setText(" ".join(rest))
         self.more.show()
-        tones = [
-            "" if checked_input.fine else "error" for checked_input in report.inputs
-        ]
         self.inputs.set_rows(
-            [input_row(checked_input) for checked_input in report.inputs], tones
+            [(*input_row(of), "" if of.fine else "error") for of in report.inputs]
         )
-        rows = eps_rows(report)
         best = report.best("float64")
+        nearest = scientific(best.eps, 0) if best else ""
         self.table.set_rows(
-            rows,
-            [
-                "run" if best and row[0] == scientific(best.eps, 0) else ""
-                for row in rows
-            ],
+            [(*row, "run" if row[0] == nearest else "") for row in eps_rows(report)]
         )
         for table in (self.inputs, self.table):
             table.fit_height()

@@ -2,20 +2,20 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import NamedTuple
 
 from PySide6.QtCore import Qt, Signal
 from PySide6.QtGui import QKeyEvent
-from PySide6.QtWidgets import QCompleter, QSplitter, QTableView, QWidget
+from PySide6.QtWidgets import QCompleter, QSplitter, QWidget
 
 from app.features.interpret.values import Effect, Intervention
+from app.util.columns import Column
 from app.util.formatting import counted, figure
 from app.views.importing.import_pages import code_field
-from app.views.ui import theme
 from app.views.ui.flow import FlowLayout
 from app.views.ui.layouts import hbox, vbox
 from app.views.ui.scrolled import Scrolled
-from app.views.ui.tables import ColumnsModel, Index, plain, side
+from app.views.ui.tables import Table
 from app.views.ui.widgets.button import Button
 from app.views.ui.widgets.numbers import NumberField
 from app.views.ui.widgets.painting import label
@@ -26,77 +26,67 @@ ZEROS, OTHER = "zeros", "other"
 THIS, WORST, FIRST = "sample", "worst", "first"
 HINT = "Choose a layer and the replacement for its output."
 PARTS = [(WHOLE, "Its output"), (CHANNEL, "A channel"), (HEAD, "A head")]
-HEIGHT = 24
 LEAST = 90  # px, of the height of the tables; what has less room is scrolled
 
 
-class ChangesModel(ColumnsModel):
-    """A row a change."""
-
-    heads = ("Part", "Replaced by")
-    rows: list[Intervention] = []
-
-    def set_changes(self, changes: list[Intervention]) -> None:
-        self.beginResetModel()
-        self.rows = changes
-        self.endResetModel()
-
-    def data(self, index: Index, role: int = Qt.ItemDataRole.DisplayRole) -> Any:
-        change = self.rows[index.row()]
-        if role in (Qt.ItemDataRole.DisplayRole, Qt.ItemDataRole.ToolTipRole):
-            passes = (
-                "zeros"
-                if change.source is None
-                else f"its output for sample {change.source}"
-            )
-            return (str(change), passes)[index.column()]
-        return None
+def _replacement(change: Intervention) -> str:
+    if change.source is None:
+        return "zeros"
+    return f"its output for sample {change.source}"
 
 
-class EffectModel(ColumnsModel):
-    """A row a sample: its loss without and with the changes, and its predictions."""
+class SampleEffect(NamedTuple):
+    """The loss of a sample without and with the changes, and its predictions."""
 
-    heads = ("Sample", "Before", "After", "Change", "Prediction")
-    figures = (0, 1, 2, 3)
-    rows: list[tuple[int, float, float, str, str]] = []
+    sample: int
+    before: float
+    after: float
+    old: str
+    new: str
 
-    def set_effect(self, effect: Effect | None) -> None:
-        self.beginResetModel()
-        self.rows = []
-        if effect is not None and len(effect.each_before) == len(effect.samples):
-            measured = zip(
-                effect.samples,
-                effect.each_before,
-                effect.each_after,
-                effect.predictions,
-                strict=True,
-            )
-            self.rows = [
-                (number, before, after, *predicted)
-                for number, before, after, predicted in measured
-            ]
-        self.endResetModel()
-
-    def data(self, index: Index, role: int = Qt.ItemDataRole.DisplayRole) -> Any:
-        number, before, after, old, new = self.rows[index.row()]
-        column = index.column()
-        if role in (Qt.ItemDataRole.DisplayRole, Qt.ItemDataRole.ToolTipRole):
-            predicted = old if old == new else f"{old} → {new}"
-            return (
-                f"{number:,}",
-                figure(before),
-                figure(after),
-                f"{after - before:+.3g}",
-                predicted,
-            )[column]
-        if role == Qt.ItemDataRole.TextAlignmentRole:
-            return side(column in self.figures)
-        if role == Qt.ItemDataRole.ForegroundRole and column == 3 and after != before:
-            return theme.current().error if after > before else theme.current().run
-        return None
+    @property
+    def tone(self) -> str:
+        if self.after == self.before:
+            return ""
+        return "error" if self.after > self.before else "run"
 
 
-class ChangesTable(QTableView):
+def effects_of(effect: Effect | None) -> list[SampleEffect]:
+    """Return the effect on each sample; [] where it was not measured."""
+    if effect is None or len(effect.each_before) != len(effect.samples):
+        return []
+    measured = zip(
+        effect.samples,
+        effect.each_before,
+        effect.each_after,
+        effect.predictions,
+        strict=True,
+    )
+    return [
+        SampleEffect(sample, before, after, *predicted)
+        for sample, before, after, predicted in measured
+    ]
+
+
+CHANGES = (Column("Part", str), Column("Replaced by", _replacement))
+EFFECTS = (
+    Column("Sample", lambda row: f"{row.sample:,}", number=True),
+    Column("Before", lambda row: figure(row.before), number=True),
+    Column("After", lambda row: figure(row.after), number=True),
+    Column(
+        "Change",
+        lambda row: f"{row.after - row.before:+.3g}",
+        number=True,
+        color=lambda row: row.tone,
+    ),
+    Column(
+        "Prediction",
+        lambda row: row.old if row.old == row.new else f"{row.old} → {row.new}",
+    ),
+)
+
+
+class ChangesTable(Table):
     """`removed(row)` comes with Delete."""
 
     removed = Signal(int)
@@ -138,14 +128,9 @@ class ChangesView(QWidget):
         self.effect = label(HINT, "label", wrap=True)
         self.remarks = label("", "caption", "text3", wrap=True)
         self.remove, self.clear = Button("Remove", icon="remove"), Button("Remove all")
-        self.changes, self.effects = ChangesModel(self), EffectModel(self)
-        self.table, self.each = ChangesTable(), QTableView()
-        for table, model, name in (
-            (self.table, self.changes, "Changed parts"),
-            (self.each, self.effects, "Loss of each sample"),
-        ):
-            table.setModel(model)
-            plain(table, name, HEIGHT)
+        self.table = ChangesTable(CHANGES, "Changed parts")
+        self.each = Table(EFFECTS, "Loss of each sample")
+        for table in (self.table, self.each):
             table.horizontalHeader().setStretchLastSection(True)
         self._lay_out()
         self._connect()
@@ -195,19 +180,19 @@ class ChangesView(QWidget):
 
     def set_changes(self, changes: list[Intervention]) -> None:
         """Change these parts, and no others."""
-        self.changes.set_changes(changes)
+        self.table.cells.set_rows(changes)
         self.table.resizeColumnToContents(0)
         self._offer()
         self.changed.emit()
 
     def set_effect(self, effect: Effect | None) -> None:
         """Show the loss without and with the changes; None while it is not known."""
-        self.effects.set_effect(effect)
+        self.each.cells.set_rows(effects_of(effect))
         self.remarks.setText("")
         if effect is None:
-            self.effect.setText("Measuring the loss…" if self.changes.rows else HINT)
+            self.effect.setText("Measuring the loss…" if self.table.rows else HINT)
             return
-        parts = counted(len(self.changes.rows), "part")
+        parts = counted(len(self.table.rows), "part")
         self.effect.setText(
             f"{parts} changed: {effect.measure} of {counted(len(effect.samples), 'sample')} {figure(effect.before)} → "
             f"{figure(effect.after)} ({effect.change:+.3g}); "
@@ -223,7 +208,7 @@ class ChangesView(QWidget):
             bool(self.layer.text().strip()) or self.part.value() == HEAD
         )
         self.remove.setEnabled(self.table.currentIndex().isValid())
-        self.clear.setEnabled(bool(self.changes.rows))
+        self.clear.setEnabled(bool(self.table.rows))
 
     def _add(self) -> None:
         if not self.add.isEnabled():
@@ -237,11 +222,11 @@ class ChangesView(QWidget):
             None,
             int(self.source.value()) if self.what.value() == OTHER else None,
         )
-        if intervention not in self.changes.rows:
-            self.set_changes([*self.changes.rows, intervention])
+        if intervention not in self.table.rows:
+            self.set_changes([*self.table.rows, intervention])
 
     def _remove(self, row: int) -> None:
-        if 0 <= row < len(self.changes.rows):
+        if 0 <= row < len(self.table.rows):
             self.set_changes(
-                [change for at, change in enumerate(self.changes.rows) if at != row]
+                [change for at, change in enumerate(self.table.rows) if at != row]
             )

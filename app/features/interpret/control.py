@@ -365,7 +365,7 @@ class InterpretControl(QObject):
         """Ask for the loss with the changes of the view "Muting"."""
         view = self._page.changes
         view.set_effect(None)
-        if not view.changes.rows or self._net is None:
+        if not view.table.rows or self._net is None:
             self._workspace.engine.forget(CHANGES)
             return
         self._page.banner.hide()
@@ -384,7 +384,7 @@ class InterpretControl(QObject):
             )
         self._workspace.engine.ask(
             CHANGES,
-            MeasureEffect(self._net, tuple(view.changes.rows), samples),
+            MeasureEffect(self._net, tuple(view.table.rows), samples),
             on_answer=view.set_effect,
             on_error=self._changes_failed,
         )

@@ -2,26 +2,60 @@
 
 from __future__ import annotations
 
-from PySide6.QtCore import Qt, Signal
-from PySide6.QtWidgets import (
-    QAbstractItemView,
-    QHeaderView,
-    QTableWidget,
-    QTableWidgetItem,
-    QWidget,
-)
+from collections.abc import Callable
+
+from PySide6.QtCore import Signal
+from PySide6.QtWidgets import QHeaderView, QWidget
 
 from app.telemetry.layer_bytes import LayerBytes
 from app.training.monitoring.memory_report import MemoryReport
 from app.util import formatting
-from app.views.ui import theme
+from app.util.columns import Column
 from app.views.ui.dialogs.base import Dialog
+from app.views.ui.tables import Table
 from app.views.ui.widgets.painting import label
 
-COLUMNS = ("Layer", "Parameters", "Gradients", "Optimizer", "Activations", "Together")
-OUTSIDE = "Outside layers"
+OUTSIDE, TOTAL = "Outside layers", "All"
 KIBIBYTE = 1024
 NO_CACHE = "No cache to empty: only CUDA has one"
+
+
+def size(count: int) -> str:
+    """
+    >>> size(0), size(512), size(20_520), size(40_000_000)
+    ('–', '512 B', '20.0 KiB', '38.1 MiB')
+    """
+    if not count:
+        return "–"
+    if count < KIBIBYTE:
+        return f"{count} B"
+    if count < formatting.MEBIBYTE:
+        return f"{formatting.figure(count / KIBIBYTE)} KiB"
+    return f"{formatting.mebibytes(count)} MiB"
+
+
+def _strong(row: tuple[str, LayerBytes]) -> str:
+    return "section" if row[0] == TOTAL else ""
+
+
+def _bytes(title: str, value: Callable[[LayerBytes], int]) -> Column:
+    return Column(
+        title,
+        lambda row: size(value(row[1])),
+        number=True,
+        value=lambda row: value(row[1]),
+        font=_strong,
+    )
+
+
+COLUMNS = (
+    Column("Layer", lambda row: row[0], font=_strong),
+    _bytes("Parameters", lambda layer: layer.parameters),
+    _bytes("Gradients", lambda layer: layer.gradients),
+    _bytes("Optimizer", lambda layer: layer.optimizer),
+    _bytes("Activations", lambda layer: layer.activations),
+    _bytes("Together", lambda layer: layer.total),
+)
 
 
 class MemoryDialog(Dialog):
@@ -36,16 +70,9 @@ class MemoryDialog(Dialog):
         self.report: MemoryReport | None = None
         self.summary = label("", "label", "text", wrap=True)
         self.device = label("", "caption", "text2", wrap=True)
-        self.table = QTableWidget(0, len(COLUMNS))
-        self.table.setHorizontalHeaderLabels(list(COLUMNS))
-        self.table.verticalHeader().hide()
-        self.table.verticalHeader().setDefaultSectionSize(24)
-        self.table.setShowGrid(False)
-        self.table.setEditTriggers(QAbstractItemView.EditTrigger.NoEditTriggers)
-        self.table.setSelectionBehavior(QAbstractItemView.SelectionBehavior.SelectRows)
-        header = self.table.horizontalHeader()
-        header.setFont(theme.font("caption"))
-        header.setSectionResizeMode(QHeaderView.ResizeMode.Stretch)
+        self.table = Table(COLUMNS, "Memory of each layer")
+        stretch = QHeaderView.ResizeMode.Stretch
+        self.table.horizontalHeader().setSectionResizeMode(stretch)
         explanation = (
             "Activations are tensors saved for backward; each storage is counted for the layer that saved it first. "
             f"“{OUTSIDE}” is what operations outside all layers saved, those of the loss included."
@@ -70,7 +97,7 @@ class MemoryDialog(Dialog):
         self.report = None
         self.summary.setText(text)
         self.device.setText("")
-        self.table.setRowCount(0)
+        self.table.cells.set_rows([])
         self.write.setEnabled(False)
         self.empty.setEnabled(False)
 
@@ -86,43 +113,9 @@ class MemoryDialog(Dialog):
         )
         self.device.setText(device_text(report))
         rows = [] if report.step is None else [report.step.total, *report.step.layers]
-        self.table.setRowCount(len(rows))
-        for row, layer in enumerate(rows):
-            self._set_row(row, layer, "All" if row == 0 else layer.layer or OUTSIDE)
-
-    def _set_row(self, row: int, layer: LayerBytes, name: str) -> None:
-        sizes = (
-            layer.parameters,
-            layer.gradients,
-            layer.optimizer,
-            layer.activations,
-            layer.total,
-        )
-        for column, text in enumerate(
-            (name, *(size(byte_count) for byte_count in sizes))
-        ):
-            item = QTableWidgetItem(text)
-            if column:
-                item.setTextAlignment(
-                    Qt.AlignmentFlag.AlignRight | Qt.AlignmentFlag.AlignVCenter
-                )
-            if row == 0:
-                item.setFont(theme.font("section"))
-            self.table.setItem(row, column, item)
-
-
-def size(count: int) -> str:
-    """
-    >>> size(0), size(512), size(20_520), size(40_000_000)
-    ('–', '512 B', '20.0 KiB', '38.1 MiB')
-    """
-    if not count:
-        return "–"
-    if count < KIBIBYTE:
-        return f"{count} B"
-    if count < formatting.MEBIBYTE:
-        return f"{formatting.figure(count / KIBIBYTE)} KiB"
-    return f"{formatting.mebibytes(count)} MiB"
+        names = [layer.layer or OUTSIDE for layer in rows]
+        names[:1] = [TOTAL] * bool(rows)
+        self.table.cells.set_rows(list(zip(names, rows, strict=True)))
 
 
 def summary(report: MemoryReport) -> str:

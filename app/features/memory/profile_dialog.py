@@ -2,25 +2,20 @@
 
 from __future__ import annotations
 
-from PySide6.QtCore import Qt, Signal
-from PySide6.QtWidgets import (
-    QAbstractItemView,
-    QHeaderView,
-    QTableWidget,
-    QTableWidgetItem,
-    QWidget,
-)
+from collections.abc import Callable
+from typing import Any
+
+from PySide6.QtCore import Signal
+from PySide6.QtWidgets import QHeaderView, QWidget
 
 from app.training.monitoring.looks import OpTime, StepProfile
 from app.util import formatting
-from app.views.ui import theme
+from app.util.columns import Column
 from app.views.ui.dialogs.base import Dialog
+from app.views.ui.tables import Table
 from app.views.ui.widgets.painting import label
 
-COLUMNS = ("Operation", "Calls", "Self CPU ms", "Self device ms", "Share")
-LEFT = Qt.AlignmentFlag.AlignLeft | Qt.AlignmentFlag.AlignVCenter
-RIGHT = Qt.AlignmentFlag.AlignRight | Qt.AlignmentFlag.AlignVCenter
-ON_DEVICE = COLUMNS.index("Self device ms")
+TOTAL = "All"
 WORDS = (
     "Self time excludes the operations that an operation calls. The optimizer step is skipped, so the run's weights "
     "do not change."
@@ -38,24 +33,9 @@ class ProfileDialog(Dialog):
         self.profile: StepProfile | None = None
         self.summary = label("", "label", "text", wrap=True)
         self.told = label("", "caption", "text2", wrap=True)
-        self.table = QTableWidget(0, len(COLUMNS))
-        self.table.setHorizontalHeaderLabels(list(COLUMNS))
-        self.table.verticalHeader().hide()
-        self.table.verticalHeader().setDefaultSectionSize(24)
-        self.table.setShowGrid(False)
-        self.table.setWordWrap(False)
-        self.table.setEditTriggers(QAbstractItemView.EditTrigger.NoEditTriggers)
-        self.table.setSelectionBehavior(QAbstractItemView.SelectionBehavior.SelectRows)
+        self.table = Table((), "Time of each operation")
         header = self.table.horizontalHeader()
-        header.setFont(theme.font("caption"))
-        header.setSectionResizeMode(QHeaderView.ResizeMode.ResizeToContents)
-        header.setSectionResizeMode(0, QHeaderView.ResizeMode.Stretch)
         header.setMinimumSectionSize(104)
-        header.setDefaultAlignment(RIGHT)
-        first = QTableWidgetItem(COLUMNS[0])
-        first.setTextAlignment(LEFT)
-        self.table.setHorizontalHeaderItem(0, first)
-        self.table.setColumnHidden(ON_DEVICE, True)
         self.body.addWidget(self.summary)
         self.body.addWidget(self.told)
         self.body.addWidget(self.table, 1)
@@ -75,7 +55,7 @@ class ProfileDialog(Dialog):
         """Show a message in place of the figures."""
         self.profile = None
         self.summary.setText(text)
-        self.table.setRowCount(0)
+        self.table.cells.set_rows([])
         self.write.setEnabled(False)
         self.show_note("")
 
@@ -89,36 +69,47 @@ class ProfileDialog(Dialog):
         self.profile = profile
         self.write.setEnabled(True)
         self.summary.setText(summary(profile))
-        self.table.setColumnHidden(ON_DEVICE, profile.on_device is None)
-        self.table.setRowCount(len(profile.rows) + 1)
-        self._set_row(
-            0,
-            OpTime(
-                "All",
-                sum(row.calls for row in profile.rows),
-                profile.cpu,
-                profile.on_device,
-            ),
-            profile,
-        )
-        for number, row in enumerate(profile.rows, 1):
-            self._set_row(number, row, profile)
+        calls = sum(row.calls for row in profile.rows)
+        total = OpTime(TOTAL, calls, profile.cpu, profile.on_device)
+        self.table.cells.set_rows([total, *profile.rows], columns_of(profile))
+        header = self.table.horizontalHeader()
+        header.setSectionResizeMode(QHeaderView.ResizeMode.ResizeToContents)
+        header.setSectionResizeMode(0, QHeaderView.ResizeMode.Stretch)
 
-    def _set_row(self, number: int, row: OpTime, profile: StepProfile) -> None:
+
+def columns_of(profile: StepProfile) -> list[Column]:
+    """Return the columns of a profile; a run on the processor has no times of a device."""
+
+    def column(title: str, text: Callable[[OpTime], str], **more: Any) -> Column:
+        return Column(title, text, font=_strong, **more)
+
+    columns = [
+        column("Operation", lambda row: row.name),
         # The calls of the rows that are left out are not known.
-        calls = formatting.grouped_digits(row.calls) if number else ""
-        share = f"{formatting.percent(profile.share(row))} %"
-        for column, text in enumerate(
-            (row.name, calls, milliseconds(row.cpu), milliseconds(row.on_device), share)
-        ):
-            item = QTableWidgetItem(text)
-            if column:
-                item.setTextAlignment(RIGHT)
-            else:
-                item.setToolTip(text)
-            if number == 0:
-                item.setFont(theme.font("section"))
-            self.table.setItem(number, column, item)
+        column(
+            "Calls",
+            lambda row: (
+                "" if row.name == TOTAL else formatting.grouped_digits(row.calls)
+            ),
+            number=True,
+        ),
+        column("Self CPU ms", lambda row: milliseconds(row.cpu), number=True),
+    ]
+    if profile.on_device is not None:
+        text = "Self device ms"
+        columns.append(
+            column(text, lambda row: milliseconds(row.on_device), number=True)
+        )
+    share = column(
+        "Share",
+        lambda row: f"{formatting.percent(profile.share(row))} %",
+        number=True,
+    )
+    return [*columns, share]
+
+
+def _strong(row: OpTime) -> str:
+    return "section" if row.name == TOTAL else ""
 
 
 def milliseconds(micro: float | None) -> str:

@@ -5,10 +5,10 @@ from __future__ import annotations
 from PySide6.QtCore import Signal
 from PySide6.QtWidgets import QCheckBox, QHeaderView, QWidget
 
-from app.features.surgery.fates import FatesModel, function_words, summary
+from app.features.surgery.fates import LAYERS, function_words, summary
 from app.features.surgery.values import SurgeryPlan
 from app.views.ui.dialogs.base import Dialog
-from app.views.ui.tables import RowsTable
+from app.views.ui.tables import Table
 from app.views.ui.widgets.painting import label
 
 WHERE = "on random inputs with new weights"
@@ -33,7 +33,7 @@ class SurgeryDialog(Dialog):
             wrap=True,
         )
         self.function = label("", "label", "text2", wrap=True)
-        self.table = RowsTable(FatesModel(()), "Layers", 24)
+        self.table = Table(LAYERS, "Layers")
         self.every = QCheckBox("Show &unchanged layers")
         self.every.toggled.connect(self._show_rows)
         for widget in (self.summary, self.function):
@@ -71,7 +71,7 @@ class SurgeryDialog(Dialog):
             or fate.what != "kept"
             or fate.before != fate.after
         ]
-        self.table.setModel(FatesModel(shown))
+        self.table.cells.set_rows(shown)
         header = self.table.horizontalHeader()
         header.setSectionResizeMode(0, QHeaderView.ResizeMode.ResizeToContents)
         header.setSectionResizeMode(1, QHeaderView.ResizeMode.ResizeToContents)

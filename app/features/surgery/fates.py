@@ -4,15 +4,10 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Sequence
-from typing import Any
-
-from PySide6.QtCore import Qt
-from PySide6.QtGui import QColor
 
 from app.training.surgery.values import Fate, Outcome
+from app.util.columns import Column
 from app.util.formatting import figure, plural, significant
-from app.views.ui import theme
-from app.views.ui.tables import ColumnsModel, Index
 
 PRESERVED = 1e-6  # relative: what rounding makes of an equal function in float32
 WORDS = {
@@ -48,27 +43,6 @@ COLORS = {
 }
 
 
-class FatesModel(ColumnsModel):
-    """A row for each layer: its path, what becomes of it, and why."""
-
-    heads = ("Layer", "What happens", "Why")
-
-    def __init__(self, fates: Sequence[Fate]) -> None:
-        super().__init__()
-        self.rows = tuple(fates)
-
-    def data(self, index: Index, role: int = Qt.ItemDataRole.DisplayRole) -> Any:
-        fate: Fate = self.rows[index.row()]
-        texts = layer_of(fate), WORDS.get(fate.what, fate.what), why(fate)
-        if role in (Qt.ItemDataRole.DisplayRole, Qt.ItemDataRole.ToolTipRole):
-            return texts[index.column()]
-        if role == Qt.ItemDataRole.ForegroundRole:
-            if index.column() == 1:
-                return QColor(getattr(theme.current(), COLORS.get(fate.what, "text")))
-            return QColor(theme.current().text3) if fate.what == "kept" else None
-        return None
-
-
 def layer_of(fate: Fate) -> str:
     """Return the path of a layer, or both if it was moved.
 
@@ -88,6 +62,21 @@ def why(fate: Fate) -> str:
         if fate.what == "widened" and fate.reason
         else fate.reason or meaning
     )
+
+
+def _quiet(fate: Fate) -> str:
+    return "text3" if fate.what == "kept" else ""
+
+
+LAYERS = (
+    Column("Layer", layer_of, color=_quiet),
+    Column(
+        "What happens",
+        lambda fate: WORDS.get(fate.what, fate.what),
+        color=lambda fate: COLORS.get(fate.what, "text"),
+    ),
+    Column("Why", why, color=_quiet),
+)
 
 
 def summary(fates: Sequence[Fate]) -> str:

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
 from PySide6.QtCore import Qt, Signal
 from PySide6.QtGui import QKeyEvent
-from PySide6.QtWidgets import QFrame, QHeaderView, QTableView, QWidget
+from PySide6.QtWidgets import QFrame, QHeaderView, QWidget
 
 from app.project.weights.state_dict_diff import (
     DTYPE,
@@ -19,13 +20,11 @@ from app.project.weights.state_dict_diff import (
     KeyRow,
 )
 from app.training.setup.weights_header import TensorInfo
+from app.util.columns import Column
 from app.util.formatting import shape_text
-from app.views.ui import icons, theme
-from app.views.ui.tables import ColumnsModel, Index, plain, selected_rows
+from app.views.ui.tables import Index, RowsModel, Table
 
-KEY, FILE, NET, STATE = range(4)
-COLUMNS = ("Key", "In the file", "In the network", "")
-ALONE = ("Key", "Shape", "dtype", "Bytes")
+KEY, STATE = 0, 3
 # Each state by icon, colour and text: never by colour alone.
 STATES = {
     SAME: ("check", "run", "Fits"),
@@ -34,19 +33,68 @@ STATES = {
     MISSING: ("remove", "warn", "Not in the file"),
     UNEXPECTED: ("add", "text3", "Not in the network"),
 }
-ROW_HEIGHT = 24
 
 
-class WeightsModel(ColumnsModel):
+def sizes(info: TensorInfo) -> str:
+    """Format a shape.
+
+    >>> sizes(TensorInfo((3, 2), "float32", 24))
+    '3×2'
+    """
+    return shape_text(info.shape, "one number")
+
+
+def _code(title: str, text: Callable[[KeyRow], str], **more: Any) -> Column:
+    def color(row: KeyRow) -> str:
+        return "text2" if row.fits else "text3"
+
+    return Column(title, text, font=lambda _row: "code", **{"color": color, **more})
+
+
+def _renamed(row: KeyRow) -> bool:
+    return row.source not in ("", row.key)
+
+
+def _info(info: TensorInfo | None) -> str:
+    return "–" if info is None else str(info)
+
+
+def _theirs(row: KeyRow) -> TensorInfo:
+    return row.theirs or TensorInfo((), "", 0)
+
+
+COMPARED = (
+    _code(
+        "Key",
+        lambda row: f"{row.key}  ←  {row.source}" if _renamed(row) else row.key,
+        color=lambda row: "text" if row.fits else "text3",
+        tip=lambda row: f"{row.source} in the file" if _renamed(row) else "",
+    ),
+    _code("In the file", lambda row: _info(row.theirs)),
+    _code("In the network", lambda row: _info(row.ours)),
+    Column(
+        "",
+        lambda row: STATES[row.kind][2],
+        color=lambda row: STATES[row.kind][1],
+        icon=lambda row: STATES[row.kind][:2],
+    ),
+)
+ALONE = (
+    _code("Key", lambda row: row.key, color=lambda _row: "text"),
+    _code("Shape", lambda row: sizes(_theirs(row))),
+    _code("dtype", lambda row: _theirs(row).dtype),
+    _code("Bytes", lambda row: f"{_theirs(row).bytes:,}"),
+)
+
+
+class WeightsModel(RowsModel):
     """Rows of a difference, or of a file alone, filtered. `taken` are the keys that are ticked."""
 
     ticked = Signal()
-    heads = COLUMNS
 
     def __init__(self, parent: QWidget | None = None) -> None:
-        super().__init__(parent)
+        super().__init__(COMPARED, parent=parent)
         self.found = Diff(())
-        self.rows: list[KeyRow] = []
         self.taken: set[str] = set()
         self.alone = False
 
@@ -62,104 +110,44 @@ class WeightsModel(ColumnsModel):
         self._reset(Diff(rows), set(), True)
 
     def _reset(self, difference: Diff, ticked: set[str], alone: bool) -> None:
-        self.beginResetModel()
-        self.found, self.taken, self.alone, self.heads = (
-            difference,
-            ticked,
-            alone,
-            ALONE if alone else COLUMNS,
-        )
-        self.rows = list(difference.rows)
-        self.endResetModel()
+        self.found, self.taken, self.alone = difference, ticked, alone
+        self.set_rows(difference.rows, ALONE if alone else COMPARED)
         self.ticked.emit()
 
     def show_only(self, terms: list[str], kind: str) -> None:
         """Filter the rows: keys that contain all words, of one kind or of all ("")."""
-        self.beginResetModel()
         kinds = (SAME, DTYPE) if kind == SAME else (kind,)
-        self.rows = [
-            row
-            for row in self.found.rows
-            if (not kind or row.kind in kinds)
-            and all(word in f"{row.key} {row.source}".casefold() for word in terms)
-        ]
-        self.endResetModel()
+        self.set_rows(
+            [
+                row
+                for row in self.found.rows
+                if (not kind or row.kind in kinds)
+                and all(word in f"{row.key} {row.source}".casefold() for word in terms)
+            ]
+        )
 
     def tick(self, rows: list[KeyRow], on: bool) -> None:
         """Take rows, or leave them, as far as they fit."""
         keys = {row.key for row in rows if row.fits}
         self.taken = self.taken | keys if on else self.taken - keys
-        if self.rows:
-            self.dataChanged.emit(self.index(0, 0), self.index(len(self.rows) - 1, 0))
+        self.rows_changed(0, len(self.rows) - 1)
         self.ticked.emit()
 
     def flags(self, index: Index) -> Qt.ItemFlag:
         flags = super().flags(index)
-        if not self.alone and index.column() == KEY and self.rows[index.row()].fits:
+        if self._can_be_ticked(index):
             flags |= Qt.ItemFlag.ItemIsUserCheckable
         return flags
 
-    def data(self, index: Index, role: int = Qt.ItemDataRole.DisplayRole) -> Any:
-        if not index.isValid():
-            return None
-        row, column = self.rows[index.row()], index.column()
-        icon, color, state_text = STATES[row.kind]
-        if role in (Qt.ItemDataRole.DisplayRole, Qt.ItemDataRole.AccessibleTextRole):
-            return self._text(row, column, state_text)
-        if (
-            role == Qt.ItemDataRole.CheckStateRole
-            and column == KEY
-            and not self.alone
-            and row.fits
-        ):
-            return (
-                Qt.CheckState.Checked
-                if row.key in self.taken
-                else Qt.CheckState.Unchecked
-            )
-        if (
-            role == Qt.ItemDataRole.DecorationRole
-            and column == STATE
-            and not self.alone
-        ):
-            return icons.icon(icon, color, size=14)
-        if role == Qt.ItemDataRole.ForegroundRole:
-            now = theme.current()
-            if column == STATE and not self.alone:
-                return now.color(color)
-            return (
-                now.text
-                if column == KEY and (row.fits or self.alone)
-                else now.text2
-                if row.fits
-                else now.text3
-            )
-        if role == Qt.ItemDataRole.FontRole and not (
-            column == STATE and not self.alone
-        ):
-            return theme.font("code")
-        if role == Qt.ItemDataRole.ToolTipRole:
-            return (
-                f"{row.source} in the file"
-                if column == KEY and row.source not in ("", row.key)
-                else None
-            )
-        return None
+    def _can_be_ticked(self, index: Index) -> bool:
+        compared = not self.alone and index.isValid() and index.column() == KEY
+        return compared and self.rows[index.row()].fits
 
-    def _text(self, row: KeyRow, column: int, state_text: str) -> str:
-        if self.alone:
-            theirs = row.theirs or TensorInfo((), "", 0)
-            return (row.key, sizes(theirs), theirs.dtype, f"{theirs.bytes:,}")[column]
-        if column == KEY:
-            return (
-                row.key
-                if row.source in ("", row.key)
-                else f"{row.key}  ←  {row.source}"
-            )
-        if column == STATE:
-            return state_text
-        info = row.theirs if column == FILE else row.ours
-        return str(info) if info is not None else "–"
+    def data(self, index: Index, role: int = Qt.ItemDataRole.DisplayRole) -> Any:
+        if role == Qt.ItemDataRole.CheckStateRole and self._can_be_ticked(index):
+            ticked = self.rows[index.row()].key in self.taken
+            return Qt.CheckState.Checked if ticked else Qt.CheckState.Unchecked
+        return super().data(index, role)
 
     def setData(
         self, index: Index, value: Any, role: int = Qt.ItemDataRole.EditRole
@@ -172,23 +160,12 @@ class WeightsModel(ColumnsModel):
         return True
 
 
-def sizes(info: TensorInfo) -> str:
-    """Format a shape.
-
-    >>> sizes(TensorInfo((3, 2), "float32", 24))
-    '3×2'
-    """
-    return shape_text(info.shape, "one number")
-
-
-class WeightsTable(QTableView):
+class WeightsTable(Table):
     """The table. Space ticks the rows that are selected, or takes the ticks away."""
 
     def __init__(self, model: WeightsModel) -> None:
-        super().__init__()
-        self.rows = model
-        self.setModel(model)
-        plain(self, "Tensors of the file and of the network", ROW_HEIGHT)
+        super().__init__(model, "Tensors of the file and of the network")
+        self.weights = model
         self.setFrameShape(QFrame.Shape.StyledPanel)
         header = self.horizontalHeader()
         header.setResizeContentsPrecision(200)
@@ -202,7 +179,7 @@ class WeightsTable(QTableView):
                 self.sizeHintForColumn(column) + 18,
                 self.horizontalHeader().sectionSizeHint(column) + 12,
             )
-            for column in range(len(COLUMNS))
+            for column in range(len(COMPARED))
         ]
         bar = self.verticalScrollBar().sizeHint().width()
         room = self.width() - 2 * self.frameWidth() - bar - sum(widths[1:])
@@ -210,11 +187,10 @@ class WeightsTable(QTableView):
             self.setColumnWidth(column, width)
 
     def keyPressEvent(self, event: QKeyEvent) -> None:
-        chosen = [self.rows.rows[row] for row in selected_rows(self)]
-        if event.key() == Qt.Key.Key_Space and chosen and not self.rows.alone:
+        chosen = self.selected
+        if event.key() == Qt.Key.Key_Space and chosen and not self.weights.alone:
             fitting = [row for row in chosen if row.fits]
-            self.rows.tick(
-                fitting, not all(row.key in self.rows.taken for row in fitting)
-            )
+            ticked = all(row.key in self.weights.taken for row in fitting)
+            self.weights.tick(fitting, not ticked)
         else:
             super().keyPressEvent(event)

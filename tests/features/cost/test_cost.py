@@ -17,6 +17,7 @@ from app.builder.graph import Graph
 from app.builder.shapes.cost import cost
 from app.builder.shapes.network_cost import NetworkCost
 from app.engine.client import shared
+<<<<<<< HEAD:tests/features/cost/test_cost.py
 from app.features.cost.cost_rows import (
     BYTES,
     COMPUTE,
@@ -31,12 +32,21 @@ from app.features.cost.cost_table import CostTable
 from app.features.cost.values import Cost
 from app.project import file
 from app.util.resources import path
+=======
+from app.engine.requests.shapes import Cost
+from app.project import file
+from app.util.columns import as_csv
+from app.util.resources import path
+from app.views.cost.cost_rows import COLUMNS, gaps_text, note, rows_of
+from app.views.cost.cost_table import CostTable
+>>>>>>> d880fd14 (tables: one model over columns, and one table that sorts, copies and fits them):tests/views/test_cost.py
 from app.views.selection import Selection
 from app.views.ui import theme
 from tests.support.builder_nets import net
 from tests.support.engines import asked, stop
 from tests.support.whole_window import WholeWindow
 
+NODE, PARAMETERS, COMPUTE, BYTES, FIELD = 0, 2, 4, 7, 8
 DESCENDING, ASCENDING = Qt.SortOrder.DescendingOrder, Qt.SortOrder.AscendingOrder
 
 
@@ -196,7 +206,7 @@ def test_ctrl_c_copies_the_chosen_rows_and_all_with_the_total_where_none_is(
 def test_csv_leaves_empty_what_is_unknown_and_says_what_is_not_counted(
     digits: NetworkCost,
 ) -> None:
-    lines = as_csv(rows_of(digits, catalog()), digits).splitlines()
+    lines = as_csv(COLUMNS, rows_of(digits, catalog())).splitlines()
     assert lines[1] == "input,Input,0,0,,,N×1×8×8,256,"
     assert lines[3].startswith("relu1,ReLU,0,0,not counted,,")
 

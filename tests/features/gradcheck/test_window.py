@@ -34,7 +34,7 @@ def test_gradcheck_of_a_layer_of_a_node_and_of_the_whole_net(window, qtbot) -> N
         and report.passed
         and {row.dtype for row in report.table} == {"float32", "float64"}
     )
-    assert gradcheck.page.inputs.rowCount() == len(report.inputs)
+    assert len(gradcheck.page.inputs.rows) == len(report.inputs)
     assert {given.name for given in report.inputs} == {"conv2d2.weight", "conv2d2.bias"}
     assert (
         "is correct" in gradcheck.page.verdict.text()

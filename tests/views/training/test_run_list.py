@@ -12,14 +12,14 @@ from pytestqt.qtbot import QtBot
 
 from app.project import file as project_file
 from app.project import file_lock
-from app.runs import store
+from app.runs import list_columns, store
 from app.runs.checkpoint_files import measured
 from app.runs.record import Summary
 from app.training.config import Choice
 from app.util.frozen import FrozenMap
 from app.util.resources import path as resource_path
 from app.views.training.runs.run_panel import RunPanel
-from app.views.training.runs.table_model import COLUMNS, NAME, STATE
+from app.views.training.runs.table_model import NAME, STATE
 from app.views.ui import theme
 
 EXAMPLE = project_file.read(resource_path("examples", "digits.tape"))
@@ -47,7 +47,7 @@ def panel(qtbot: QtBot, tmp_path: Path) -> RunPanel:
 
 
 def column(panel: RunPanel, title: str) -> list[str]:
-    at = COLUMNS.index(title)
+    at = titles().index(title)
     return [panel.model.index(row, at).data() for row in range(panel.model.rowCount())]
 
 
@@ -59,7 +59,7 @@ def test_a_filter_and_a_heading_arrange_the_runs_and_keep_the_selection(
     header = panel.table.horizontalHeader()
 
     def click(title: str) -> None:
-        at = COLUMNS.index(title)
+        at = titles().index(title)
         panel.table.scrollTo(panel.model.index(0, at))
         spot = header.viewport().rect().topLeft()
         spot.setX(header.sectionViewportPosition(at) + 12)
@@ -188,7 +188,7 @@ def test_name_notes_and_tags_are_typed_into_the_table(
         ("Tags", "a, b"),
         ("Seed", ""),
     ):
-        index = panel.model.index(0, COLUMNS.index(title))
+        index = panel.model.index(0, titles().index(title))
         panel.table.scrollTo(index)
         spot = panel.table.visualRect(index).center()
         qtbot.mouseClick(panel.table.viewport(), Qt.MouseButton.LeftButton, pos=spot)
@@ -211,7 +211,7 @@ def test_columns_fit_a_larger_text_and_names_of_sweeps_are_whole(
     panel.set_stored(store.listed(tmp_path))
 
     def fits() -> bool:
-        shown = (NAME, STATE, COLUMNS.index("Learning rate"))
+        shown = (NAME, STATE, titles().index("Learning rate"))
         needed = {
             at: max(table.sizeHintForColumn(at), header.sectionSizeHint(at))
             for at in shown
@@ -262,7 +262,7 @@ def test_a_run_of_another_window_is_followed_and_the_selection_stays(
 
 def test_columns_are_chosen_in_a_menu(qtbot: QtBot, panel: RunPanel) -> None:
     panel.set_hidden_columns(["seed"])
-    at = COLUMNS.index("Seed")
+    at = titles().index("Seed")
     assert panel.table.isColumnHidden(at)
     menu = QMenu()
     qtbot.addWidget(menu)
@@ -272,3 +272,7 @@ def test_columns_are_chosen_in_a_menu(qtbot: QtBot, panel: RunPanel) -> None:
     with qtbot.waitSignal(panel.columnsHidden) as told:
         actions["Device"].trigger()
     assert set(told.args[0]) == {"device", "seed"}
+
+
+def titles() -> list[str]:
+    return [column.title for column in list_columns.COLUMNS]

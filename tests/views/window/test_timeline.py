@@ -22,6 +22,7 @@ from app.util.frozen import FrozenMap
 from app.util.resources import path as resource_path
 from app.views.training.timeline.feature import TimelineFeature
 from app.views.training.timeline.timeline_bar import CANCEL, RECOMPUTE
+from tests.support.tables import texts_of
 from tests.support.whole_window import WholeWindow
 from tests.views.window.test_window import ready, wait_for
 
@@ -146,9 +147,7 @@ def test_a_step_is_debugged_its_graph_plays_to_the_recorded_norms_and_its_layers
     assert trained.room.tape.loss == pytest.approx(
         history.steps["loss"][step - 1], rel=0, abs=0
     )
-    losses = [
-        float(control.batch_dialog.table.item(row, 3).text()) for row in range(64)
-    ]
+    losses = [float(row[3]) for row in texts_of(control.batch_dialog.table)]
     assert np.mean(losses) == pytest.approx(trained.room.tape.loss, rel=1e-2)
     control.batch_dialog.close()
     control.debug(step)  # held: it is not computed again
@@ -280,7 +279,7 @@ def test_the_step_that_ended_a_run_is_debugged_from_its_message(
     )
     qtbot.mouseClick(page.batch, Qt.MouseButton.LeftButton)
     qtbot.waitUntil(lambda: control.batch_dialog is not None, timeout=60_000)
-    assert control.batch_dialog.table.item(0, 3).text() == "nan" and math.isnan(
+    assert texts_of(control.batch_dialog.table)[0][3] == "nan" and math.isnan(
         trained.room.tape.loss
     )
 

@@ -8,8 +8,8 @@ from PySide6.QtCore import Signal
 from PySide6.QtWidgets import QWidget
 
 from app.util.formatting import MINUS, bytes_text, scientific
-from app.views.autograd.findings.figures_table import FiguresTable
 from app.views.ui.layouts import hbox, vbox
+from app.views.ui.tables import FiguresTable
 from app.views.ui.widgets.button import Button
 from app.views.ui.widgets.painting import label
 
@@ -80,14 +80,13 @@ class CheckpointPage(QWidget):
         foot = hbox((self.sentence, 1), self.use, margins=(16, 6, 16, 8), spacing=12)
         self._rest = QWidget()
         vbox((self.table, 1), foot, (self._rest, 1), on=self, margins=0, spacing=0)
-        self.table.currentCellChanged.connect(lambda *_: self._moved())
+        self.table.chosen.connect(lambda _row: self._moved())
         self.show_rows((), frozenset())
 
     @property
     def path(self) -> str:
         """Return the block of the selected row, "" for none."""
-        row = self.table.currentRow()
-        return self.rows[row].path if 0 <= row < len(self.rows) else ""
+        return self.table.current[0] if self.table.current else ""
 
     def show_rows(
         self, rows: tuple[WhatIf, ...], chosen: Collection[str], hint: str = ""
@@ -98,11 +97,9 @@ class CheckpointPage(QWidget):
             tuple(sorted(rows, key=lambda row: -row.freed)),
             frozenset(chosen),
         )
-        self.table.blockSignals(True)
         self.table.set_rows(
             [row_of(row, row.path in self._chosen) for row in self.rows]
         )
-        self.table.blockSignals(False)
         self._words = hint
         indices = {row.path: index for index, row in enumerate(self.rows)}
         if self.rows:
@@ -119,7 +116,7 @@ class CheckpointPage(QWidget):
             self.selected.emit(self.path)
 
     def _show_selected(self) -> None:
-        row = self.table.currentRow()
+        row = self.table.currentIndex().row()
         measurement = self.rows[row] if 0 <= row < len(self.rows) else None
         self.use.setVisible(measurement is not None)
         self.table.setVisible(bool(self.rows))

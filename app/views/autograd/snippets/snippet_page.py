@@ -206,7 +206,7 @@ class SnippetPage(QWidget):
         self.edit.textChanged.connect(self._text_changed)
         self.edit.textChanged.connect(self._show_age)
         self.edit.line_chosen.connect(self._line_chosen)
-        self.table.chosen.connect(self.show_graph)
+        self.table.chosen.connect(lambda tensor: self.show_graph(tensor.name))
         self.room.detail.connect(self._detail)
         self.room.nodeHovered.connect(self._hovered)
         self.room.captureRequested.connect(lambda _train: self.runRequested.emit())

@@ -244,7 +244,7 @@ class EvaluationPage(QWidget):
         self.cancel.clicked.connect(self.cancelRequested)
         self.view.changed.connect(self._show_view)
         self.matrix.chosen.connect(self.show_cell)
-        self.classes.chosen.connect(self.show_class)
+        self.classes.chosen.connect(lambda row: self.show_class(row[0]))
         self.plot.chosen.connect(
             lambda number: self._want([number], f"Sample {number}")
         )
@@ -327,7 +327,7 @@ class EvaluationPage(QWidget):
             )  # a loss that the model computes has no true value
             self.plot.set_found(evaluation if plotted else None)
             self.plot.setVisible(plotted)
-            self.classes.classes.set_rows(evaluation.class_rows())
+            self.classes.cells.set_rows(list(enumerate(evaluation.class_rows())))
             self.classes.setVisible(not values)
             self._export_classes.setVisible(not values)
             self.order.set_option_enabled(

@@ -3,22 +3,15 @@
 from __future__ import annotations
 
 import numpy as np
-from PySide6.QtCore import Qt
-from PySide6.QtWidgets import (
-    QAbstractItemView,
-    QHeaderView,
-    QScrollArea,
-    QTableWidget,
-    QTableWidgetItem,
-    QWidget,
-)
+from PySide6.QtWidgets import QScrollArea, QWidget
 
 from app.training.monitoring.looks import BatchPeek
 from app.util import formatting
+from app.util.columns import Column
 from app.util.formatting import shape_text
 from app.views.training.layer.picture_grid import PictureGrid
-from app.views.ui import theme
 from app.views.ui.dialogs.base import Dialog
+from app.views.ui.tables import Table
 from app.views.ui.widgets.painting import label
 
 NUMBERS = 6  # of a sample or an output that are written out
@@ -46,7 +39,10 @@ class BatchDialog(Dialog):
             area.setWidget(self.grid)
             area.setMinimumHeight(220)
             self.body.addWidget(area, 2)
-        self.table = _table(peek)
+        self.table = Table(columns_of(peek), "Samples of the batch")
+        self.table.cells.set_rows(range(len(peek.inputs)))
+        self.table.horizontalHeader().setStretchLastSection(True)
+        self.table.fit_columns()
         self.body.addWidget(self.table, 3)
         self.add_button("Close", default=True).clicked.connect(self.accept)
         self.resize(720, 620)
@@ -126,45 +122,21 @@ def _output_text(peek: BatchPeek, index: int) -> str:
     return _numbers(output)
 
 
-def _table(peek: BatchPeek) -> QTableWidget:
-    columns = ["", "Label"]
+def columns_of(peek: BatchPeek) -> list[Column]:
+    """Return the columns of the samples of a batch, whose rows are their places in it."""
+    columns = [
+        Column("", lambda at: str(at + 1), value=int),
+        Column("Label", lambda at: label_of(peek, at)),
+    ]
     if peek.outputs is not None:
-        columns.append("Largest output" if peek.task == "classes" else "Output")
-    if peek.losses is not None:
-        columns.append("Loss")
-    columns.append("Input")
-    table = QTableWidget(len(peek.inputs), len(columns))
-    table.setHorizontalHeaderLabels(columns)
-    table.verticalHeader().hide()
-    table.setShowGrid(False)
-    table.setEditTriggers(QAbstractItemView.EditTrigger.NoEditTriggers)
-    table.verticalHeader().setDefaultSectionSize(24)
-    header = table.horizontalHeader()
-    header.setFont(theme.font("caption"))
-    header.setDefaultAlignment(
-        Qt.AlignmentFlag.AlignLeft | Qt.AlignmentFlag.AlignVCenter
-    )
-    header.setSectionResizeMode(QHeaderView.ResizeMode.ResizeToContents)
-    header.setMinimumSectionSize(
-        header.fontMetrics().horizontalAdvance("Largest output") + 16
-    )
-    header.setStretchLastSection(True)
-    for row in range(len(peek.inputs)):
-        texts = [str(row + 1), label_of(peek, row)]
-        texts += [_output_text(peek, row)] if peek.outputs is not None else []
-        texts += (
-            [formatting.figure(float(peek.losses[row]))]
-            if peek.losses is not None
-            else []
-        )
-        sample = peek.inputs[row]
-        finite = np.isfinite(sample)
-        short = _numbers(sample) if sample.size <= NUMBERS else _range(sample[finite])
-        texts.append(
-            short if finite.all() else f"{short}, {int((~finite).sum())} non-finite"
-        )
-        for column, text in enumerate(texts):
-            item = QTableWidgetItem(text)
-            item.setFlags(item.flags() & ~Qt.ItemFlag.ItemIsEditable)
-            table.setItem(row, column, item)
-    return table
+        title = "Largest output" if peek.task == "classes" else "Output"
+        columns.append(Column(title, lambda at: _output_text(peek, at)))
+    if (losses := peek.losses) is not None:
+        columns.append(Column("Loss", lambda at: formatting.figure(float(losses[at]))))
+    return [*columns, Column("Input", lambda at: _input_text(peek.inputs[at]))]
+
+
+def _input_text(sample: np.ndarray) -> str:
+    finite = np.isfinite(sample)
+    short = _numbers(sample) if sample.size <= NUMBERS else _range(sample[finite])
+    return short if finite.all() else f"{short}, {int((~finite).sum())} non-finite"

@@ -8,12 +8,13 @@ from typing import Any
 from msgspec import Struct, field
 from PySide6.QtCore import QSize, Qt, Signal
 from PySide6.QtGui import QImage, QPainter, QPixmap, QResizeEvent
-from PySide6.QtWidgets import QAbstractItemView, QTableView, QWidget
+from PySide6.QtWidgets import QAbstractItemView, QWidget
 
 from app.training.evaluation.of_run import RunEvaluation, RunSample
 from app.training.evaluation.result import PARTS
 from app.training.evaluation.trying import Picture
 from app.util import formatting
+from app.util.columns import Column
 from app.views.training.panels.metric_chart import RUN_COLORS
 from app.views.training.panels.sample_rows import (
     ORDERS,
@@ -25,7 +26,7 @@ from app.views.training.panels.sample_rows import (
 )
 from app.views.ui import theme
 from app.views.ui.layouts import vbox
-from app.views.ui.tables import ColumnsModel, Index, plain
+from app.views.ui.tables import Index, RowsModel, Table
 from app.views.ui.widgets.button import Button
 from app.views.ui.widgets.fields import ChoiceField
 from app.views.ui.widgets.painting import label
@@ -86,14 +87,13 @@ def pixmap_of(pictures: Sequence[Picture], side: int) -> QPixmap:
     return pixmap
 
 
-class SamplesModel(ColumnsModel):
+class SamplesModel(RowsModel):
     """The first column is the sample with its target, the others what each run makes of it."""
 
     def __init__(self, parent: QWidget | None = None) -> None:
-        super().__init__(parent)
+        super().__init__((), parent=parent)
         self.part = PARTS[0]
-        self.columns: Sequence[RunColumn] = ()
-        self.rows: list[SampleRow] = []
+        self.runs: Sequence[RunColumn] = ()
         self.words = ""  # in place of the first sample, where there is none
         self.elided: Callable[[str], str] = (
             str  # shortens the name of a run to the width of its column
@@ -109,36 +109,41 @@ class SamplesModel(ColumnsModel):
         placeholder: str,
     ) -> None:
         """Show these samples of these runs, of so many; without any `placeholder` in their place."""
-        self.beginResetModel()
-        self.part, self.columns, self.rows, self.words = (
-            split_name,
-            columns,
-            rows,
-            placeholder,
-        )
+        self.part, self.runs, self.words = split_name, columns, placeholder
         self._pixmaps.clear()
         count = f"{len(rows):,} of {formatting.grouped_digits(total)} samples"
-        self.heads = [
-            count if rows else "Sample",
-            *(column.label for column in columns),
-        ]
-        self.meanings = ["", *map(_meaning, columns)]
-        self.endResetModel()
+        first = Column(count if rows else "Sample", self._sample_text)
+        self.set_rows(rows, [first, *map(self._run_column, range(len(columns)))])
+
+    def _run_column(self, run_index: int) -> Column:
+        """Return the column of what a run makes of the samples."""
+        run = self.runs[run_index]
+
+        def text(row: SampleRow) -> str:
+            return "\n".join(self._run_lines(row, run_index))
+
+        return Column(
+            run.label,
+            text,
+            _meaning(run),
+            color=lambda row: "error" if self._wrong(row, run_index) else "text",
+            spoken=lambda row: ", ".join([run.label, *self._run_lines(row, run_index)]),
+        )
+
+    def _sample_text(self, row: SampleRow) -> str:
+        return "\n".join(self._sample_lines(row))
 
     def pictures_changed(self) -> None:
         """Show pictures that were read since."""
         self._pixmaps.clear()
-        if self.rows:
-            self.dataChanged.emit(
-                self.index(0, 0), self.index(len(self.rows) - 1, len(self.columns))
-            )
+        self.rows_changed(0, len(self.rows) - 1)
 
     def rowCount(self, parent: Index | None = None) -> int:
         """Return the rows; one holds the buttons where there are no samples yet."""
         return (
             0
             if parent is not None and parent.isValid()
-            else max(len(self.rows), int(bool(self.columns)))
+            else max(len(self.rows), int(bool(self.runs)))
         )
 
     def headerData(
@@ -162,38 +167,15 @@ class SamplesModel(ColumnsModel):
             and orientation == Qt.Orientation.Horizontal
             and section > 0
         ):
-            return _head(self.columns[section - 1], self.elided)
+            return _head(self.runs[section - 1], self.elided)
         return super().headerData(section, orientation, role)
 
     def data(self, index: Index, role: int = Qt.ItemDataRole.DisplayRole) -> Any:
         if not index.row() < len(self.rows):
             return self._words_data(index, role)
-        row, run_index = self.rows[index.row()], index.column() - 1
         if role == Qt.ItemDataRole.DecorationRole:
             return self._pixmap(index.row(), index.column())
-        if role in (
-            Qt.ItemDataRole.DisplayRole,
-            Qt.ItemDataRole.ToolTipRole,
-            Qt.ItemDataRole.AccessibleTextRole,
-        ):
-            lines = (
-                self._sample_lines(row)
-                if run_index < 0
-                else self._run_lines(row, run_index)
-            )
-            if role != Qt.ItemDataRole.AccessibleTextRole:
-                return "\n".join(lines)
-            return ", ".join(
-                [*([self.columns[run_index].label] if run_index >= 0 else []), *lines]
-            )
-        if role == Qt.ItemDataRole.ForegroundRole:
-            now = theme.current()
-            return (
-                now.error
-                if run_index >= 0 and self._wrong(row, run_index)
-                else now.text
-            )
-        return None
+        return super().data(index, role)
 
     def _words_data(self, index: Index, role: int) -> Any:
         """Return the text of a table without samples."""
@@ -204,7 +186,7 @@ class SamplesModel(ColumnsModel):
         return theme.current().text2 if role == Qt.ItemDataRole.ForegroundRole else None
 
     def _sample_lines(self, row: SampleRow) -> list[str]:
-        column, number = self.columns[row.first], row.numbers[row.first]
+        column, number = self.runs[row.first], row.numbers[row.first]
         assert column.evaluation is not None and number is not None
         name, sample = (
             column.evaluation.found.name_of(number),
@@ -223,11 +205,11 @@ class SamplesModel(ColumnsModel):
         ]
 
     def _run_lines(self, row: SampleRow, run_index: int) -> list[str]:
-        column, number = self.columns[run_index], row.numbers[run_index]
+        column, number = self.runs[run_index], row.numbers[run_index]
         if column.evaluation is None:
             return []
         if number is None:
-            first_evaluation = self.columns[row.first].evaluation
+            first_evaluation = self.runs[row.first].evaluation
             other = (
                 first_evaluation is not None
                 and first_evaluation.space != column.evaluation.space
@@ -242,7 +224,7 @@ class SamplesModel(ColumnsModel):
         return [*note, *prediction_of(column.evaluation, number).lines]
 
     def _wrong(self, row: SampleRow, run_index: int) -> bool:
-        evaluation, number = self.columns[run_index].evaluation, row.numbers[run_index]
+        evaluation, number = self.runs[run_index].evaluation, row.numbers[run_index]
         return (
             evaluation is not None
             and number is not None
@@ -258,7 +240,7 @@ class SamplesModel(ColumnsModel):
 
     def pictures(self, row: SampleRow, run_index: int) -> list[Picture]:
         run = run_index if run_index >= 0 else row.first
-        column, number = self.columns[run], row.numbers[run]
+        column, number = self.runs[run], row.numbers[run]
         sample = column.samples.get(number) if number is not None else None
         if sample is None:
             return []
@@ -354,9 +336,7 @@ class SamplesView(QWidget):
         self.more = Button("Show more", "link")
         self.tools = (self.part, self.order, self.more)
         self.model = SamplesModel(self)
-        self.table = QTableView()
-        self.table.setModel(self.model)
-        plain(self.table, "Samples of the runs", 24)
+        self.table = Table(self.model, "Samples of the runs")
         self.table.setSelectionBehavior(QAbstractItemView.SelectionBehavior.SelectItems)
         self.table.setSelectionMode(QAbstractItemView.SelectionMode.SingleSelection)
         self.table.setWordWrap(True)

@@ -2,54 +2,41 @@
 
 from __future__ import annotations
 
-from typing import Any
+from collections.abc import Sequence
 
-from PySide6.QtCore import Qt
-from PySide6.QtWidgets import QTableView, QWidget
+from PySide6.QtWidgets import QWidget
 
 from app.runs.compare import Setting
+from app.util.columns import Column
 from app.util.formatting import plural
-from app.views.ui import icons, theme
 from app.views.ui.layouts import hbox, vbox
-from app.views.ui.tables import ColumnsModel, Index, plain
+from app.views.ui.tables import Table
 from app.views.ui.widgets.painting import label
 from app.views.ui.widgets.segmented import Segmented
 
 
-class SettingsModel(ColumnsModel):
-    """A line a setting: its name, then a column a run."""
+def columns_of(titles: Sequence[str]) -> list[Column]:
+    """Return the columns of settings: the name, then a column a run. Those that differ stand out."""
 
-    heads: list[str] = ["Setting"]
-    rows: list[Setting] = []
+    def strong(line: Setting) -> str:
+        return "section" if line.differs else ""
 
-    def set_lines(self, titles: list[str], lines: list[Setting]) -> None:
-        self.beginResetModel()
-        self.heads, self.rows = ["Setting", *titles], lines
-        self.endResetModel()
+    def color(line: Setting) -> str:
+        return "text" if line.differs else "text3"
 
-    def data(self, index: Index, role: int = Qt.ItemDataRole.DisplayRole) -> Any:
-        line, now = self.rows[index.row()], theme.current()
-        if role in (Qt.ItemDataRole.DisplayRole, Qt.ItemDataRole.ToolTipRole):
-            return line.name if not index.column() else line.values[index.column() - 1]
-        if role == Qt.ItemDataRole.ForegroundRole:
-            if not index.column():
-                return now.text if line.differs else now.text2
-            return now.text if line.differs else now.text3
-        if role == Qt.ItemDataRole.FontRole and line.differs:
-            return theme.font("section")
-        if (
-            role == Qt.ItemDataRole.DecorationRole
-            and not index.column()
-            and line.differs
-        ):
-            return icons.icon("compare", "accent", size=14)
-        if (
-            role == Qt.ItemDataRole.AccessibleTextRole
-            and not index.column()
-            and line.differs
-        ):
-            return f"{line.name}, differs"
-        return None
+    name = Column(
+        "Setting",
+        lambda line: line.name,
+        color=lambda line: "text" if line.differs else "text2",
+        font=strong,
+        icon=lambda line: ("compare", "accent") if line.differs else (),
+        spoken=lambda line: f"{line.name}, differs" if line.differs else line.name,
+    )
+
+    def run(at: int, title: str) -> Column:
+        return Column(title, lambda line: line.values[at], color=color, font=strong)
+
+    return [name, *(run(*numbered) for numbered in enumerate(titles))]
 
 
 class RunsCompare(QWidget):
@@ -59,10 +46,7 @@ class RunsCompare(QWidget):
         super().__init__(parent)
         self._titles: list[str] = []
         self._lines: tuple[Setting, ...] = ()
-        self.model = SettingsModel(self)
-        self.table = QTableView()
-        self.table.setModel(self.model)
-        plain(self.table, "Settings of the runs", 24, room=0)
+        self.table = Table(columns_of(()), "Settings of the runs", room=0)
         header = self.table.horizontalHeader()
         header.setMaximumSectionSize(260)
         header.setStretchLastSection(True)
@@ -91,5 +75,5 @@ class RunsCompare(QWidget):
             else ("All settings are equal")
         )
         self._caption.setText(caption)
-        self.model.set_lines(self._titles, [*differing, *same])
+        self.table.cells.set_rows([*differing, *same], columns_of(self._titles))
         self.table.resizeColumnsToContents()

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from pathlib import Path
 from time import monotonic
+from typing import Any
 
 from PySide6.QtCore import QPoint, Qt, QTimer, Signal, SignalInstance, Slot
 from PySide6.QtGui import QKeySequence, QShortcut, QShowEvent
@@ -14,7 +15,6 @@ from PySide6.QtWidgets import (
     QSizePolicy,
     QSplitter,
     QStackedLayout,
-    QTableView,
     QWidget,
 )
 
@@ -33,24 +33,20 @@ from app.views.training.runs.selection_text import (
     selection_text,
 )
 from app.views.training.runs.table_model import (
-    COLUMNS,
     KEYS,
     NAME,
-    STATES,
     RunRow,
     RunsModel,
 )
 from app.views.ui.docks import beside_text
 from app.views.ui.flow import FlowLayout
 from app.views.ui.layouts import hbox, vbox
-from app.views.ui.tables import plain, selected_rows
+from app.views.ui.tables import Table
 from app.views.ui.theme import manager
 from app.views.ui.widgets.button import Button
 from app.views.ui.widgets.empty import EmptyState
 from app.views.ui.widgets.painting import label, set_property
 from app.views.ui.widgets.search import SearchField
-
-__all__ = ["COLUMNS", "STATES", "RunPanel", "RunsModel"]
 
 MOST = 5  # runs that are compared
 READABLE = 0.25  # seconds between two figures
@@ -65,6 +61,17 @@ FILTER_HINT = (
 )
 FOLLOWING = 3000  # milliseconds between two looks at runs that other processes train
 FITTING = 30  # milliseconds in which several changes of the rows become one
+
+
+class RunsTable(Table):
+    """The list, whose menu has what can be done with the selected runs before the copies."""
+
+    fill_run_menu: Callable[[QMenu], None]
+
+    def fill_menu(self, menu: QMenu, row: Any) -> None:
+        self.fill_run_menu(menu)
+        menu.addSeparator()
+        super().fill_menu(menu, row)
 
 
 class RunPanel(QWidget):
@@ -134,17 +141,14 @@ class RunPanel(QWidget):
         self.model.modelReset.connect(self._restore_selection)
         self._enable()
 
-    def _create_table(self) -> QTableView:
-        table = QTableView()
-        table.setModel(self.model)
-        plain(table, "Runs", 26, room=0)
+    def _create_table(self) -> Table:
+        table = RunsTable(self.model, "Runs", 26, room=0)
+        table.fill_run_menu = self._fill_menu
         table.setSelectionMode(QAbstractItemView.SelectionMode.ExtendedSelection)
         table.setEditTriggers(
             QAbstractItemView.EditTrigger.EditKeyPressed
             | QAbstractItemView.EditTrigger.DoubleClicked
         )
-        table.setContextMenuPolicy(Qt.ContextMenuPolicy.CustomContextMenu)
-        table.customContextMenuRequested.connect(self._show_menu)
         header = table.horizontalHeader()
         header.setStretchLastSection(True)
         header.setSectionsMovable(True)
@@ -314,9 +318,9 @@ class RunPanel(QWidget):
 
     def fill_columns_menu(self, menu: QMenu) -> None:
         """List the columns, checked where they are shown."""
-        for at, title in enumerate(COLUMNS):
+        for at, column in enumerate(self.model.columns):
             if at != NAME:
-                action = menu.addAction(title)
+                action = menu.addAction(column.title)
                 action.setCheckable(True)
                 action.setChecked(not self.table.isColumnHidden(at))
                 action.toggled.connect(
@@ -332,11 +336,7 @@ class RunPanel(QWidget):
     @property
     def selected_rows(self) -> list[RunRow]:
         """The selected rows, from top to bottom."""
-        return [
-            self.model.row_at(index)
-            for index in selected_rows(self.table)
-            if index < len(self.model.rows)
-        ]
+        return self.table.selected
 
     def _select(self, index: int) -> None:
         """Select one row, whatever keys are held: `selectRow` would toggle it with Ctrl."""
@@ -539,12 +539,6 @@ class RunPanel(QWidget):
             self.table.setColumnHidden(column, False)
             self.table.scrollTo(indexes[0])
             self.table.edit(indexes[0])
-
-    def _show_menu(self, spot: QPoint) -> None:
-        menu = QMenu(self)
-        menu.setAttribute(Qt.WidgetAttribute.WA_DeleteOnClose)
-        self._fill_menu(menu)
-        menu.popup(self.table.viewport().mapToGlobal(spot))
 
     def _fill_fork_menu(self) -> None:
         self.set_checkpoints(checkpoints(self._one) if self._one is not None else [])

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import Any
 
-import msgspec
 from msgspec import Struct
+from msgspec.structs import replace
 from PySide6.QtCore import QModelIndex, Qt, Signal
 from PySide6.QtWidgets import QWidget
 
@@ -13,11 +13,10 @@ from app.runs import list_columns, record
 from app.runs.list_columns import ListedRun
 from app.runs.record import Summary
 from app.runs.store import Kept
+from app.util.columns import Column
 from app.views.run.session import Run
-from app.views.ui import icons, theme
-from app.views.ui.tables import ColumnsModel, Index, side
+from app.views.ui.tables import Index, RowsModel
 
-COLUMNS = tuple(column.title for column in list_columns.COLUMNS)
 KEYS = tuple(column.key for column in list_columns.COLUMNS)
 NAME, STATE = KEYS.index("run"), KEYS.index("state")
 EDITED = {
@@ -134,13 +133,13 @@ class RunRow(Struct, eq=False):
         )
         settings, rates = record.hyperparameters(training), history.steps["rate"]
         if settings.lr is None and len(rates) and rates[0] == rates[0]:
-            settings = msgspec.structs.replace(settings, lr=float(rates[0]))
+            settings = replace(settings, lr=float(rates[0]))
         started, epochs = history.started, training.epochs
         if run.watched is not None:  # nothing is known of it but what its lines say
             size, seed = (started.batch_size, started.seed) if started else (0, -1)
-            settings = msgspec.structs.replace(settings, batch_size=size, seed=seed)
+            settings = replace(settings, batch_size=size, seed=seed)
             epochs = started.epochs if started and started.steps_per_epoch else 0
-        run_record = msgspec.structs.replace(
+        run_record = replace(
             run_record,
             settings=settings,
             rates_set=max(run_record.rates_set, len(history.rates_set)),
@@ -154,27 +153,48 @@ def _sentence(note: str) -> str:
     return f"{note[:1].upper()}{note[1:]}." if note else ""
 
 
-class RunsModel(ColumnsModel):
+def _tip(row: RunRow, key: str) -> str:
+    """Return what a cell says at length: the note, all options of the optimizer, or how the run ended."""
+    if row.kept is not None and key == "note" and row.kept.record.note:
+        return row.kept.record.note
+    return row.listed.record.optimizer if key == "optimizer" else row.outcome
+
+
+def _column(at: int, listed: list_columns.Column) -> Column:
+    column = Column(
+        listed.title,
+        lambda row: row.cells()[at],
+        listed.meaning,
+        listed.number,
+        lambda row: listed.value(row.listed),
+        tip=lambda row: _tip(row, listed.key),
+    )
+    if listed.key != "state":
+        return column
+    colors = {"failed": "error", "interrupted": "warn"}
+    return replace(
+        column,
+        icon=lambda row: STATES[row.state][:1],
+        color=lambda row: colors.get(row.state, ""),
+    )
+
+
+class RunsModel(RowsModel):
     """One row per run, newest on top unless a column sorts them, and those alone that the filter takes.
 
     `annotated(kept, what, text)` is emitted by an edit of the name, the note or the tags.
     """
 
     annotated = Signal(object, str, str)
-    heads = COLUMNS
-    meanings = tuple(column.meaning for column in list_columns.COLUMNS)
-    figures = frozenset(
-        at for at, column in enumerate(list_columns.COLUMNS) if column.number
-    )
 
     def __init__(self, parent: QWidget | None = None) -> None:
-        super().__init__(parent)
-        self.rows: list[RunRow] = []
+        columns = [_column(*numbered) for numbered in enumerate(list_columns.COLUMNS)]
+        super().__init__(columns, parent=parent)
         self._all: list[RunRow] = []  # newest first
         self._takes: list_columns.Test = lambda _run: True
-        self._sorted: tuple[int, bool] | None = (
-            None  # the column, and whether the largest comes first
-        )
+
+    def identity(self, row: RunRow) -> object:
+        return row.key
 
     @property
     def count(self) -> int:
@@ -222,35 +242,8 @@ class RunsModel(ColumnsModel):
         self._takes = list_columns.matcher(text)
         self._arrange()
 
-    def sort(
-        self, column: int, order: Qt.SortOrder = Qt.SortOrder.AscendingOrder
-    ) -> None:
-        """Sort by a column; a column of -1 restores the order, newest on top."""
-        self._sorted = (
-            (column, order == Qt.SortOrder.DescendingOrder) if column >= 0 else None
-        )
-        self._arrange()
-
     def _arrange(self) -> None:
-        listed_rows = [(row, row.listed) for row in self._all]
-        shown = [(row, listed) for row, listed in listed_rows if self._takes(listed)]
-        if self._sorted is not None:
-            column, descending = list_columns.COLUMNS[self._sorted[0]], self._sorted[1]
-            shown = list_columns.ordered(
-                shown, column, descending, lambda pair: pair[1]
-            )
-        rows = [row for row, _ in shown]
-        if rows and [row.key for row in rows] == [
-            row.key for row in self.rows
-        ]:  # the selection stays as it is
-            self.rows = rows
-            self.dataChanged.emit(
-                self.index(0, 0), self.index(len(rows) - 1, len(COLUMNS) - 1)
-            )
-            return
-        self.beginResetModel()
-        self.rows = rows
-        self.endResetModel()
+        self.set_rows([row for row in self._all if self._takes(row.listed)])
 
     def add(self, run: Run) -> None:
         """Add a run of this window that starts, or attach it to its row if it is resumed."""
@@ -260,7 +253,7 @@ class RunsModel(ColumnsModel):
                 if row.kept is not None and row.kept.folder == stored_run.folder:
                     row.run = run
                     if row in self.rows:
-                        self._changed(self.rows.index(row))
+                        self.refresh(run)
                     return
         for row in [
             row for row in self._all if row.run is not None and run.continues(row.run)
@@ -271,6 +264,7 @@ class RunsModel(ColumnsModel):
             QModelIndex(), 0, 0
         )  # whatever sorts or filters them: it has just begun
         self.rows.insert(0, self._all[0])
+        self._natural = [self._all[0], *self._natural]
         self.endInsertRows()
 
     def _remove(self, row: RunRow) -> None:
@@ -279,10 +273,8 @@ class RunsModel(ColumnsModel):
             index = self.rows.index(row)
             self.beginRemoveRows(QModelIndex(), index, index)
             self.rows.remove(row)
+            self._natural = [other for other in self._natural if other is not row]
             self.endRemoveRows()
-
-    def row_at(self, row: int) -> RunRow:
-        return self.rows[row]
 
     def place_of(self, run: Run) -> int | None:
         return next(
@@ -293,10 +285,7 @@ class RunsModel(ColumnsModel):
         """Update the row of a run."""
         index = self.place_of(run) if run is not None else None
         if index is not None:
-            self._changed(index)
-
-    def _changed(self, row: int) -> None:
-        self.dataChanged.emit(self.index(row, 0), self.index(row, len(COLUMNS) - 1))
+            self.rows_changed(index, index)
 
     def flags(self, index: Index) -> Qt.ItemFlag:
         flags = super().flags(index)
@@ -319,32 +308,10 @@ class RunsModel(ColumnsModel):
         return True
 
     def data(self, index: Index, role: int = Qt.ItemDataRole.DisplayRole) -> Any:
-        row, column = self.rows[index.row()], index.column()
-        if role == Qt.ItemDataRole.DisplayRole:
-            return row.cells()[column]
         if role == Qt.ItemDataRole.EditRole:
-            if row.kept is not None and KEYS[column] in ("note", "tags"):
-                return (
-                    row.kept.record.note
-                    if KEYS[column] == "note"
-                    else ", ".join(row.kept.record.tags)
-                )
-            return row.cells()[column]
-        if role == Qt.ItemDataRole.TextAlignmentRole:
-            return side(column in self.figures)
-        if role == Qt.ItemDataRole.DecorationRole and column == STATE:
-            return icons.icon(STATES[row.state][0], size=14)
-        if role == Qt.ItemDataRole.ForegroundRole and column == STATE:
-            now = theme.current()
-            return {"failed": now.error, "interrupted": now.warn}.get(row.state)
-        if role == Qt.ItemDataRole.ToolTipRole:
-            return self._tip(row, KEYS[column])
-        return None
-
-    def _tip(self, row: RunRow, key: str) -> str:
-        """Return what a cell says at length: the note, all options of the optimizer, or how the run ended."""
-        if row.kept is not None and key == "note" and row.kept.record.note:
-            return row.kept.record.note
-        if key == "optimizer":
-            return row.listed.record.optimizer
-        return row.outcome
+            row, key = self.rows[index.row()], KEYS[index.column()]
+            if row.kept is not None and key == "note":
+                return row.kept.record.note  # with its lines
+            if row.kept is not None and key == "tags":
+                return ", ".join(row.kept.record.tags)
+        return super().data(index, role)
