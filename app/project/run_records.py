@@ -4,14 +4,17 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping
-from typing import Annotated, Any, Literal
+from typing import Annotated, Any, Literal, get_type_hints
 
 import msgspec
 
 from app.data.config import DataConfig, Transform
 from app.project.sheet_records import ProjectFileError, Text, decoded, encoded
 from app.training.config import (
-    MOST,
+    MOST_COUNT,
+    MOST_PARAMETER,
+    MOST_SEED,
+    MOST_WEIGHT,
     Choice,
     OutputLoss,
     ParameterGroup,
@@ -21,10 +24,8 @@ from app.training.config import (
 )
 from app.util.frozen import FrozenMap
 
-Count = Annotated[int, msgspec.Meta(ge=1, le=MOST["epochs"])]
-Amount = Annotated[int, msgspec.Meta(ge=0, le=MOST["patience"])]
-Seed = Annotated[int, msgspec.Meta(ge=0, le=MOST["seed"])]
-Positive = Annotated[float, msgspec.Meta(gt=0, le=1e300)]
+Amount = Annotated[int, msgspec.Meta(ge=0, le=MOST_COUNT)]
+Seed = Annotated[int, msgspec.Meta(ge=0, le=MOST_SEED)]
 Path = Annotated[str, msgspec.Meta(max_length=4096)]
 
 
@@ -83,48 +84,34 @@ class OutputLossRecord(msgspec.Struct, forbid_unknown_fields=True):
     output: Text
     name: Text
     params: dict[str, Any] = {}
-    weight: Annotated[float, msgspec.Meta(ge=0, le=MOST["weight"])] = 1.0
+    weight: Annotated[float, msgspec.Meta(ge=0, le=MOST_WEIGHT)] = 1.0
     target: Text = ""
 
 
-class TrainingRecord(msgspec.Struct, forbid_unknown_fields=True):
-    """The fields of TrainingConfig."""
+_STRUCTURED = """
+    optimizer loss device start schedule groups recompute metrics losses inputs
+""".split()
+_Plain: Any = msgspec.defstruct(
+    "_Plain",
+    [
+        (name, hint, getattr(TrainingConfig(), name))
+        for name, hint in get_type_hints(TrainingConfig, include_extras=True).items()
+        if name not in _STRUCTURED
+    ],
+)
+
+
+class TrainingRecord(_Plain, forbid_unknown_fields=True, kw_only=True):  # type: ignore[misc]
+    """The fields of TrainingConfig: those that are plain as they are described there, others as they are written."""
 
     optimizer: ChoiceRecord
     loss: ChoiceRecord
-    epochs: Count = 20
-    batch_size: Count = 64
-    seed: Seed = 0
     device: Text = "auto"
     start: StartRecord | None = None
     schedule: ScheduleRecord | None = None
     groups: list[GroupRecord] = []
-    no_decay: bool = False
-    accumulate: Count = 1
-    clip_norm: Positive | None = None
-    clip_value: Positive | None = None
-    amp: Literal["", "bfloat16", "float16"] = ""
-    ema: Annotated[float, msgspec.Meta(gt=0, lt=1)] | None = None
-    mixup: Annotated[float, msgspec.Meta(ge=0, le=MOST["mixup"])] = 0.0
-    compile: bool = False
-    channels_last: bool = False
     recompute: list[Text] = []
-    max_steps: Count | None = None
-    max_minutes: Positive | None = None
-    patience: Amount = 0
-    one_batch: bool = False
-    not_finite: Literal["stop", "skip"] = "stop"
-    save_every: Amount = 0
-    revisit_seconds: Annotated[
-        float, msgspec.Meta(ge=0, le=MOST["revisit_seconds"])
-    ] = 0.0
-    leave_out: Annotated[list[Count], msgspec.Meta(max_length=10_000)] = []
-    deterministic: bool = False
-    anomaly: bool = False
-    cudnn_benchmark: bool = False
-    threads: Annotated[int, msgspec.Meta(ge=0, le=MOST["threads"])] = 0
     metrics: list[Text] = []
-    loss_by: Literal["", "model", "data"] = ""
     losses: list[OutputLossRecord] = []
     inputs: dict[Text, Text] = {}
 
@@ -225,7 +212,6 @@ def training_from(record: TrainingRecord) -> TrainingConfig:
             for number, group in enumerate(record.groups)
         ),
         "recompute": tuple(record.recompute),
-        "leave_out": tuple(record.leave_out),
         "metrics": tuple(record.metrics),
         "inputs": FrozenMap(record.inputs),
         "losses": tuple(
@@ -269,7 +255,7 @@ def _params(raw: dict[str, Any], location: str) -> FrozenMap[str, Any]:
     params = decoded(raw, location)
     for name, value in params.items():
         if not _is_within_bounds(value):
-            most = f"{MOST['parameter']:g}"
+            most = f"{MOST_PARAMETER:g}"
             raise ProjectFileError(
                 f"Expected a number from -{most} to {most}, as float32 can hold it, and this one is larger - at "
                 f"`{location}.{name}`"
@@ -284,7 +270,7 @@ def _is_within_bounds(value: Any) -> bool:
         return all(map(_is_within_bounds, value.values()))
     if not isinstance(value, int | float) or isinstance(value, bool):
         return True
-    return not abs(value) > MOST["parameter"] or value in (
+    return not abs(value) > MOST_PARAMETER or value in (
         math.inf,
         -math.inf,
     )  # an option may be infinite

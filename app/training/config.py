@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Annotated, Any, Literal
 
-from msgspec import Struct, field
+from msgspec import Meta, Struct, field
 from msgspec.structs import replace
 
 from app.util.frozen import FrozenMap
@@ -14,27 +14,20 @@ TARGET = "(target)"  # as an input: the only target of the data, such as for a m
 
 BY_MODEL, BY_DATA = "model", "data"  # what chose a loss that nobody did
 
-_COUNTS = (
-    "epochs",
-    "batch_size",
-    "accumulate",
-    "max_steps",
-    "patience",
-    "save_every",
-    "leave_out",
-    "warmup",
-)
 # The largest value of each number. A project file with a larger one is refused, so no form and no command may take it.
-MOST = {
-    **dict.fromkeys(_COUNTS, 10_000_000),
-    "parameter": 3.4e38,  # of an optimizer, a loss, a schedule, a group, data or a transform: what a float32 can hold
-    "seed": 2**63 - 1,
-    "threads": 4096,
-    "max_minutes": 1e300,
-    "mixup": 1e6,
-    "revisit_seconds": 1e6,
-    "weight": 1e300,
-}
+MOST_COUNT = 10_000_000
+MOST_PARAMETER = 3.4e38  # of an optimizer, a loss, a schedule, a group, data, a transform: what a float32 can hold
+MOST_SEED = 2**63 - 1
+MOST_WEIGHT = 1e300  # of a loss
+
+# The sections of the settings, in the form and elsewhere.
+RUN, GRADIENTS, SPEED = "Run", "Gradients", "Precision and speed"
+REGULAR, CHECKPOINTS, GROUPS = "Regularisation", "Checkpoints", "Parameter groups"
+
+
+def setting(section: str, doc: str, *, swept: bool = False, **bounds: Any) -> Meta:
+    """Describe a setting beside its field: its section, what it does, whether a sweep may vary it, and its bounds."""
+    return Meta(description=doc, extra={"section": section, "swept": swept}, **bounds)
 
 
 class Choice(Struct, frozen=True):
@@ -88,61 +81,263 @@ class OutputLoss(Struct, frozen=True):
 
 
 class TrainingConfig(Struct, frozen=True):
-    """Settings of a run. `device` is "auto", "cpu", "cuda:0", "mps" ...; "auto" selects the fastest.
+    """Settings of a run. The numbers and switches are described beside them, for `app.training.settings`.
 
-    Weights are initialised with `seed`, then those of `start` are loaded.
-
-    The optimizer takes a step every `accumulate` batches, on the mean of their gradients; before it gradients are
-    clipped to `clip_value` each, then to `clip_norm` together. With `no_decay`, parameters of one dimension (biases,
-    scales of norms) have no weight decay. `amp` is "", "bfloat16" or "float16", the latter with a gradient scaler.
-    `ema` is the decay of an exponential moving average of the weights, which is validated and saved instead of them;
-    None for none. `mixup` is the alpha of the Beta distribution for mixing pairs of samples and their targets; 0 for
-    none. The modules in `recompute` are recomputed in backward instead of storing activations (gradient checkpointing).
-    A run ends after `epochs`, `max_steps` batches, `max_minutes`, or `patience` epochs without a smaller validation
-    loss; None and 0 are no limit. With `one_batch` it trains on the first batch only (overfit test). `not_finite` is
-    "stop" or "skip", for a batch whose loss is nan or infinite. `save_every` is the number of batches between two
-    checkpoints; with 0 only the best and the last epoch's are saved. With `revisit_seconds` above 0 further ones are
-    kept, so that any step can be recomputed within about that time (s). `leave_out` are steps, from 1, whose batch is
-    read and not trained on. `metrics` are keys of
-    `app.training.metrics.SCORES`, measured on the validation samples after every epoch. With `losses`, one per output,
-    the loss is their weighted sum, and `loss` is not used; accuracy and metrics are those of the first. `inputs` names
-    the field of the data for inputs of the network that are called otherwise; it may be a target. `loss_by` says what
-    chose the losses: BY_MODEL, BY_DATA, or "" for whoever made the settings.
+    `device` is "auto", "cpu", "cuda:0", "mps" ...; "auto" selects the fastest. Weights are initialised with `seed`,
+    then those of `start` are loaded. Gradients are clipped to `clip_value` each, then to `clip_norm` together. The
+    modules in `recompute` are recomputed in backward instead of storing activations (gradient checkpointing).
+    `metrics` are keys of `app.training.metrics.SCORES`, measured on the validation samples after every epoch. With
+    `losses`, one per output, the loss is their weighted sum, and `loss` is not used; accuracy and metrics are those of
+    the first. `inputs` names the field of the data for inputs of the network that are called otherwise; it may be a
+    target. `loss_by` says what chose the losses: BY_MODEL, BY_DATA, or "" for whoever made the settings.
     """
 
-    epochs: int = 20
-    batch_size: int = 64
-    seed: int = 0
+    epochs: Annotated[
+        int,
+        setting(
+            RUN,
+            "Number of passes over the training samples.",
+            swept=True,
+            ge=1,
+            le=MOST_COUNT,
+        ),
+    ] = 20
+    batch_size: Annotated[
+        int,
+        setting(
+            RUN,
+            "Samples in a batch. The last batch of an epoch is shorter where they do not divide, unless drop_last is "
+            "set.",
+            swept=True,
+            ge=1,
+            le=MOST_COUNT,
+        ),
+    ] = 64
+    seed: Annotated[
+        int,
+        setting(
+            RUN,
+            "Random seed of initial weights, shuffling and dropout.",
+            swept=True,
+            ge=0,
+            le=MOST_SEED,
+        ),
+    ] = 0
     device: str = "auto"
     optimizer: Choice = Choice("Adam", FrozenMap(lr=0.001))
     loss: Choice = Choice("CrossEntropyLoss")
     start: StartWeights | None = None
     schedule: Schedule | None = None
     groups: tuple[ParameterGroup, ...] = ()
-    no_decay: bool = False
-    accumulate: int = 1
-    clip_norm: float | None = None
-    clip_value: float | None = None
-    amp: str = ""
-    ema: float | None = None
-    mixup: float = 0.0
-    compile: bool = False
-    channels_last: bool = False
+    no_decay: Annotated[
+        bool,
+        setting(
+            GROUPS,
+            "Excludes one-dimensional parameters (biases, norm scales) from weight decay.",
+            swept=True,
+        ),
+    ] = False
+    accumulate: Annotated[
+        int,
+        setting(
+            GRADIENTS,
+            "Gradient accumulation: batches per optimizer step, averaging their gradients. Acts like a larger batch in "
+            "less memory. A shorter group at the end of an epoch is divided by the same number, so its step is "
+            "smaller.",
+            swept=True,
+            ge=1,
+            le=MOST_COUNT,
+        ),
+    ] = 1
+    clip_norm: (
+        Annotated[
+            float,
+            setting(
+                GRADIENTS,
+                "Rescales all gradients if their total norm exceeds this (clip_grad_norm_); None to disable.",
+                swept=True,
+                gt=0,
+                le=MOST_PARAMETER,
+            ),
+        ]
+        | None
+    ) = None
+    clip_value: (
+        Annotated[
+            float,
+            setting(
+                GRADIENTS,
+                "Clamps every gradient element to [-v, v] (clip_grad_value_); None to disable.",
+                swept=True,
+                gt=0,
+                le=MOST_PARAMETER,
+            ),
+        ]
+        | None
+    ) = None
+    amp: Annotated[
+        Literal["", "bfloat16", "float16"],
+        setting(
+            SPEED,
+            "Mixed precision: runs the forward pass in this dtype where safe (torch.autocast). float16 uses a "
+            "GradScaler.",
+            swept=True,
+        ),
+    ] = ""
+    ema: (
+        Annotated[
+            float,
+            setting(
+                REGULAR,
+                "Decay of an exponential moving average (EMA) of the weights, such as 0.999; the average is validated "
+                "and saved. None to disable.",
+                swept=True,
+                gt=0,
+                lt=1,
+            ),
+        ]
+        | None
+    ) = None
+    mixup: Annotated[
+        float,
+        setting(
+            REGULAR,
+            "Mixup: blends pairs of samples and their targets with a ratio drawn from Beta(alpha, alpha). Value "
+            "targets are blended, for classes the losses. 0 to disable.",
+            swept=True,
+            ge=0,
+            le=1e6,
+        ),
+    ] = 0.0
+    channels_last: Annotated[
+        bool,
+        setting(
+            SPEED,
+            "Stores images in channels_last memory format, which is faster for convolutions on some devices.",
+        ),
+    ] = False
+    compile: Annotated[
+        bool,
+        setting(
+            SPEED,
+            "Compiles the forward pass (torch.compile). The first step is slow, later steps may be faster; results may "
+            "differ in the last digits.",
+        ),
+    ] = False
     recompute: tuple[str, ...] = ()
-    max_steps: int | None = None
-    max_minutes: float | None = None
-    patience: int = 0
-    one_batch: bool = False
-    not_finite: str = "stop"
-    save_every: int = 0
-    revisit_seconds: float = 0.0
-    leave_out: tuple[int, ...] = ()
-    deterministic: bool = False
-    anomaly: bool = False
-    cudnn_benchmark: bool = False
-    threads: int = 0
+    max_steps: (
+        Annotated[
+            int,
+            setting(
+                RUN,
+                "Maximum number of batches, regardless of epochs; None for no limit.",
+                swept=True,
+                ge=1,
+                le=MOST_COUNT,
+            ),
+        ]
+        | None
+    ) = None
+    max_minutes: (
+        Annotated[
+            float,
+            setting(
+                RUN,
+                "Maximum duration in minutes; None for no limit. The number of steps varies between runs.",
+                gt=0,
+                le=1e300,
+            ),
+        ]
+        | None
+    ) = None
+    patience: Annotated[
+        int,
+        setting(
+            RUN,
+            "Early stopping: epochs without a lower validation loss before the run ends; 0 to disable.",
+            swept=True,
+            ge=0,
+            le=MOST_COUNT,
+        ),
+    ] = 0
+    one_batch: Annotated[
+        bool,
+        setting(
+            RUN,
+            "Overfits the first batch as a sanity check: a correct network drives its loss close to 0.",
+        ),
+    ] = False
+    not_finite: Annotated[
+        Literal["stop", "skip"],
+        setting(
+            GRADIENTS,
+            "If the loss is NaN or infinite: stop the run and name the first bad layer, or skip the batch and report "
+            "it.",
+        ),
+    ] = "stop"
+    save_every: Annotated[
+        int,
+        setting(
+            CHECKPOINTS,
+            "Batches between checkpoints; 0 keeps only the best and the last epoch.",
+            ge=0,
+            le=MOST_COUNT,
+        ),
+    ] = 0
+    revisit_seconds: Annotated[
+        float,
+        setting(
+            CHECKPOINTS,
+            "Keeps further checkpoints, so that any step of the run can be recomputed within about this many seconds; "
+            "0 keeps none.",
+            ge=0,
+            le=1e6,
+        ),
+    ] = 0.0
+    leave_out: Annotated[
+        tuple[Annotated[int, Meta(ge=1, le=MOST_COUNT)], ...],
+        setting(
+            RUN,
+            "Steps whose batch is skipped, such as 33, 40; None for none.",
+            max_length=10_000,
+        ),
+    ] = ()
+    threads: Annotated[
+        int,
+        setting(
+            SPEED,
+            "CPU threads per operation (torch.set_num_threads). 0 has the run measure at its start how many make a "
+            "step faster, and leaves a processor to the window and those that other programs use. "
+            "Another number may change the last digits.",
+            swept=True,
+            ge=0,
+            le=4096,
+        ),
+    ] = 0
+    deterministic: Annotated[
+        bool,
+        setting(
+            SPEED,
+            "Rejects nondeterministic operations (torch.use_deterministic_algorithms) and disables cuDNN autotuning.",
+        ),
+    ] = False
+    anomaly: Annotated[
+        bool,
+        setting(
+            SPEED,
+            "Reports the forward operation that produced a NaN in backward (torch.autograd.set_detect_anomaly). Slow.",
+        ),
+    ] = False
+    cudnn_benchmark: Annotated[
+        bool,
+        setting(
+            SPEED,
+            "cuDNN autotuning: benchmarks convolution algorithms for each input size and uses the fastest "
+            "(torch.backends.cudnn.benchmark). CUDA only; not together with deterministic.",
+        ),
+    ] = False
     metrics: tuple[str, ...] = ()
-    loss_by: str = ""
+    loss_by: Literal["", "model", "data"] = ""
     losses: tuple[OutputLoss, ...] = ()
     inputs: FrozenMap[str, str] = field(default_factory=FrozenMap)
 

@@ -13,8 +13,9 @@ from app.data.config import DataConfig
 from app.data.sources import DataError, check, spec_of
 from app.data.spec import DataInfo
 from app.source.generated import Source
+from app.training import settings
 from app.training.choices import LOSSES, OWN_LOSS
-from app.training.config import INPUT, MOST, TrainingConfig
+from app.training.config import INPUT, MOST_WEIGHT, TrainingConfig
 from app.training.inputs import InputError, check_inputs, target_fields
 from app.training.metrics import refusal
 from app.training.setup import weighted_losses
@@ -23,7 +24,6 @@ from app.training.surgery.values import Surgery
 from app.util.errors import CodedError
 from app.util.frozen import Shared
 
-AMP = ("", "bfloat16", "float16")
 DEVICE = re.compile(r"auto|cpu|mps|cuda(:\d+)?")
 
 
@@ -81,15 +81,12 @@ class Job(Shared, frozen=True):
         return self.at_stage(1 + len(self.stages))
 
 
-LARGEST = MOST["parameter"]
-
-
 def check_numbers(job: Job) -> None:
     """Validate counts, seeds and names, without importing torch. Raises JobError."""
     training = job.training
-    _check_count("epochs", training.epochs, 1)
-    _check_count("batch_size", training.batch_size, 1)
-    _check_count("seed", training.seed, 0)
+    for name in settings.PARAMS:
+        if text := settings.problem(name, getattr(training, name)):
+            raise JobError(text)
     check_data(job.data)
     _check_stages(job.stages)
     _check_loss(job)
@@ -99,7 +96,7 @@ def check_numbers(job: Job) -> None:
         raise JobError(
             f"device is “{training.device}”; it must be auto, cpu, mps, cuda or cuda:0, cuda:1 ..."
         )
-    _check_steps(training)
+    _check_optimizer(training)
 
 
 def _check_stages(stages: tuple[Stage, ...]) -> None:
@@ -119,52 +116,7 @@ def check_data(data: DataConfig) -> None:
         raise JobError(str(error)) from error
 
 
-def _check_steps(training: TrainingConfig) -> None:
-    _check_count("accumulate", training.accumulate, 1)
-    for name in ("patience", "save_every", "threads"):
-        _check_count(name, getattr(training, name), 0)
-    if training.max_steps is not None:
-        _check_count("max_steps", training.max_steps, 1)
-    for name in ("clip_norm", "clip_value", "max_minutes"):
-        value = getattr(training, name)
-        if value is not None and not (_is_number(value) and value > 0):
-            raise JobError(
-                f"{name} is {value!r}; it must be a number above 0, or None for no limit."
-            )
-        if value is not None and name != "max_minutes" and value > LARGEST:
-            raise JobError(
-                f"{name} is {value!r}; it must be at most {LARGEST:g}, as float32 has it."
-            )
-        if value is not None and name == "max_minutes" and value > MOST[name]:
-            raise JobError(f"{name} is {value!r}; it must be at most {MOST[name]:g}.")
-    if not (
-        _is_number(training.revisit_seconds)
-        and 0 <= training.revisit_seconds <= MOST["revisit_seconds"]
-    ):
-        raise JobError(
-            f"revisit_seconds is {training.revisit_seconds!r}; it must be from 0 to {MOST['revisit_seconds']:g}; "
-            "0 disables it."
-        )
-    for step in training.leave_out:
-        _check_count("leave_out", step, 1)
-    if training.ema is not None and not (
-        _is_number(training.ema) and 0 < training.ema < 1
-    ):
-        raise JobError(
-            f"ema is {training.ema!r}; it must be between 0 and 1, such as 0.999, or None to disable."
-        )
-    if not (_is_number(training.mixup) and 0 <= training.mixup <= MOST["mixup"]):
-        raise JobError(
-            f"mixup is {training.mixup!r}; it must be a number from 0 to {MOST['mixup']:g}; 0 disables it."
-        )
-    if training.amp not in AMP:
-        raise JobError(
-            f"amp is {training.amp!r}; it must be bfloat16 or float16, or empty to disable it."
-        )
-    if training.not_finite not in ("stop", "skip"):
-        raise JobError(
-            f"not_finite is {training.not_finite!r}; it must be stop or skip."
-        )
+def _check_optimizer(training: TrainingConfig) -> None:
     if training.optimizer.name == "LBFGS":
         for name, plain in (("accumulate", 1), ("amp", ""), ("not_finite", "stop")):
             if getattr(training, name) != plain:
@@ -202,10 +154,10 @@ def _check_losses(training: TrainingConfig) -> None:
             raise JobError(
                 f"There is no loss “{row.loss.name}” here. Choose one of: {', '.join(LOSSES)}."
             )
-        if not (_is_number(row.weight) and 0 <= row.weight <= MOST["weight"]):
+        if not (_is_number(row.weight) and 0 <= row.weight <= MOST_WEIGHT):
             raise JobError(
                 f"losses gives {row.output} the weight {row.weight!r}; it must be a number from 0 to "
-                f"{MOST['weight']:g}."
+                f"{MOST_WEIGHT:g}."
             )
     if training.losses and not any(row.weight for row in training.losses):
         raise JobError(
@@ -291,10 +243,6 @@ def _check_inputs(job: Job, data: DataInfo) -> None:
         check_inputs(job.source, job.training.inputs, data, data.input_shape)
     except InputError as error:
         raise JobError(str(error)) from error
-
-
-def _check_count(name: str, value: Any, least: int) -> None:
-    _at_least(name, value, least, int(MOST[name]))
 
 
 def _at_least(name: str, value: Any, least: int, most: int | None = None) -> None:

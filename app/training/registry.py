@@ -32,7 +32,7 @@ from app.training.choices import (
     ChoiceError,
     ChoiceParam,
 )
-from app.training.config import MOST, Choice, Schedule
+from app.training.config import MOST_COUNT, Choice, Schedule
 from app.training.script_recipes import OwnLoss
 from app.util.frozen import FrozenMap
 
@@ -158,9 +158,9 @@ def _check_warmup(schedule: Schedule) -> None:
         raise ChoiceError(
             f"{PLATEAU} steps per epoch: it depends on the validation loss, which is measured once per epoch."
         )
-    if not 0 <= schedule.warmup <= MOST["warmup"]:
+    if not 0 <= schedule.warmup <= MOST_COUNT:
         raise ChoiceError(
-            f"warmup is {schedule.warmup}; it must be from 0 to {MOST['warmup']}."
+            f"warmup is {schedule.warmup}; it must be from 0 to {MOST_COUNT}."
         )
     if schedule.warmup and schedule.choice.name in NO_WARMUP:
         raise ChoiceError(

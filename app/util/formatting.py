@@ -285,3 +285,17 @@ def flop_text(count: int) -> str:
         if round(value, digits) < 1000 or unit == "P":
             break
     return f"{value:.{digits}f} {unit}FLOP"
+
+
+def number_text(value: int | float | None) -> str:
+    """Format a number for a field.
+
+    >>> number_text(-1), number_text(1e-05), number_text(0.1), number_text(None)
+    ('−1', '1e−5', '0.1', 'None')
+    """
+    if isinstance(value, float):
+        text = re.sub(
+            r"e([+-])0*(\d)", lambda m: "e" + m[1].replace("+", "") + m[2], repr(value)
+        )
+        return text.replace("-", MINUS)
+    return str(value).replace("-", MINUS)

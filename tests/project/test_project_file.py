@@ -28,7 +28,9 @@ from app.project.file import ProjectFileError, dumps, loads, read, write
 from app.project.project import Project
 from app.source.generated import Source
 from app.training.config import (
-    MOST,
+    MOST_COUNT,
+    MOST_PARAMETER,
+    MOST_WEIGHT,
     Choice,
     OutputLoss,
     ParameterGroup,
@@ -36,6 +38,7 @@ from app.training.config import (
     TrainingConfig,
 )
 from app.training.job import Job, JobError, check_numbers
+from app.training.settings import PARAMS
 from app.util.frozen import FrozenMap
 from app.util.resources import path as resource_path
 from tests.support.builder_nets import net
@@ -59,7 +62,7 @@ settings_values = st.recursive(
     st.one_of(
         st.none(),
         st.booleans(),
-        st.floats(-MOST["parameter"], MOST["parameter"]),
+        st.floats(-MOST_PARAMETER, MOST_PARAMETER),
         texts,
     ),
     lambda inner: st.lists(inner, max_size=3).map(tuple),
@@ -245,21 +248,20 @@ def test_every_knob_of_a_run_comes_back() -> None:
     )
 
 
-NO_FIELDS = {
-    "leave_out",
-    "warmup",
-    "weight",
-    "parameter",
-}  # of a list, a schedule, a loss or a choice
+MOST = {
+    name: param.maximum
+    for name, param in PARAMS.items()
+    if param.maximum is not None and name != "leave_out"
+}
 SETTINGS: list[
     tuple[str, Any, Any]
 ] = [  # the last value that a run takes, and one beyond it
-    *((name, MOST[name], MOST[name] * 2) for name in sorted(MOST.keys() - NO_FIELDS)),
-    ("leave_out", (MOST["leave_out"],), (MOST["leave_out"] + 1,)),
+    *((name, most, most * 2) for name, most in MOST.items()),
+    ("leave_out", (MOST_COUNT,), (MOST_COUNT + 1,)),
     (
         "losses",
-        (OutputLoss("out", Choice("MSELoss"), MOST["weight"]),),
-        (OutputLoss("out", Choice("MSELoss"), MOST["weight"] * 2),),
+        (OutputLoss("out", Choice("MSELoss"), MOST_WEIGHT),),
+        (OutputLoss("out", Choice("MSELoss"), MOST_WEIGHT * 2),),
     ),
     ("validation_fraction", 0.0, 1.0),
     ("test_fraction", 0.0, 1.0),

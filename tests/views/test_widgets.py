@@ -12,10 +12,11 @@ from PySide6.QtWidgets import (
     QWidget,
 )
 
+from app.util.formatting import number_text
 from app.views.ui import theme
 from app.views.ui import widgets as w
 from app.views.ui.widgets.fields import StillComboBox
-from app.views.ui.widgets.numbers import read_number, show_number, stepped
+from app.views.ui.widgets.numbers import read_number, stepped
 from scripts import widget_sheet
 
 
@@ -587,7 +588,7 @@ def test_what_is_no_number_is_refused(text, kind):
 @pytest.mark.parametrize("value", [0, -17, 0.1, -2.5e-8, 1e22, 123456.789, None])
 def test_a_shown_number_reads_back(value):
     kind = "float" if isinstance(value, float) else "int"
-    assert read_number(show_number(value), kind, optional=True) == value
+    assert read_number(number_text(value), kind, optional=True) == value
 
 
 @pytest.mark.parametrize(

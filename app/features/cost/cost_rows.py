@@ -23,58 +23,6 @@ if TYPE_CHECKING:
     from app.builder.shapes.network_cost import NetworkCost, NodeCost
 
 
-<<<<<<< HEAD:app/features/cost/cost_rows.py
-class CostRow(Struct, frozen=True):
-    """A row of the table: texts, sort and export keys, and a tool tip per cell.
-
-    A key is None if there is no value; `quiet` are the columns whose text is not a number.
-    """
-
-    node: str
-    category: str
-    texts: tuple[str, ...]
-    keys: tuple[float | str | None, ...]
-    tips: tuple[str, ...]
-    quiet: frozenset[int] = frozenset()
-=======
-def flop_text(count: int) -> str:
-    """Format a number of floating-point operations with three digits.
-
-    >>> flop_text(46_100_000), flop_text(1280), flop_text(90), flop_text(999_600)
-    ('46.1 MFLOP', '1.28 kFLOP', '90 FLOP', '1.00 MFLOP')
-    """
-    if count < 1000:
-        return f"{count} FLOP"
-    value = float(count)
-    for unit in ("k", "M", "G", "T", "P"):
-        value /= 1000
-        digits = 2 if value < 9.995 else 1 if value < 99.95 else 0
-        if round(value, digits) < 1000 or unit == "P":
-            break
-    return f"{value:.{digits}f} {unit}FLOP"
-
-
-def gaps_text(node_cost: NodeCost) -> str:
-    """Describe the part of a node's work that is not counted; "" if there is none."""
-    sentences = []
-    if not node_cost.call.tried:
-        sentences.append("Counting its operations failed.")
-    elif node_cost.state == "not counted" and not node_cost.call.gaps:
-        sentences.append("No arithmetic: it only copies or views values.")
-    elif node_cost.call.gaps:
-        also = (
-            "No FLOP formula in PyTorch for"
-            if node_cost.flops is None
-            else "Not counted, without a FLOP formula:"
-        )
-        sentences.append(f"{also} {', '.join(node_cost.call.gaps)}.")
-    if not node_cost.call.in_step:
-        sentences.append(
-            "Its cost grows faster than the batch size: it mixes the samples of a batch."
-        )
-    return " ".join(sentences)
-
-
 class CostRow(Struct, frozen=True):
     """The cost of a node beside the totals of its network."""
 
@@ -95,86 +43,10 @@ class CostRow(Struct, frozen=True):
         if value is not None:
             return text(value)
         return UNKNOWN if self.certain else self.cost.state
->>>>>>> d880fd14 (tables: one model over columns, and one table that sorts, copies and fits them):app/views/cost/cost_rows.py
 
 
 def rows_of(cost: NetworkCost, catalog: Catalog) -> list[CostRow]:
     """Return a row per node, in execution order."""
-<<<<<<< HEAD:app/features/cost/cost_rows.py
-    return [
-        _row(node, node_cost, cost, catalog) for node, node_cost in cost.nodes.items()
-    ]
-
-
-def _row(
-    node_id: str, node_cost: NodeCost, cost: NetworkCost, catalog: Catalog
-) -> CostRow:
-    node = cost.graph.nodes[node_id]
-    spec = catalog.spec_of(cost.graph, node)
-    parameters, compute = (
-        node_cost.parameters if node_cost.live else None,
-        node_cost.multiply_adds if node_cost.live else None,
-    )
-    certain = node_cost.state not in ("unknown", "muted")
-    texts = (
-        node.name,
-        spec.label,
-        _number(node_cost.parameters, node_cost.state),
-        share(parameters, cost.parameters) if parameters else "",
-        NOTHING
-        if node_cost.state == ""
-        else node_cost.state
-        if node_cost.multiply_adds is None
-        else grouped_digits(node_cost.multiply_adds),
-        share(compute, cost.multiply_adds or 0) if compute is not None else "",
-        node_cost.output or (NOTHING if certain else node_cost.state),
-        bytes_text(node_cost.activation)
-        if node_cost.activation is not None
-        else NOTHING
-        if certain
-        else node_cost.state,
-        str(node_cost.receptive) if node_cost.receptive else NOTHING,
-    )
-    keys = (
-        node.name,
-        spec.label,
-        node_cost.parameters,
-        parameters,
-        node_cost.multiply_adds,
-        compute,
-        node_cost.output or None,
-        node_cost.activation,
-        prod(node_cost.receptive.size) if node_cost.receptive else None,
-    )
-    quiet = {column for column in NUMBERS | {OUTPUT, FIELD} if keys[column] is None}
-    quiet |= {BYTES} if node_cost.shares else set()
-    return CostRow(
-        node_id, spec.category, texts, keys, _tips(node_cost), frozenset(quiet)
-    )
-
-
-def _number(value: int | None, state: str) -> str:
-    return grouped_digits(value) if value is not None else state or NOTHING
-
-
-def _tips(node_cost: NodeCost) -> tuple[str, ...]:
-    tips = [""] * len(COLUMNS)
-    if not node_cost.live:
-        reason = (
-            "Muted: the network bypasses it."
-            if node_cost.state == "muted"
-            else "No output depends on it."
-        )
-        tips[NODE] = f"{reason} The totals leave it out."
-    if node_cost.parameters and node_cost.frozen:
-        tips[PARAMETERS] = "Frozen: they are not trained."
-    tips[COMPUTE] = node_cost.gaps_text
-    if node_cost.shares:
-        tips[BYTES] = (
-            "A view of its input's memory, so it is not counted again in the total."
-        )
-    return tuple(tips)
-=======
     rows = []
     for node_id, node_cost in cost.nodes.items():
         node = cost.graph.nodes[node_id]
@@ -283,7 +155,7 @@ COLUMNS = (
         "attention. One multiply-add is 2 FLOP. Biases and everything else have no formula.",
         _compute,
         lambda row: row.cost.multiply_adds,
-        tip=lambda row: gaps_text(row.cost),
+        tip=lambda row: row.cost.gaps_text,
     ),
     _column(
         "Share",
@@ -325,7 +197,6 @@ COLUMNS = (
         exact=lambda row: str(row.cost.receptive or UNKNOWN),
     ),
 )
->>>>>>> d880fd14 (tables: one model over columns, and one table that sorts, copies and fits them):app/views/cost/cost_rows.py
 
 
 def total_texts(cost: NetworkCost) -> tuple[str, ...]:

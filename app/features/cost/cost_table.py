@@ -23,14 +23,9 @@ from PySide6.QtWidgets import (
 )
 
 from app.builder.catalog.catalog import Catalog
-<<<<<<< HEAD:app/features/cost/cost_table.py
 from app.features.cost import cost_rows
-from app.features.cost.cost_rows import COLUMNS, MEANINGS, NODE, NUMBERS, CostRow
-=======
+from app.features.cost.cost_rows import COLUMNS, CostRow
 from app.util.columns import text_columns
-from app.views.cost import cost_rows
-from app.views.cost.cost_rows import COLUMNS, CostRow
->>>>>>> d880fd14 (tables: one model over columns, and one table that sorts, copies and fits them):app/views/cost/cost_table.py
 from app.views.selection import Selection
 from app.views.ui import theme
 from app.views.ui.layouts import vbox

@@ -16,28 +16,14 @@ from app.engine.protocol import Request
 from app.project.project import Project
 from app.training.choices import ChoiceParam
 from app.training.config import TrainingConfig
+from app.training.settings import SWEPT
 from app.util.errors import CodedError
 from app.util.formatting import grouped_digits
 from app.util.frozen import FrozenMap
 
 TAG = "sweep-"
 OPTIMIZER = "optimizer"
-# Of the run; every other name is a parameter of the optimizer.
-FIELDS = (
-    "epochs",
-    "batch_size",
-    "seed",
-    "accumulate",
-    "patience",
-    "max_steps",
-    "threads",
-    "clip_norm",
-    "clip_value",
-    "ema",
-    "mixup",
-    "amp",
-    "no_decay",
-)
+FIELDS = SWEPT  # of the run; every other name is a parameter of the optimizer
 MOST_RUNS = 10_000
 _WORDS = {"True": True, "False": False, "None": None}
 Values = FrozenMap[str, Any]

@@ -7,11 +7,11 @@ from PySide6.QtGui import QFocusEvent
 from PySide6.QtWidgets import QGridLayout, QHBoxLayout, QWidget
 
 from app.builder.edits.blocks import MOST_REPEATS
+from app.util.formatting import number_text
 from app.views.inspector.fields.undo_keys import leaves_to_window
 from app.views.ui import theme
 from app.views.ui.layouts import hbox
 from app.views.ui.widgets import Button, NumberField, Section
-from app.views.ui.widgets.numbers import show_number
 from app.views.ui.widgets.painting import label, set_property
 
 _NAMES_MOST = 3
@@ -39,7 +39,7 @@ class RepeatField(NumberField):
 
     def __init__(self) -> None:
         super().__init__(1, "int", 1, MOST_REPEATS)
-        self._show = lambda count: "" if count is None else show_number(count)
+        self._show = lambda count: "" if count is None else number_text(count)
         self.visit = 0
         self.setAccessibleName("Repeat")
         self.setFixedWidth(72)

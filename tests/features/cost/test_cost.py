@@ -17,29 +17,12 @@ from app.builder.graph import Graph
 from app.builder.shapes.cost import cost
 from app.builder.shapes.network_cost import NetworkCost
 from app.engine.client import shared
-<<<<<<< HEAD:tests/features/cost/test_cost.py
-from app.features.cost.cost_rows import (
-    BYTES,
-    COMPUTE,
-    FIELD,
-    NODE,
-    PARAMETERS,
-    as_csv,
-    note,
-    rows_of,
-)
+from app.features.cost.cost_rows import COLUMNS, note, rows_of
 from app.features.cost.cost_table import CostTable
 from app.features.cost.values import Cost
 from app.project import file
-from app.util.resources import path
-=======
-from app.engine.requests.shapes import Cost
-from app.project import file
 from app.util.columns import as_csv
 from app.util.resources import path
-from app.views.cost.cost_rows import COLUMNS, gaps_text, note, rows_of
-from app.views.cost.cost_table import CostTable
->>>>>>> d880fd14 (tables: one model over columns, and one table that sorts, copies and fits them):tests/views/test_cost.py
 from app.views.selection import Selection
 from app.views.ui import theme
 from tests.support.builder_nets import net

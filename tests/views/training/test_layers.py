@@ -88,7 +88,7 @@ def test_a_share_that_is_nearly_nothing_or_all_is_not_shown_as_such(
         chart.set_quantity("dead")
         chart.redraw()
         chart._hovered = 0
-        assert chart.rows(step - 1)[0][2] == text
+        assert chart.rows(float(step))[0][2] == text
 
 
 def test_each_quantity_tells_its_figures_at_the_cursor(run_curves):

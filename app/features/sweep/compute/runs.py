@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from msgspec.structs import replace
 
@@ -24,8 +24,9 @@ from app.project.weights import start_weights
 from app.source.generated import Source
 from app.training.choices import OPTIMIZERS, ChoiceError, ChoiceParam
 from app.training.config import Choice, TrainingConfig
-from app.training.job import AMP, Job, JobError, check_numbers
+from app.training.job import Job, JobError, check_numbers
 from app.training.registry import check_optimizer, optimizer_params
+from app.training.settings import PARAMS, of_config, of_field
 from app.util.frozen import FrozenMap
 
 if TYPE_CHECKING:
@@ -81,20 +82,14 @@ def params_for(
             for param in shared_params
         ),
         ChoiceParam(OPTIMIZER, "choice", optimizer.name, choices=OPTIMIZERS),
-        *(_field(name, getattr(training, name)) for name in FIELDS),
+        *(
+            replace(
+                PARAMS[name],
+                default=of_field(name, getattr(training, name)),
+            )
+            for name in FIELDS
+        ),
     )
-
-
-def _field(name: str, value: Any) -> ChoiceParam:
-    if name == "amp":
-        return ChoiceParam(
-            name,
-            "choice",
-            value or None,
-            choices=tuple(filter(None, AMP)),
-            optional=True,
-        )
-    return ChoiceParam(name, "bool" if isinstance(value, bool) else "float", value)
 
 
 def with_values(training: TrainingConfig, values: Values) -> TrainingConfig:
@@ -122,15 +117,9 @@ def with_values(training: TrainingConfig, values: Values) -> TrainingConfig:
             unknown,
         )
     optimizer = replace(optimizer, params=FrozenMap({**optimizer.params, **params}))
-    fields: dict[str, Any] = {
-        name: value for name, value in values.items() if name in FIELDS
+    fields = {
+        name: of_config(name, value) for name, value in values.items() if name in FIELDS
     }
-    if fields.get("amp", "") is None:
-        fields["amp"] = TrainingConfig().amp
-    if not isinstance(fields.get("no_decay", False), bool):
-        raise SweepError(
-            f"no_decay is {fields['no_decay']}; it must be True or False", "no_decay"
-        )
     return replace(training, optimizer=optimizer, **fields)
 
 

@@ -22,7 +22,7 @@ from app.builder.params import (
     parse_expression,
     parse_param,
 )
-from app.views.ui.widgets.numbers import show_number
+from app.util.formatting import number_text
 
 
 class ParamLike(Protocol):
@@ -185,7 +185,7 @@ def show(value: Any) -> str:
     ):
         return ", ".join(map(show, value)) + ("," if len(value) == 1 else "")
     if type(value) in (int, float):
-        return show_number(value)
+        return number_text(value)
     return format_param(value)
 
 

@@ -19,7 +19,7 @@ class MetricsSection(KnobSection):
     """A switch for each metric that applies to the data, and for other chosen ones."""
 
     def __init__(self) -> None:
-        super().__init__("Metrics", ())
+        super().__init__("Metrics")
         self.body_layout.addWidget(label(WORDS, "label", "text3", wrap=True))
         self.toggles: dict[str, Toggle] = {}
         self._rows = vbox(spacing=5)

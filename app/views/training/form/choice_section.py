@@ -15,7 +15,7 @@ from app.util.frozen import FrozenMap
 from app.views.engine_service import EngineService
 from app.views.inspector.fields.form import ParamForm
 from app.views.inspector.fields.values import equal_values, show
-from app.views.training.form.folding_section import FoldingSection
+from app.views.training.form.settings_section import FoldingSection
 from app.views.ui.background import WorkerFailure
 from app.views.ui.widgets import ChoiceField
 from app.views.ui.widgets.painting import label

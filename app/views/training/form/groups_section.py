@@ -12,7 +12,7 @@ from PySide6.QtWidgets import QFrame, QWidget
 from app.engine.requests.choices import CheckGroup, GroupParams
 from app.project.module_paths import Layers, NetModule
 from app.training.choices import ChoiceError, ChoiceParam
-from app.training.config import Choice, ParameterGroup, TrainingConfig
+from app.training.config import GROUPS, Choice, ParameterGroup, TrainingConfig
 from app.util.formatting import plural
 from app.util.frozen import FrozenMap
 from app.views.engine_service import EngineService
@@ -20,7 +20,6 @@ from app.views.inspector.fields.form import ParamForm
 from app.views.inspector.fields.picker import Picker
 from app.views.inspector.fields.values import equal_values, show
 from app.views.training.form.path_list import PathLine, pick_layer
-from app.views.training.form.settings_fields import NO_DECAY
 from app.views.training.form.settings_section import KnobSection
 from app.views.ui.background import WorkerFailure
 from app.views.ui.layouts import vbox
@@ -71,7 +70,7 @@ class GroupsSection(KnobSection):
     made = Signal(object, str, object)
 
     def __init__(self, engine: EngineService, parent: QWidget | None = None) -> None:
-        super().__init__("Parameter groups", NO_DECAY, parent)
+        super().__init__(GROUPS, parent)
         self._engine = engine
         self._loaded = False
         self._training = TrainingConfig()

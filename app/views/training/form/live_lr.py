@@ -9,8 +9,8 @@ from functools import partial
 from PySide6.QtCore import Qt, Signal
 from PySide6.QtWidgets import QWidget
 
+from app.training.config import MOST_PARAMETER
 from app.training.history import MAIN
-from app.training.job import LARGEST
 from app.util.formatting import figure
 from app.views.ui.layouts import hbox, vbox
 from app.views.ui.widgets import Button, NumberField
@@ -34,7 +34,7 @@ class RateLine(QWidget):
         self._name, self._rate = "", math.nan
         self._typed = False  # typed and not applied yet
         self.now = label("", "label", "text2", wrap=True)
-        self.field = NumberField(0.001, "float", 0, LARGEST)
+        self.field = NumberField(0.001, "float", 0, MOST_PARAMETER)
         self.field.textEdited.connect(lambda _text: self.field.set_invalid(None))
         self.field.edited.connect(self._edited)
         self.field.returnPressed.connect(self.apply)

@@ -14,7 +14,7 @@ from app.data.spec import TargetInfo
 from app.engine.requests.choices import CheckLoss, Params
 from app.preflight.multi_output import target_label, usual_loss
 from app.training.choices import LOSSES, OWN_LOSS, ChoiceParam
-from app.training.config import INPUT, MOST, OutputLoss, TrainingConfig
+from app.training.config import INPUT, MOST_WEIGHT, OutputLoss, TrainingConfig
 from app.training.setup import weighted_losses as balance
 from app.views.engine_service import EngineService
 from app.views.inspector.fields.form import ParamForm
@@ -30,7 +30,7 @@ _WEIGHT = (
         "float",
         1.0,
         minimum=0,
-        maximum=MOST["weight"],
+        maximum=MOST_WEIGHT,
         doc="Weight of this loss in the total loss; 0 measures the output without training on it.",
     ),
 )

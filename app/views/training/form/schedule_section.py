@@ -20,7 +20,7 @@ from app.engine.requests.choices import (
     PreviewRate,
 )
 from app.training.choices import SCHEDULERS, ChoiceError, ChoiceParam
-from app.training.config import MOST, Choice, Schedule, TrainingConfig
+from app.training.config import MOST_COUNT, Choice, Schedule, TrainingConfig
 from app.training.setup import schedule_length
 from app.training.setup.schedule_length import RatePreview, Span
 from app.util.frozen import FrozenMap
@@ -47,7 +47,7 @@ _WHEN = (
         "int",
         0,
         minimum=0,
-        maximum=MOST["warmup"],
+        maximum=MOST_COUNT,
         doc="Linear warmup from 1/100 of the rate, over this number of epochs or steps.",
     ),
 )

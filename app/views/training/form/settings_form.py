@@ -23,22 +23,28 @@ from app.project.project import Project
 from app.source.generated import Source
 from app.training.checkpoints.disk_estimate import estimate_text
 from app.training.choices import OPTIMIZERS
-from app.training.config import Choice, TrainingConfig
+from app.training.config import (
+    CHECKPOINTS,
+    GRADIENTS,
+    REGULAR,
+    RUN,
+    SPEED,
+    Choice,
+    TrainingConfig,
+)
 from app.training.job import Job, JobError, check_numbers
 from app.views.engine_service import EngineService
 from app.views.inspector.fields.form import ParamForm
 from app.views.inspector.fields.values import equal_values, show
 from app.views.training.evaluation.metrics_section import MetricsSection
-from app.views.training.form import settings_fields
 from app.views.training.form.choice_section import ChoiceSection
 from app.views.training.form.data.data_section import DataSection
-from app.views.training.form.folding_section import FoldingSection
 from app.views.training.form.groups_section import GroupsSection
 from app.views.training.form.live_lr import LiveRate
 from app.views.training.form.losses_section import LossSection
 from app.views.training.form.path_list import PathList
 from app.views.training.form.schedule_section import ScheduleSection, length_of
-from app.views.training.form.settings_section import KnobSection
+from app.views.training.form.settings_section import FoldingSection, KnobSection
 from app.views.ui.layouts import vbox
 from app.views.ui.widgets import Banner, Button, ChoiceField
 from app.views.ui.widgets.painting import label
@@ -88,7 +94,7 @@ class RunSection(KnobSection):
     """How long, with what, where."""
 
     def __init__(self) -> None:
-        super().__init__("Run", settings_fields.RUN, opened=True)
+        super().__init__(RUN, opened=True)
         self.device_place = QVBoxLayout()
         self.body_layout.addWidget(label("device", "code", "text2"))
         self.body_layout.addLayout(self.device_place)
@@ -106,7 +112,7 @@ class SpeedSection(KnobSection):
     """Precision, compilation, and layers with activation checkpointing."""
 
     def __init__(self) -> None:
-        super().__init__("Precision and speed", settings_fields.SPEED)
+        super().__init__(SPEED)
         doc = (
             "Activations of these modules are recomputed in backward: less memory, more time "
             "(gradient checkpointing)."
@@ -149,7 +155,7 @@ class CheckpointSection(KnobSection):
     """When checkpoints are saved, and the disk space of those that are kept for revisiting."""
 
     def __init__(self) -> None:
-        super().__init__("Checkpoints", settings_fields.CHECKPOINTS)
+        super().__init__(CHECKPOINTS)
         self.disk = label("", "label", "text3", wrap=True)
         self.disk.hide()
         self.body_layout.addWidget(self.disk)
@@ -230,9 +236,9 @@ class TrainingForm(QWidget):
         )
         self.schedule = ScheduleSection(engine)
         self.groups = GroupsSection(engine)
-        self.gradients = KnobSection("Gradients", settings_fields.GRADIENTS)
+        self.gradients = KnobSection(GRADIENTS)
         self.speed = SpeedSection()
-        self.regular = KnobSection("Regularisation", settings_fields.REGULAR)
+        self.regular = KnobSection(REGULAR)
         self.checkpoints = CheckpointSection()
         self.metrics = MetricsSection()
         self.knobs: tuple[KnobSection, ...] = (

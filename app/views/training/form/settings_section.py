@@ -1,19 +1,87 @@
-"""A section of numbers and switches of the training settings."""
+"""Sections of the Training tab that fold, and those of numbers and switches of the settings."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from typing import Any
 
 from PySide6.QtCore import Signal
+from PySide6.QtGui import QResizeEvent
 from PySide6.QtWidgets import QWidget
 
-from app.training.choices import ChoiceParam
-from app.training.config import TrainingConfig
+from app.training import settings
+from app.training.config import (
+    CHECKPOINTS,
+    GRADIENTS,
+    REGULAR,
+    RUN,
+    SPEED,
+    TrainingConfig,
+)
 from app.views.inspector.fields.form import ParamForm
-from app.views.training.form import settings_fields
-from app.views.training.form.folding_section import FoldingSection
-from app.views.ui.widgets.painting import label
+from app.views.ui.widgets import Section
+from app.views.ui.widgets.painting import TextLine, elided, label
+
+AROUND = 68  # chevron, margins and the room between title and summary, px
+
+
+class FoldingSection(Section):
+    """`acted` requests to reset the section to the defaults."""
+
+    def __init__(
+        self, title: str, parent: QWidget | None = None, *, opened: bool = False
+    ) -> None:
+        super().__init__(title, parent=parent, opened=opened)
+        self._summary, self._differs = "", False
+        self._caption.setMinimumWidth(
+            1
+        )  # it is cut, and so it must not hold the panel open
+        self.toggled.connect(self._fit)
+
+    @property
+    def summary(self) -> str:
+        return self._summary
+
+    @property
+    def differs(self) -> bool:
+        """Return whether any value differs from the default."""
+        return self._differs
+
+    def set_summary(self, text: str, differs: bool) -> None:
+        """Set the text of the folded header, and whether there is anything to reset."""
+        if (text, differs) != (self._summary, self._differs):
+            self._summary, self._differs = text, differs
+            self._header.setAccessibleDescription(text)
+            self._fit()
+
+    def _fit(self) -> None:
+        self.set_action("Reset" if self.is_open() and self._differs else "", quiet=True)
+        room = self.width() - TextLine(self.title(), "section").width - AROUND
+        self.set_caption(
+            ""
+            if self.is_open() or room < 20
+            else elided(self._summary, "caption", room).text,
+            "text2" if self._differs else "text3",
+        )
+        self._caption.setToolTip(self._summary)
+
+    def resizeEvent(self, event: QResizeEvent) -> None:
+        super().resizeEvent(event)
+        self._fit()
+
+
+WORDS = {
+    GRADIENTS: "Gradient processing between backward and optimizer step.",
+    SPEED: "Speed, memory and reproducibility of a step.",
+    REGULAR: "Label smoothing is a parameter of the loss, dropout is a layer, weight decay is set on the optimizer.",
+    CHECKPOINTS: "Saves everything needed to resume the run.",
+}
+# Summary of a folded section without values that differ from the defaults.
+PLAIN = {
+    RUN: f"epochs {settings.DEFAULT.epochs}, batch_size {settings.DEFAULT.batch_size}",
+    GRADIENTS: "unchanged",
+    SPEED: "float32",
+    CHECKPOINTS: "best and last epoch",
+}
 
 
 class KnobSection(FoldingSection):
@@ -22,21 +90,15 @@ class KnobSection(FoldingSection):
     edited = Signal(str, object, object)
 
     def __init__(
-        self,
-        title: str,
-        params: Sequence[ChoiceParam],
-        parent: QWidget | None = None,
-        *,
-        opened: bool = False,
+        self, title: str, parent: QWidget | None = None, *, opened: bool = False
     ) -> None:
         super().__init__(title, parent, opened=opened)
-        self.params = tuple(params)
-        if title in settings_fields.WORDS:
-            self.body_layout.addWidget(
-                label(settings_fields.WORDS[title], "label", "text3", wrap=True)
-            )
-        self.form = ParamForm(params)
-        self.form.set_docs({param.name: param.doc for param in params})
+        self.params = settings.section(title)
+        if title in WORDS:
+            words = label(WORDS[title], "label", "text3", wrap=True)
+            self.body_layout.addWidget(words)
+        self.form = ParamForm(self.params)
+        self.form.set_docs({param.name: param.doc for param in self.params})
         self.form.edited.connect(self._emit_edited)
         self.form.reset.connect(
             lambda name: self.edited.emit(name, getattr(TrainingConfig(), name), None)
@@ -56,25 +118,21 @@ class KnobSection(FoldingSection):
         self._fill(self.is_open())
         summary_texts = self.summary_texts(training)
         self.set_summary(
-            ", ".join(summary_texts) or settings_fields.PLAIN.get(self.title(), "none"),
+            ", ".join(summary_texts) or PLAIN.get(self.title(), "none"),
             bool(summary_texts),
         )
 
     def _fill(self, opened: bool) -> None:
         if opened:
             values = {
-                name: settings_fields.of_field(name, getattr(self._shown, name))
+                name: settings.of_field(name, getattr(self._shown, name))
                 for name in self.form.rows
             }
             self.form.set_values(values)
 
     def summary_texts(self, training: TrainingConfig) -> list[str]:
         """Return the values that differ from the defaults."""
-        return settings_fields.differing(self.params, training)
+        return settings.differing(self.params, training)
 
     def _emit_edited(self, name: str, value: Any, merge: str | None) -> None:
-        # Store 1 of a float field as 1.0: equal to the user, but not in the file.
-        kind = next(param.kind for param in self.params if param.name == name)
-        if kind == "float" and type(value) is int:
-            value = float(value)
-        self.edited.emit(name, settings_fields.of_config(name, value), merge)
+        self.edited.emit(name, settings.of_config(name, value), merge)

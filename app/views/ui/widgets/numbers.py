@@ -21,6 +21,7 @@ from PySide6.QtGui import (
 )
 from PySide6.QtWidgets import QSizePolicy, QWidget
 
+from app.util.formatting import number_text
 from app.views.ui import icons
 from app.views.ui.layouts import hbox
 from app.views.ui.theme import grown
@@ -63,20 +64,6 @@ def read_number(
     if isinstance(number, float) and not math.isfinite(number):
         raise ValueError(problem)
     return number
-
-
-def show_number(value: int | float | None) -> str:
-    """Format a number for a field.
-
-    >>> show_number(-1), show_number(1e-05), show_number(0.1), show_number(None)
-    ('−1', '1e−5', '0.1', 'None')
-    """
-    if isinstance(value, float):
-        text = re.sub(
-            r"e([+-])0*(\d)", lambda m: "e" + m[1].replace("+", "") + m[2], repr(value)
-        )
-        return text.replace("-", "−")
-    return str(value).replace("-", "−")
 
 
 def stepped(value: int | float, steps: int, step: float | None = None) -> int | float:
@@ -132,7 +119,7 @@ class NumberField(TextField):
         self._kind, self._minimum, self._maximum = kind, minimum, maximum
         self._step, self._optional = step, optional
         self._held = 0
-        super().__init__(value, self._parse_bounded, show_number, parent)
+        super().__init__(value, self._parse_bounded, number_text, parent)
         self._repeat = QTimer(self)
         self._repeat.timeout.connect(self._repeat_step)
         self._fit_margins()
@@ -140,9 +127,9 @@ class NumberField(TextField):
     def _parse_bounded(self, text: str) -> int | float | None:
         number = read_number(text, self._kind, self._optional)
         if number is not None and self._minimum is not None and number < self._minimum:
-            raise ValueError(f"At least {show_number(self._bound(self._minimum))}.")
+            raise ValueError(f"At least {number_text(self._bound(self._minimum))}.")
         if number is not None and self._maximum is not None and number > self._maximum:
-            raise ValueError(f"At most {show_number(self._bound(self._maximum))}.")
+            raise ValueError(f"At most {number_text(self._bound(self._maximum))}.")
         return number
 
     def _bound(self, bound: float) -> int | float:
@@ -162,7 +149,7 @@ class NumberField(TextField):
             value = max(value, type(value)(self._minimum))
         if self._maximum is not None:
             value = min(value, type(value)(self._maximum))
-        self.setText(show_number(value))
+        self.setText(number_text(value))
         self._set_typing(False)
         self._set_unread(None)
         self._accept(value)
@@ -348,15 +335,15 @@ class NumbersField(QWidget):
         if self._minimum is not None and any(
             n is not None and n < self._minimum for n in numbers
         ):
-            raise ValueError(f"Each at least {show_number(int(self._minimum))}.")
+            raise ValueError(f"Each at least {number_text(int(self._minimum))}.")
         return numbers
 
     @staticmethod
     def _show_any(value: Any) -> str:
         return (
-            " × ".join(map(show_number, value))
+            " × ".join(map(number_text, value))
             if isinstance(value, tuple)
-            else show_number(value)
+            else number_text(value)
         )
 
     def value(self) -> Any:
