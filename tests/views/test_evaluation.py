@@ -114,7 +114,7 @@ def test_a_picture_says_which_of_its_numbers_is_the_loss(qtbot):
 
 @pytest.mark.parametrize("column", range(5))
 def test_the_table_is_sorted_by_any_column(page, found, column):
-    model = page.classes.classes
+    model = page.classes.cells
     for order in (Qt.SortOrder.AscendingOrder, Qt.SortOrder.DescendingOrder):
         page.classes.sortByColumn(column, order)
         rows = [row for _, row in model.rows]

@@ -18,7 +18,6 @@ from app.util.frozen import FrozenMap
 from app.util.resources import path as resource_path
 from app.views.settings import Settings
 from app.views.training.charts.feature import ChartsFeature
-from app.views.training.runs.run_panel import COLUMNS
 from app.views.ui import theme
 from tests.support.whole_window import WholeWindow
 from tests.support.windows import leave, messages
@@ -86,7 +85,8 @@ def listed(qtbot, window: WholeWindow, count: int) -> list[store.Kept]:
 
 
 def cell(window: WholeWindow, row: int, column: str) -> str:
-    return window.runs.model.index(row, COLUMNS.index(column)).data()
+    titles = [shown.title for shown in window.runs.model.columns]
+    return window.runs.model.index(row, titles.index(column)).data()
 
 
 def test_a_run_is_stopped_goes_on_in_another_window_and_is_the_run_that_was_never_stopped(
