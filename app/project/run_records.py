@@ -11,21 +11,19 @@ import msgspec
 from app.data.config import DataConfig, Transform
 from app.project.sheet_records import ProjectFileError, Text, decoded, encoded
 from app.training.config import (
-    MOST_COUNT,
     MOST_PARAMETER,
-    MOST_SEED,
     MOST_WEIGHT,
+    Amount,
     Choice,
     OutputLoss,
     ParameterGroup,
     Schedule,
+    Seed,
     StartWeights,
     TrainingConfig,
 )
 from app.util.frozen import FrozenMap
 
-Amount = Annotated[int, msgspec.Meta(ge=0, le=MOST_COUNT)]
-Seed = Annotated[int, msgspec.Meta(ge=0, le=MOST_SEED)]
 Path = Annotated[str, msgspec.Meta(max_length=4096)]
 
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Annotated, Any, Literal
+from typing import Annotated, Any, Literal, NamedTuple
 
 from msgspec import Meta, Struct, field
 from msgspec.structs import replace
@@ -25,9 +25,18 @@ RUN, GRADIENTS, SPEED = "Run", "Gradients", "Precision and speed"
 REGULAR, CHECKPOINTS, GROUPS = "Regularisation", "Checkpoints", "Parameter groups"
 
 
-def setting(section: str, doc: str, *, swept: bool = False, **bounds: Any) -> Meta:
-    """Describe a setting beside its field: its section, what it does, whether a sweep may vary it, and its bounds."""
-    return Meta(description=doc, extra={"section": section, "swept": swept}, **bounds)
+Count = Annotated[int, Meta(ge=1, le=MOST_COUNT)]
+Amount = Annotated[int, Meta(ge=0, le=MOST_COUNT)]
+Seed = Annotated[int, Meta(ge=0, le=MOST_SEED)]
+Limit = Annotated[float, Meta(gt=0, le=MOST_PARAMETER)]
+
+
+class About(NamedTuple):
+    """What a number or a switch among the settings does, and whether a sweep may vary it."""
+
+    section: str
+    doc: str
+    swept: bool = False
 
 
 class Choice(Struct, frozen=True):
@@ -93,34 +102,28 @@ class TrainingConfig(Struct, frozen=True):
     """
 
     epochs: Annotated[
-        int,
-        setting(
+        Count,
+        About(
             RUN,
             "Number of passes over the training samples.",
             swept=True,
-            ge=1,
-            le=MOST_COUNT,
         ),
     ] = 20
     batch_size: Annotated[
-        int,
-        setting(
+        Count,
+        About(
             RUN,
             "Samples in a batch. The last batch of an epoch is shorter where they do not divide, unless drop_last is "
             "set.",
             swept=True,
-            ge=1,
-            le=MOST_COUNT,
         ),
     ] = 64
     seed: Annotated[
-        int,
-        setting(
+        Seed,
+        About(
             RUN,
             "Random seed of initial weights, shuffling and dropout.",
             swept=True,
-            ge=0,
-            le=MOST_SEED,
         ),
     ] = 0
     device: str = "auto"
@@ -131,206 +134,169 @@ class TrainingConfig(Struct, frozen=True):
     groups: tuple[ParameterGroup, ...] = ()
     no_decay: Annotated[
         bool,
-        setting(
+        About(
             GROUPS,
             "Excludes one-dimensional parameters (biases, norm scales) from weight decay.",
             swept=True,
         ),
     ] = False
     accumulate: Annotated[
-        int,
-        setting(
+        Count,
+        About(
             GRADIENTS,
             "Gradient accumulation: batches per optimizer step, averaging their gradients. Acts like a larger batch in "
             "less memory. A shorter group at the end of an epoch is divided by the same number, so its step is "
             "smaller.",
             swept=True,
-            ge=1,
-            le=MOST_COUNT,
         ),
     ] = 1
-    clip_norm: (
-        Annotated[
-            float,
-            setting(
-                GRADIENTS,
-                "Rescales all gradients if their total norm exceeds this (clip_grad_norm_); None to disable.",
-                swept=True,
-                gt=0,
-                le=MOST_PARAMETER,
-            ),
-        ]
-        | None
-    ) = None
-    clip_value: (
-        Annotated[
-            float,
-            setting(
-                GRADIENTS,
-                "Clamps every gradient element to [-v, v] (clip_grad_value_); None to disable.",
-                swept=True,
-                gt=0,
-                le=MOST_PARAMETER,
-            ),
-        ]
-        | None
-    ) = None
+    clip_norm: Annotated[
+        Limit | None,
+        About(
+            GRADIENTS,
+            "Rescales all gradients if their total norm exceeds this (clip_grad_norm_); None to disable.",
+            swept=True,
+        ),
+    ] = None
+    clip_value: Annotated[
+        Limit | None,
+        About(
+            GRADIENTS,
+            "Clamps every gradient element to [-v, v] (clip_grad_value_); None to disable.",
+            swept=True,
+        ),
+    ] = None
     amp: Annotated[
         Literal["", "bfloat16", "float16"],
-        setting(
+        About(
             SPEED,
             "Mixed precision: runs the forward pass in this dtype where safe (torch.autocast). float16 uses a "
             "GradScaler.",
             swept=True,
         ),
     ] = ""
-    ema: (
-        Annotated[
-            float,
-            setting(
-                REGULAR,
-                "Decay of an exponential moving average (EMA) of the weights, such as 0.999; the average is validated "
-                "and saved. None to disable.",
-                swept=True,
-                gt=0,
-                lt=1,
-            ),
-        ]
-        | None
-    ) = None
+    ema: Annotated[
+        Annotated[float, Meta(gt=0, lt=1)] | None,
+        About(
+            REGULAR,
+            "Decay of an exponential moving average (EMA) of the weights, such as 0.999; the average is validated "
+            "and saved. None to disable.",
+            swept=True,
+        ),
+    ] = None
     mixup: Annotated[
-        float,
-        setting(
+        Annotated[float, Meta(ge=0, le=1e6)],
+        About(
             REGULAR,
             "Mixup: blends pairs of samples and their targets with a ratio drawn from Beta(alpha, alpha). Value "
             "targets are blended, for classes the losses. 0 to disable.",
             swept=True,
-            ge=0,
-            le=1e6,
         ),
     ] = 0.0
     channels_last: Annotated[
         bool,
-        setting(
+        About(
             SPEED,
             "Stores images in channels_last memory format, which is faster for convolutions on some devices.",
         ),
     ] = False
     compile: Annotated[
         bool,
-        setting(
+        About(
             SPEED,
             "Compiles the forward pass (torch.compile). The first step is slow, later steps may be faster; results may "
             "differ in the last digits.",
         ),
     ] = False
     recompute: tuple[str, ...] = ()
-    max_steps: (
-        Annotated[
-            int,
-            setting(
-                RUN,
-                "Maximum number of batches, regardless of epochs; None for no limit.",
-                swept=True,
-                ge=1,
-                le=MOST_COUNT,
-            ),
-        ]
-        | None
-    ) = None
-    max_minutes: (
-        Annotated[
-            float,
-            setting(
-                RUN,
-                "Maximum duration in minutes; None for no limit. The number of steps varies between runs.",
-                gt=0,
-                le=1e300,
-            ),
-        ]
-        | None
-    ) = None
+    max_steps: Annotated[
+        Count | None,
+        About(
+            RUN,
+            "Maximum number of batches, regardless of epochs; None for no limit.",
+            swept=True,
+        ),
+    ] = None
+    max_minutes: Annotated[
+        Annotated[float, Meta(gt=0, le=1e300)] | None,
+        About(
+            RUN,
+            "Maximum duration in minutes; None for no limit. The number of steps varies between runs.",
+        ),
+    ] = None
     patience: Annotated[
-        int,
-        setting(
+        Amount,
+        About(
             RUN,
             "Early stopping: epochs without a lower validation loss before the run ends; 0 to disable.",
             swept=True,
-            ge=0,
-            le=MOST_COUNT,
         ),
     ] = 0
     one_batch: Annotated[
         bool,
-        setting(
+        About(
             RUN,
             "Overfits the first batch as a sanity check: a correct network drives its loss close to 0.",
         ),
     ] = False
     not_finite: Annotated[
         Literal["stop", "skip"],
-        setting(
+        About(
             GRADIENTS,
             "If the loss is NaN or infinite: stop the run and name the first bad layer, or skip the batch and report "
             "it.",
         ),
     ] = "stop"
     save_every: Annotated[
-        int,
-        setting(
+        Amount,
+        About(
             CHECKPOINTS,
             "Batches between checkpoints; 0 keeps only the best and the last epoch.",
-            ge=0,
-            le=MOST_COUNT,
         ),
     ] = 0
     revisit_seconds: Annotated[
-        float,
-        setting(
+        Annotated[float, Meta(ge=0, le=1e6)],
+        About(
             CHECKPOINTS,
             "Keeps further checkpoints, so that any step of the run can be recomputed within about this many seconds; "
             "0 keeps none.",
-            ge=0,
-            le=1e6,
         ),
     ] = 0.0
     leave_out: Annotated[
-        tuple[Annotated[int, Meta(ge=1, le=MOST_COUNT)], ...],
-        setting(
+        tuple[Count, ...],
+        Meta(max_length=10_000),
+        About(
             RUN,
             "Steps whose batch is skipped, such as 33, 40; None for none.",
-            max_length=10_000,
         ),
     ] = ()
     threads: Annotated[
-        int,
-        setting(
+        Annotated[int, Meta(ge=0, le=4096)],
+        About(
             SPEED,
             "CPU threads per operation (torch.set_num_threads). 0 has the run measure at its start how many make a "
             "step faster, and leaves a processor to the window and those that other programs use. "
             "Another number may change the last digits.",
             swept=True,
-            ge=0,
-            le=4096,
         ),
     ] = 0
     deterministic: Annotated[
         bool,
-        setting(
+        About(
             SPEED,
             "Rejects nondeterministic operations (torch.use_deterministic_algorithms) and disables cuDNN autotuning.",
         ),
     ] = False
     anomaly: Annotated[
         bool,
-        setting(
+        About(
             SPEED,
             "Reports the forward operation that produced a NaN in backward (torch.autograd.set_detect_anomaly). Slow.",
         ),
     ] = False
     cudnn_benchmark: Annotated[
         bool,
-        setting(
+        About(
             SPEED,
             "cuDNN autotuning: benchmarks convolution algorithms for each input size and uses the fastest "
             "(torch.backends.cudnn.benchmark). CUDA only; not together with deterministic.",

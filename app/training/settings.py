@@ -7,73 +7,78 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from typing import Annotated, Any, Literal, get_args, get_origin, get_type_hints
+from typing import (
+    Annotated,
+    Any,
+    Literal,
+    NamedTuple,
+    get_args,
+    get_origin,
+    get_type_hints,
+)
 
 from msgspec import Meta
 
 from app.training.choices import ChoiceParam
-from app.training.config import TrainingConfig
+from app.training.config import About, TrainingConfig
 from app.util.formatting import number_text
 
 DEFAULT = TrainingConfig()
-KINDS = {bool: "bool", int: "int", float: "float"}
+KINDS = {bool: "bool", int: "int", float: "float", tuple: "ints"}
 # Values that a field shows as None.
 EMPTY: dict[str, Any] = {"amp": "", "leave_out": ()}
 
 
-def _described(hint: Any) -> tuple[Any, Meta | None, bool]:
-    """Return the type of a field, its description, and whether it may be None."""
-    described = [part for part in get_args(hint) if part is not type(None)]
-    if get_origin(hint) is Annotated:
-        return described[0], described[1], False
-    inner = [part for part in described if get_origin(part) is Annotated]
-    if inner and type(None) in get_args(hint):
-        return *_described(inner[0])[:2], True
-    return hint, None, False
+class Setting(NamedTuple):
+    """The type of a field with its bounds, what it is about, and whether it may be None."""
+
+    kind: Any
+    meta: Meta
+    about: About
+    optional: bool
+
+    @property
+    def choices(self) -> tuple[Any, ...]:
+        return get_args(self.kind) if get_origin(self.kind) is Literal else ()
 
 
-def _param(name: str, kind: Any, meta: Meta, optional: bool) -> ChoiceParam:
-    default = getattr(DEFAULT, name)
-    shown = None if name in EMPTY and default == EMPTY[name] else default
-    optional = optional or name in EMPTY
-    choices = tuple(filter(None, get_args(kind))) if _is_choice(kind) else ()
-    steps = None if kind in KINDS or choices else _described(get_args(kind)[0])[1]
-    bounds = steps or meta
+def _setting(hint: Any) -> Setting | None:
+    """Return the description of a field; None of one that is no number or switch."""
+    if get_origin(hint) is not Annotated:
+        return None
+    kind, *notes = get_args(hint)
+    parts = [part for part in get_args(kind) if part is not type(None)]
+    optional = len(parts) == 1 and type(None) in get_args(kind)
+    if optional or get_origin(kind) is tuple:
+        kind, *more = get_args(parts[0]) or (parts[0],)
+        notes += more
+        kind = kind if optional else tuple
+    meta = next(
+        (n for n in notes if isinstance(n, Meta) and n.max_length is None), Meta()
+    )
+    about = next((note for note in notes if isinstance(note, About)), None)
+    return Setting(kind, meta, about, optional) if about is not None else None
+
+
+def _param(name: str, of: Setting) -> ChoiceParam:
+    choices = tuple(filter(None, of.choices))
     return ChoiceParam(
         name,
-        "choice" if choices else KINDS.get(kind, "ints"),
-        shown,
+        "choice" if choices else KINDS[of.kind],
+        of_field(name, getattr(DEFAULT, name)),
         choices=choices,
-        optional=optional,
-        minimum=bounds.ge if bounds.ge is not None else bounds.gt,
-        maximum=bounds.le,
-        doc=meta.description or "",
+        optional=of.optional or name in EMPTY,
+        minimum=of.meta.ge if of.meta.ge is not None else of.meta.gt,
+        maximum=of.meta.le,
+        doc=of.about.doc,
     )
-
-
-def _is_choice(kind: Any) -> bool:
-    return get_origin(kind) is Literal
-
-
-_HINTS = get_type_hints(TrainingConfig, include_extras=True)
-_METAS = {
-    name: described
-    for name, hint in _HINTS.items()
-    if (described := _described(hint))[1] is not None and described[1].extra
-}
-PARAMS = {name: _param(name, *described) for name, described in _METAS.items()}
 
 
 def section(title: str) -> tuple[ChoiceParam, ...]:
     """Return the settings of a section, in the order of the fields."""
     return tuple(
-        PARAMS[name]
-        for name, (_, meta, _optional) in _METAS.items()
-        if meta.extra["section"] == title
+        PARAMS[name] for name, of in _SETTINGS.items() if of.about.section == title
     )
-
-
-SWEPT = tuple(name for name, (_, meta, _) in _METAS.items() if meta.extra["swept"])
 
 
 def problem(name: str, value: Any) -> str:
@@ -88,23 +93,23 @@ def problem(name: str, value: Any) -> str:
     >>> problem("amp", "fp8")
     "amp is 'fp8'; it must be bfloat16 or float16, or empty to disable it."
     """
-    kind, meta, optional = _METAS[name]
-    if value is None and optional:
+    of = _SETTINGS[name]
+    off, wrong = "", False
+    if value is None and of.optional:
         return ""
-    if _is_choice(kind):
-        names = " or ".join(filter(None, get_args(kind)))
-        off = ", or empty to disable it" if "" in get_args(kind) else ""
-        wrong = value not in get_args(kind)
-        return f"{name} is {value!r}; it must be {names}{off}." if wrong else ""
-    if kind is bool:
-        wrong = not isinstance(value, bool)
-        return f"{name} is {value!r}; it must be True or False." if wrong else ""
-    if kind not in KINDS:
-        steps = _described(get_args(kind)[0])
-        problems = (_outside(name, step, steps[0], steps[1]) for step in value)
+    if of.choices:
+        wrong = value not in of.choices
+        expected = " or ".join(filter(None, of.choices))
+        off = ", or empty to disable it" if "" in of.choices else ""
+    elif of.kind is bool:
+        wrong, expected = not isinstance(value, bool), "True or False"
+    elif of.kind is tuple:
+        problems = (_outside(name, step, int, of.meta) for step in value)
         return next(filter(None, problems), "")
-    off = ", or None to disable it" if optional else ""
-    return _outside(name, value, kind, meta, off)
+    else:
+        off = ", or None to disable it" if of.optional else ""
+        return _outside(name, value, of.kind, of.meta, off)
+    return f"{name} is {value!r}; it must be {expected}{off}." if wrong else ""
 
 
 def _outside(name: str, value: Any, kind: type, meta: Meta, off: str = "") -> str:
@@ -175,3 +180,11 @@ def _brief(name: str, value: Any) -> str:
     if name == "amp":
         return str(value)
     return f"{name} {value if isinstance(value, str) else number_text(value)}"
+
+
+_HINTS = get_type_hints(TrainingConfig, include_extras=True)
+_SETTINGS = {
+    name: of for name, hint in _HINTS.items() if (of := _setting(hint)) is not None
+}
+PARAMS = {name: _param(name, of) for name, of in _SETTINGS.items()}
+SWEPT = tuple(name for name, of in _SETTINGS.items() if of.about.swept)

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable
+from collections.abc import Callable, Container, Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, Generic, TypeVar
 
 from PySide6.QtCore import QByteArray, QObject, QSettings, QStandardPaths, Signal
 
@@ -14,8 +14,101 @@ from app.views.ui.theme import CHOICES, LEAST_SCALE, MOST_SCALE
 
 RECENT_FILES = 10
 MOST_PROCESSES = 64
-HIDDEN_RUN_COLUMNS = "loss"
+HIDDEN_RUN_COLUMNS = ("loss",)
 AUTOSAVE_SECONDS, MOST_AUTOSAVE_SECONDS = 3, 600
+
+
+V = TypeVar("V")
+
+
+class Stored(Generic[V]):
+    """A property of `Settings`: its key in the file, its default, how a stored text is read, and how one is written.
+
+    `read(stored, default)` returns the default for what it cannot read. Where `expects` says what a value is, setting
+    another raises ValueError.
+    """
+
+    def __init__(
+        self,
+        key: str,
+        default: V,
+        read: Callable[[Any, V], V],
+        write: Callable[[V], object] = str,
+        expects: str = "",
+    ) -> None:
+        self._key, self._default = key, default
+        self._read, self._write, self._expects = read, write, expects
+
+    def __get__(self, settings: Settings, _owner: type) -> V:
+        stored = settings.stored(self._key)
+        return self._default if stored is None else self._read(stored, self._default)
+
+    def __set__(self, settings: Settings, value: V) -> None:
+        text = self._write(value)
+        if self._expects and self._read(text, self._default) != value:
+            raise ValueError(f"expected {self._expects}, not {value!r}")
+        settings.put(self._key, text)
+
+
+def text(key: str) -> Stored[str]:
+    return Stored(key, "", lambda stored, _default: str(stored or ""))
+
+
+def switch(key: str, default: bool = False) -> Stored[bool]:
+    def read(stored: Any, _default: bool) -> bool:
+        return str(stored).lower() == "true"
+
+    return Stored(key, default, read, lambda value: str(value).lower())
+
+
+def _words(stored: Any, _default: Sequence[str]) -> Sequence[str]:
+    return tuple(str(stored).split())
+
+
+def _bytes(stored: Any, _default: QByteArray | None) -> QByteArray | None:
+    usable = isinstance(stored, QByteArray) and not stored.isEmpty()
+    return stored if usable else None
+
+
+def _same(value: QByteArray | None) -> object:
+    return value
+
+
+def _table(stored: Any, _default: dict[str, Any] | None = None) -> dict[str, Any]:
+    try:
+        table = json.loads(str(stored))
+    except ValueError:
+        return {}
+    return table if isinstance(table, dict) else {}
+
+
+def _table_of(kind: type[V]) -> Callable[[Any, dict[str, V]], dict[str, V]]:
+    def read(stored: Any, _default: dict[str, V]) -> dict[str, V]:
+        table = _table(stored)
+        return {key: value for key, value in table.items() if isinstance(value, kind)}
+
+    return read
+
+
+def _one_of(names: Container[str]) -> Callable[[Any, str], str]:
+    return lambda stored, default: stored if stored in names else default
+
+
+def _within(least: Any, most: Any) -> Callable[[Any, V], V]:
+    def read(stored: Any, default: V) -> V:
+        try:
+            number: Any = type(default)(str(stored))  # type: ignore[call-arg]
+        except ValueError:
+            return default
+        return min(max(number, least), most) if number == number else default
+
+    return read
+
+
+def _own_folder(name: str) -> Path:
+    """Return a folder of the program among the data of the user."""
+    location = QStandardPaths.StandardLocation.GenericDataLocation
+    return Path(QStandardPaths.writableLocation(location)) / "Tapedeck" / name
 
 
 class Settings(QObject):
@@ -26,6 +119,47 @@ class Settings(QObject):
     """
 
     changed = Signal(str)
+
+    # The window's place and size, and its docks and bars, as Qt saved them.
+    geometry = Stored[QByteArray | None]("window/geometry", None, _bytes, _same)
+    state = Stored[QByteArray | None]("window/state", None, _bytes, _same)
+    # The page in front of each dock; which sections were opened or folded, by title.
+    pages = Stored[dict[str, str]]("window/pages", {}, _table_of(str), json.dumps)
+    folds = Stored[dict[str, bool]]("window/folds", {}, _table_of(bool), json.dumps)
+    overlay = text("window/overlay")  # of the canvas, "" for the first
+    theme = Stored(
+        "look/theme",
+        "dark",
+        _one_of(CHOICES),
+        expects=f"one of {', '.join(CHOICES)} as theme",
+    )
+    reduced_motion = switch("look/reduced_motion")
+    font_scale = Stored[float](
+        "look/font_scale",
+        1.0,
+        _within(LEAST_SCALE, MOST_SCALE),
+        expects=f"a text size from {LEAST_SCALE:g} to {MOST_SCALE:g} times the usual",
+    )
+    thick_wires = switch("look/thick_wires")
+    # The look that the projector preset replaced, as text; "" while it is off.
+    before_projector = text("look/before_projector")
+    # Whether the project opened last is opened at the start.
+    reopen = switch("files/reopen", default=True)
+    autosave_seconds = Stored[int](
+        "files/autosave_seconds", AUTOSAVE_SECONDS, _within(1, MOST_AUTOSAVE_SECONDS)
+    )
+    snippet = text("autograd/snippet")  # the text of the Snippet page
+    # Whether a run also writes TensorBoard event files.
+    event_files = switch("runs/event_files")
+    # The keys of the columns of the list of runs that are not shown.
+    hidden_run_columns = Stored[Sequence[str]](
+        "runs/hidden_columns", HIDDEN_RUN_COLUMNS, _words, " ".join
+    )
+    # Where runs pause by themselves, as `app.training.monitoring.watch_points` reads it.
+    watch_points = text("runs/watch_points")
+    processes = Stored[int]("runs/processes", 1, _within(1, MOST_PROCESSES))  # of a run
+    # Whether runs in other processes wait for every CUDA kernel.
+    launch_blocking = switch("runs/launch_blocking")
 
     def __init__(
         self, organisation: str = "Tapedeck", application: str = "Tapedeck"
@@ -59,59 +193,6 @@ class Settings(QObject):
         """Write pending changes now."""
         self._store.sync()
 
-    @property
-    def geometry(self) -> QByteArray | None:
-        """The window's place and size, as `saveGeometry` gave it."""
-        return self._bytes("window/geometry")
-
-    @geometry.setter
-    def geometry(self, value: QByteArray) -> None:
-        self._store.setValue("window/geometry", value)
-
-    @property
-    def state(self) -> QByteArray | None:
-        """The docks and bars, as `saveState` gave them."""
-        return self._bytes("window/state")
-
-    @state.setter
-    def state(self, value: QByteArray) -> None:
-        self._store.setValue("window/state", value)
-
-    @property
-    def pages(self) -> dict[str, str]:
-        """The page in front of each dock."""
-        return {
-            key: value
-            for key, value in self._table("window/pages").items()
-            if isinstance(value, str)
-        }
-
-    @pages.setter
-    def pages(self, value: dict[str, str]) -> None:
-        self._put("window/pages", json.dumps(value))
-
-    @property
-    def overlay(self) -> str:
-        """The overlay of the canvas, "" for the first."""
-        return str(self._store.value("window/overlay", ""))
-
-    @overlay.setter
-    def overlay(self, value: str) -> None:
-        self._put("window/overlay", value)
-
-    @property
-    def folds(self) -> dict[str, bool]:
-        """Which sections of panels were opened or folded, by title."""
-        return {
-            key: value
-            for key, value in self._table("window/folds").items()
-            if isinstance(value, bool)
-        }
-
-    @folds.setter
-    def folds(self, value: dict[str, bool]) -> None:
-        self._put("window/folds", json.dumps(value))
-
     def view_of(self, path: Path) -> dict[str, Any]:
         """Return how the canvas showed the project of a file, as `set_view_of` got it; empty if that is not known."""
         stored = self._table("files/views").get(str(path.absolute()))
@@ -122,65 +203,7 @@ class Settings(QObject):
         views = self._table("files/views")
         views.pop(str(path.absolute()), None)
         newest = [*views.items(), (str(path.absolute()), view)][-RECENT_FILES:]
-        self._put("files/views", json.dumps(dict(newest)))
-
-    @property
-    def theme(self) -> str:
-        """The chosen theme, one of `CHOICES`."""
-        stored = self._store.value("look/theme", "dark")
-        return stored if stored in CHOICES else "dark"
-
-    @theme.setter
-    def theme(self, value: str) -> None:
-        if value not in CHOICES:
-            raise ValueError(f"a theme is one of {', '.join(CHOICES)}, not {value!r}")
-        self._put("look/theme", value)
-
-    @property
-    def reduced_motion(self) -> bool:
-        """Return whether animations are off."""
-        return self._switch("look/reduced_motion")
-
-    @reduced_motion.setter
-    def reduced_motion(self, value: bool) -> None:
-        self._put("look/reduced_motion", "true" if value else "false")
-
-    @property
-    def font_scale(self) -> float:
-        """The text size, 1 to 2 times the design's."""
-        try:
-            scale = float(str(self._store.value("look/font_scale", 1.0)))
-        except ValueError:
-            return LEAST_SCALE
-        return (
-            min(max(scale, LEAST_SCALE), MOST_SCALE) if scale == scale else LEAST_SCALE
-        )
-
-    @font_scale.setter
-    def font_scale(self, value: float) -> None:
-        if not LEAST_SCALE <= value <= MOST_SCALE:
-            raise ValueError(
-                f"a text size is from {LEAST_SCALE:g} to {MOST_SCALE:g} times the usual, not {value:g}"
-            )
-        self._put("look/font_scale", str(value))
-
-    @property
-    def thick_wires(self) -> bool:
-        """Return whether wires and curves are drawn thicker than designed."""
-        return self._switch("look/thick_wires")
-
-    @thick_wires.setter
-    def thick_wires(self, value: bool) -> None:
-        self._put("look/thick_wires", "true" if value else "false")
-
-    @property
-    def before_projector(self) -> str:
-        """The look that the projector preset replaced, as text; "" while it is off."""
-        return str(self._store.value("look/before_projector", "") or "")
-
-    @before_projector.setter
-    def before_projector(self, value: str) -> None:
-        self._put("look/before_projector", value)
+        self.put("files/views", json.dumps(dict(newest)))
 
     @property
     def recent_files(self) -> tuple[Path, ...]:
@@ -219,90 +242,32 @@ class Settings(QObject):
         )
 
     @property
-    def reopen(self) -> bool:
-        """Return whether the project opened last is opened at the start."""
-        return self._switch("files/reopen", True)
-
-    @reopen.setter
-    def reopen(self, value: bool) -> None:
-        self._put("files/reopen", "true" if value else "false")
-
-    @property
-    def autosave_seconds(self) -> int:
-        """Return after how many seconds unsaved edits are written to the journal."""
-        return self._number(
-            "files/autosave_seconds", AUTOSAVE_SECONDS, MOST_AUTOSAVE_SECONDS
-        )
-
-    @autosave_seconds.setter
-    def autosave_seconds(self, value: int) -> None:
-        self._put("files/autosave_seconds", str(value))
-
-    @property
-    def snippet(self) -> str:
-        """The user's text in the Snippet page; "" for none."""
-        return str(self._store.value("autograd/snippet", "") or "")
-
-    @snippet.setter
-    def snippet(self, value: str) -> None:
-        self._put("autograd/snippet", value)
-
-    @property
     def data_folder(self) -> Path:
         """The folder of downloaded data; `tapedeck train` has the same default."""
         return self._path("files/data_folder") or default_root()
 
     @data_folder.setter
     def data_folder(self, value: Path) -> None:
-        self._put("files/data_folder", str(value))
+        self.put("files/data_folder", str(value))
 
     @property
     def library_folder(self) -> Path:
         """The folder of blocks shared between projects."""
-        data = QStandardPaths.writableLocation(
-            QStandardPaths.StandardLocation.GenericDataLocation
-        )
-        return self._path("files/library_folder") or Path(data) / "Tapedeck" / "blocks"
+        return self._path("files/library_folder") or _own_folder("blocks")
 
     @library_folder.setter
     def library_folder(self, value: Path) -> None:
-        self._put("files/library_folder", str(value))
+        self.put("files/library_folder", str(value))
 
     @property
     def runs_folder(self) -> Path:
         """Return the folder for runs of projects that have no file, or whose folder is not writable."""
-        data = QStandardPaths.writableLocation(
-            QStandardPaths.StandardLocation.GenericDataLocation
-        )
-        return Path(data) / "Tapedeck" / "runs"
+        return _own_folder("runs")
 
     @property
     def journal_folder(self) -> Path:
         """The folder of journals of unsaved work, for recovery after a crash."""
-        data = QStandardPaths.writableLocation(
-            QStandardPaths.StandardLocation.GenericDataLocation
-        )
-        return Path(data) / "Tapedeck" / "journal"
-
-    @property
-    def event_files(self) -> bool:
-        """Return whether a run also writes TensorBoard event files."""
-        return self._switch("runs/event_files")
-
-    @event_files.setter
-    def event_files(self, value: bool) -> None:
-        self._put("runs/event_files", "true" if value else "false")
-
-    @property
-    def hidden_run_columns(self) -> tuple[str, ...]:
-        """The keys of the columns of the list of runs that are not shown."""
-        return tuple(
-            str(self._store.value("runs/hidden_columns", HIDDEN_RUN_COLUMNS)).split()
-        )
-
-    @hidden_run_columns.setter
-    def hidden_run_columns(self, value: Iterable[str]) -> None:
-        self._put("runs/hidden_columns", " ".join(value))
+        return _own_folder("journal")
 
     def panels_of(self, project: Path | None) -> tuple[str, list[Any]]:
         """Return the view and the panels of the page "Panels" as a project was left with, those of the project before
@@ -326,34 +291,7 @@ class Settings(QObject):
         newest = [*table.items(), (key, {"view": view, "panels": panels})][
             -RECENT_FILES:
         ]
-        self._put("runs/panels", json.dumps(dict(newest)))
-
-    @property
-    def watch_points(self) -> str:
-        """Where runs pause by themselves, as text (see `app.training.monitoring.watch_points`)."""
-        return str(self._store.value("runs/watch_points", ""))
-
-    @watch_points.setter
-    def watch_points(self, value: str) -> None:
-        self._put("runs/watch_points", value)
-
-    @property
-    def processes(self) -> int:
-        """The number of processes of a run, 1 by default."""
-        return self._number("runs/processes", 1, MOST_PROCESSES)
-
-    @processes.setter
-    def processes(self, value: int) -> None:
-        self._put("runs/processes", str(value))
-
-    @property
-    def launch_blocking(self) -> bool:
-        """Return whether runs in other processes wait for every CUDA kernel."""
-        return self._switch("runs/launch_blocking")
-
-    @launch_blocking.setter
-    def launch_blocking(self, value: bool) -> None:
-        self._put("runs/launch_blocking", "true" if value else "false")
+        self.put("runs/panels", json.dumps(dict(newest)))
 
     @property
     def export_folder(self) -> Path:
@@ -363,7 +301,7 @@ class Settings(QObject):
 
     @export_folder.setter
     def export_folder(self, value: Path) -> None:
-        self._put("files/export_folder", str(value))
+        self.put("files/export_folder", str(value))
 
     def export_folder_of(self, project: Path | None) -> Path:
         """Return where to export first: the last folder, else that of the project's file, else the home folder."""
@@ -371,30 +309,18 @@ class Settings(QObject):
             return self.export_folder
         return project.parent
 
-    def _put(self, key: str, value: object) -> None:
+    def stored(self, key: str) -> Any:
+        """Return what the file has at a key; None for nothing."""
+        return self._store.value(key)
+
+    def put(self, key: str, value: object) -> None:
+        """Write a value, and emit `changed` if it is another."""
         if self._store.value(key) != value:
             self._store.setValue(key, value)
             self.changed.emit(key.rpartition("/")[2])
 
     def _table(self, key: str) -> dict[str, Any]:
-        try:
-            stored = json.loads(str(self._store.value(key, "{}")))
-        except ValueError:
-            return {}
-        return stored if isinstance(stored, dict) else {}
-
-    def _switch(self, key: str, default: bool = False) -> bool:
-        return str(self._store.value(key, str(default))).lower() == "true"
-
-    def _number(self, key: str, default: int, most: int) -> int:
-        stored = str(self._store.value(key, default))
-        return min(max(int(stored), 1), most) if stored.isdecimal() else default
-
-    def _bytes(self, key: str) -> QByteArray | None:
-        stored = self._store.value(key)
-        return (
-            stored if isinstance(stored, QByteArray) and not stored.isEmpty() else None
-        )
+        return _table(self._store.value(key, "{}"))
 
     def _path(self, key: str) -> Path | None:
         stored = self._store.value(key, "")

@@ -99,7 +99,6 @@ class WholeWindow(MainWindow):
     console = Part(RunsFeature, lambda its: its.console)
     places = Part(RunsFeature, lambda its: its.places)
     panels = Part(PanelsFeature, lambda its: its.panels)
-    panels_control = Part(PanelsFeature, lambda its: its.panels_control)
     runs = Part(RunsFeature, lambda its: its.runs)
     runs_control = Part(RunsFeature, lambda its: its.runs_control)
     gradcheck = OnShelf("gradcheck", "control")

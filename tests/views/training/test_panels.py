@@ -18,14 +18,14 @@ from app.training.loop import train
 from app.training.monitoring import watcher
 from app.util.frozen import FrozenMap
 from app.views.shown_run import ComparedRun
-from app.views.training.charts.metrics import Choice, metric_of, offered
-from app.views.training.panels.metric_chart import histogram_text
-from app.views.training.panels.page import PanelsPage
-from app.views.training.panels.run_histograms import (
+from app.views.training.charts.histograms import (
     RunHistogram,
     RunHistograms,
     densities,
 )
+from app.views.training.charts.metrics import Choice, metric_of, offered
+from app.views.training.panels.metric_chart import histogram_text
+from app.views.training.panels.page import PanelsPage
 from app.views.ui import theme
 from tests.support.training_jobs import CONV_NET, SMALL_NET, job
 

@@ -152,7 +152,7 @@ def test_a_step_is_debugged_its_graph_plays_to_the_recorded_norms_and_its_layers
     control.batch_dialog.close()
     control.debug(step)  # held: it is not computed again
     assert bar.recompute.text() == RECOMPUTE
-    qtbot.waitUntil(lambda: page.values.at_step.shown is not None, timeout=60_000)
+    qtbot.waitUntil(lambda: page.values.at_step.shown, timeout=60_000)
     played = norms_played(qtbot, trained)
     recorded = dict(zip(history.layers, history.gradients.matrix()[:, 1], strict=True))
     assert played.keys() == recorded.keys()
@@ -160,10 +160,10 @@ def test_a_step_is_debugged_its_graph_plays_to_the_recorded_norms_and_its_layers
         assert played[layer] == pytest.approx(norm, rel=1e-5)
     assert page.layer == max(recorded, key=recorded.__getitem__)
     assert page.run_words.text() == f"Step {step} of Run 1, recomputed"
-    weights = page.values.at_step.shown
+    weights = page.values.at_step.shown[0].values
     page.values.kind.set_value("gradients")
     page.values.redraw()
-    gradients = page.values.at_step.shown
+    gradients = page.values.at_step.shown[0].values
     assert (
         sum(gradients.counts) == sum(weights.counts)
         and gradients.high < recorded[page.layer]

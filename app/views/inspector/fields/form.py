@@ -67,6 +67,7 @@ class ParamForm(RowOwner):
             param.name: ParamRow(self, param, grid, line)
             for line, param in enumerate(params)
         }
+        self.set_docs({param.name: getattr(param, "doc", "") for param in params})
         if tools is not None:
             for row in self.rows.values():
                 row.name.installEventFilter(self)

@@ -123,7 +123,6 @@ class ChoiceSection(FoldingSection):
                 self._with_param(param, self._default(param)), None
             )
         )
-        self.form.set_docs({param.name: param.doc for param in params})
         self.form.set_values(self._choice.params)
         self.place.addWidget(self.form)
         self.words.hide()

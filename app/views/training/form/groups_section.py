@@ -46,7 +46,6 @@ class GroupBox(QFrame):
         self.head = PathLine(group.path, "the group of")
         self.head.removed.connect(self.removed)
         self.form = ParamForm(params, defaults=True)
-        self.form.set_docs({param.name: param.doc for param in params})
         self.form.edited.connect(
             lambda name, value, merge: self.edited.emit(group.path, name, value, merge)
         )

@@ -59,7 +59,6 @@ class OutputSection(ChoiceSection):
         self.target = ChoiceField(_pairs(targets), pairs=True)
         self.target.setAccessibleName(f"Target of {row.output}")
         self.weight = ParamForm(_WEIGHT)
-        self.weight.set_docs({"weight": _WEIGHT[0].doc})
         self.first = Button("Report accuracy of this output", "link")
         self.none = Button("No loss for this output", "link")
         self.body_layout.insertWidget(0, label("compared with", "code", "text2"))

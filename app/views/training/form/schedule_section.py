@@ -79,7 +79,6 @@ class ScheduleSection(ChoiceSection):
         self._length = Span(1, None)
         self._previewed: object = None
         self.when = ParamForm(_WHEN)
-        self.when.set_docs({param.name: param.doc for param in _WHEN})
         self.when.edited.connect(self._when_edited)
         self.when.reset.connect(
             lambda name: self._when_edited(

@@ -98,7 +98,6 @@ class KnobSection(FoldingSection):
             words = label(WORDS[title], "label", "text3", wrap=True)
             self.body_layout.addWidget(words)
         self.form = ParamForm(self.params)
-        self.form.set_docs({param.name: param.doc for param in self.params})
         self.form.edited.connect(self._emit_edited)
         self.form.reset.connect(
             lambda name: self.edited.emit(name, getattr(TrainingConfig(), name), None)

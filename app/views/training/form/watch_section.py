@@ -62,7 +62,6 @@ class WatchSection(FoldingSection):
         self.points = WatchPoints()
         self.body_layout.addWidget(label(WORDS, "label", "text3", wrap=True))
         self.form = ParamForm(PARAMS)
-        self.form.set_docs({param.name: param.doc for param in PARAMS})
         self.form.edited.connect(self._edit)
         self.form.reset.connect(
             lambda name: self._edit(name, False if name == LOSS else None, None)

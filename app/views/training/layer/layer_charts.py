@@ -11,14 +11,14 @@ from PySide6.QtWidgets import QStyleOptionGraphicsItem, QWidget
 
 from app.training.monitoring.layer_history import spread
 from app.training.monitoring.looks import StepLayer
-from app.util.formatting import figure
+from app.util.formatting import counted, figure
 from app.views.training.charts.charts import Chart
 from app.views.training.charts.gradient_map import NO_GRADIENT, HeatLayer, samples_at
+from app.views.training.charts.histograms import RunHistogram, RunHistograms
 from app.views.training.charts.layers import PlotLayer
 from app.views.training.charts.plot import StepPlot
 from app.views.training.charts.series import Floats, Series
 from app.views.training.layer.health_card import FiguresRow
-from app.views.training.layer.step_histogram import StepHistogram
 from app.views.ui import theme
 from app.views.ui.widgets.segmented import Segmented
 
@@ -38,7 +38,7 @@ class HistogramChart(Chart):
         self.kind = Segmented(list(KINDS.items()), "Values to show")
         self.kind.changed.connect(lambda _kind: self.redraw())
         self.tools.addWidget(self.kind)
-        self.at_step = StepHistogram()
+        self.at_step = RunHistograms("No finite value at this step")
         self.at_step.hide()
         self.body.addWidget(self.at_step, 1)
         self.figures = FiguresRow()
@@ -60,15 +60,20 @@ class HistogramChart(Chart):
 
     def redraw(self) -> None:
         if self._past is not None:
-            histogram = self._past.histograms.get(self.kind.value())
-            self.at_step.show_histogram(histogram)
-            self.figures.show_histogram(histogram)
-            spread_of = (
-                f"{figure(histogram.low)} to {figure(histogram.high)}"
-                if histogram is not None
-                else "none"
+            kind, step = self.kind.value(), self._past.step
+            histogram = self._past.histograms.get(kind)
+            shown = [] if histogram is None else [histogram]
+            self.at_step.show_histograms(
+                [RunHistogram(KINDS[kind], 0, step, of) for of in shown]
             )
-            self.heading.set(note=f"{spread_of} at {self._past.step:,}, recomputed")
+            self.figures.show_histogram(histogram)
+            parts = [
+                f"{figure(of.low)} to {figure(of.high)}, "
+                f"{counted(sum(of.counts), 'finite value')}"
+                for of in shown
+            ]
+            note = "".join(parts) or "none"
+            self.heading.set(note=f"{note} at {step:,}, recomputed")
             return
         series_of = self.history.seen.histograms.get(self.kind.value())
         samples = series_of.samples_of(self.layer) if series_of is not None else []

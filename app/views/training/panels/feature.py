@@ -3,14 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from app.views.feature import Action, Feature, Page
+from app.views.training.charts.metrics import DEFAULT, Choice, metric_of
 
 if TYPE_CHECKING:
     from app.views.shown_run import Figures
-    from app.views.training.panels.control import PanelsControl
     from app.views.training.panels.page import PanelsPage
+    from app.views.training.panels.samples_control import SamplesControl
     from app.views.workspace import Workspace
 
 TIP = "Metrics and samples of the chosen runs beside one another"
@@ -21,7 +22,7 @@ class PanelsFeature(Feature):
 
     rank = 190
     panels: PanelsPage
-    panels_control: PanelsControl
+    samples: SamplesControl
 
     def __init__(self, workspace: Workspace) -> None:
         super().__init__(workspace)
@@ -48,12 +49,19 @@ class PanelsFeature(Feature):
         self.workspace.shown_run.changed.connect(self._show)
 
     def _make(self) -> PanelsPage:
-        from app.views.training.panels.control import PanelsControl
         from app.views.training.panels.page import PanelsPage
+        from app.views.training.panels.samples_control import SamplesControl
 
-        self.panels = PanelsPage()
-        self.panels_control = PanelsControl(self.workspace, self.panels)
-        return self.panels
+        workspace, page = self.workspace, PanelsPage()
+        self.panels, self.samples = page, SamplesControl(workspace, page.samples)
+        page.changed.connect(self._store)
+        page.runsRequested.connect(lambda: workspace.pages.show("runs"))
+        page.viewed.connect(lambda: self.samples.set_seen(page.shows_samples))
+        workspace.session.progressed.connect(self._progressed)
+        workspace.session.stateChanged.connect(lambda _state: self._progressed())
+        workspace.document.replaced.connect(lambda _project: self._restore())
+        self._restore()
+        return page
 
     def finish(self) -> None:
         self._made = True
@@ -61,4 +69,33 @@ class PanelsFeature(Feature):
 
     def _show(self, figures: Figures | None) -> None:
         if self._made:
-            self.panels_control.set_runs(figures.runs if figures is not None else [])
+            runs = figures.runs if figures is not None else []
+            self.panels.set_runs(runs)
+            self.samples.set_runs(runs)
+
+    def _restore(self) -> None:
+        """Show the panels that are stored with the project."""
+        workspace = self.workspace
+        view, stored = workspace.settings.panels_of(workspace.document.path)
+        choices = [choice for choice in map(_choice, stored) if choice is not None]
+        self.panels.set_choices(choices or DEFAULT)
+        self.panels.set_view(view)
+
+    def _store(self) -> None:
+        panels = [list(choice) for choice in self.panels.choices]
+        path, view = self.workspace.document.path, self.panels.view.value()
+        self.workspace.settings.set_panels_of(path, view, panels)
+
+    def _progressed(self) -> None:
+        self.panels.room = self.workspace.session.room
+        self.panels.refresh()
+
+
+def _choice(stored: Any) -> Choice | None:
+    """Return a panel as it was stored; None for one that this version does not know."""
+    match stored:
+        case [str(metric), str(layer), bool() | None as log] if (
+            metric_of(metric) is not None
+        ):
+            return Choice(metric, layer, log)
+    return None

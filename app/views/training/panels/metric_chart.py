@@ -18,6 +18,7 @@ from app.views.training.charts import export
 from app.views.training.charts.card import LegendEntry
 from app.views.training.charts.charts import RUN_COLORS, X_KINDS, Chart, cut_lines
 from app.views.training.charts.controls import export_as, export_menu
+from app.views.training.charts.histograms import RunHistogram, RunHistograms
 from app.views.training.charts.metrics import (
     FIXED,
     Choice,
@@ -36,7 +37,6 @@ from app.views.training.charts.series import (
     TimeScale,
 )
 from app.views.training.panels.panel_csv import to_csv
-from app.views.training.panels.run_histograms import RunHistogram, RunHistograms
 from app.views.ui import theme
 from app.views.ui.present import present
 from app.views.ui.widgets.button import icon_button

@@ -153,12 +153,7 @@ class DataSection(Section):
             ParamForm(_LOADING),
             ParamForm(_BAD),
         )
-        for form, params in (
-            (self.split, _SPLIT),
-            (self.loading, _LOADING),
-            (self.bad, _BAD),
-        ):
-            form.set_docs({param.name: param.doc for param in params})
+        for form in (self.split, self.loading, self.bad):
             form.edited.connect(self._set)
             form.reset.connect(
                 lambda name: self._set(name, getattr(DataConfig(), name), None)
@@ -370,7 +365,6 @@ class DataSection(Section):
             )
             if shown:
                 self.options = ParamForm(shown)
-                self.options.set_docs({option.name: option.doc for option in shown})
                 self.options.edited.connect(self._set_option)
                 self.options.reset.connect(
                     lambda name: self._put_options({name: None}, f"Reset {name}", None)

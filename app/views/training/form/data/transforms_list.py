@@ -49,7 +49,6 @@ class TransformItem(QWidget):
         self.form: ParamForm | None = None
         if kind is not None and kind.options:
             self.form = ParamForm(kind.options)
-            self.form.set_docs({option.name: option.doc for option in kind.options})
             self.form.edited.connect(self._edited)
             self.form.reset.connect(lambda name: self._put(name, None, None))
             self.form.set_values(transform.params)

@@ -1,4 +1,4 @@
-"""Histograms of several runs over one axis of values: an outline a run, as high as the share of values there."""
+"""Histograms over one axis of values: an outline each, as high as the share of values there."""
 
 from __future__ import annotations
 
@@ -65,10 +65,14 @@ def share_text(values: Histogram, value: float) -> str:
 
 
 class RunHistograms(QWidget):
-    """Shows histograms from the least to the greatest value of all. The tool tip has the shares at the pointer."""
+    """Shows histograms from the least to the greatest value of all, or `nothing` where there are none. The tool tip has
+    the shares at the pointer."""
 
-    def __init__(self, parent: QWidget | None = None) -> None:
+    def __init__(
+        self, nothing: str = "No values recorded", parent: QWidget | None = None
+    ) -> None:
         super().__init__(parent)
+        self._nothing = nothing
         self._shown: tuple[RunHistogram, ...] = ()
         self.setSizePolicy(QSizePolicy.Policy.Expanding, QSizePolicy.Policy.Expanding)
         self.setMinimumSize(90, 60)
@@ -87,6 +91,11 @@ class RunHistograms(QWidget):
             )
         )
         self.update()
+
+    @property
+    def shown(self) -> tuple[RunHistogram, ...]:
+        """The histograms, those without a finite value left out."""
+        return self._shown
 
     def sizeHint(self) -> QSize:
         return QSize(320, 200)
@@ -133,7 +142,7 @@ class RunHistograms(QWidget):
         if not self._shown:
             painter.setPen(now.text3)
             painter.drawText(
-                QRectF(self.rect()), Qt.AlignmentFlag.AlignCenter, "No values recorded"
+                QRectF(self.rect()), Qt.AlignmentFlag.AlignCenter, self._nothing
             )
             painter.end()
             return
