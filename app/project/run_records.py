@@ -99,7 +99,7 @@ _Plain: Any = msgspec.defstruct(
 )
 
 
-class TrainingRecord(_Plain, forbid_unknown_fields=True, kw_only=True):  # type: ignore[misc]
+class TrainingRecord(_Plain, forbid_unknown_fields=True, kw_only=True):  # type: ignore[call-arg]
     """The fields of TrainingConfig: those that are plain as they are described there, others as they are written."""
 
     optimizer: ChoiceRecord

@@ -67,12 +67,12 @@ class HistogramChart(Chart):
                 [RunHistogram(KINDS[kind], 0, step, of) for of in shown]
             )
             self.figures.show_histogram(histogram)
-            parts = [
+            texts = [
                 f"{figure(of.low)} to {figure(of.high)}, "
                 f"{counted(sum(of.counts), 'finite value')}"
                 for of in shown
             ]
-            note = "".join(parts) or "none"
+            note = "".join(texts) or "none"
             self.heading.set(note=f"{note} at {step:,}, recomputed")
             return
         series_of = self.history.seen.histograms.get(self.kind.value())
