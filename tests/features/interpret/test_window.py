@@ -130,12 +130,12 @@ def test_a_layer_is_muted_and_a_channel_taken_from_another_sample(
     view.layer.completer().popup().hide()
     qtbot.keyClick(view.layer, Qt.Key.Key_Return)
     view.samples.set_value("first")
-    qtbot.waitUntil(lambda: len(view.effects.rows) == 64)
+    qtbot.waitUntil(lambda: len(view.each.rows) == 64)
     changes = (
         Intervention("encoder.1.fc1"),
         Intervention("embed", channel=0, source=7),
     )
-    assert view.changes.rows == list(changes)
+    assert view.table.rows == list(changes)
     effect = reading.effect(
         here(drawn), MeasureEffect(None, changes, Samples(tuple(range(64))))
     )
@@ -143,13 +143,13 @@ def test_a_layer_is_muted_and_a_channel_taken_from_another_sample(
         f"({effect.change:+.3g})" in view.effect.text()
         and "2 parts changed" in view.effect.text()
     )
-    assert [row[0] for row in view.effects.rows] == list(
+    assert [row[0] for row in view.each.rows] == list(
         range(64)
     ) and "channels are axis" in view.remarks.text()
     view.table.setFocus()
     view.table.selectRow(0)
     qtbot.keyClick(view.table, Qt.Key.Key_Delete)
-    assert view.changes.rows == [changes[1]]
+    assert view.table.rows == [changes[1]]
     view.layer.selectAll()
     qtbot.keyClicks(view.layer, "no_such")
     qtbot.keyClick(view.layer, Qt.Key.Key_Return)
