@@ -138,7 +138,6 @@ LENT = {
     "views.export.picture_export": "a drawing asked for as a file",
     "views.inspector.fields": "form fields of a parameter",
     "views.training.charts": "charts of what a run measures",
-    "views.training.evaluation.curves": "a curve per class, which stands among the charts",
     "views.training.evaluation.metrics_section": "the choice of metrics, a section of the training form",
     "views.training.form.settings_section": "a section of a form",
     "views.training.layer.batch_dialog": "the batch that a watch point caught",
