@@ -11,6 +11,7 @@ from msgspec import Struct
 
 from app.runs.record import Hyperparameters, Record, RunError, Summary
 from app.util import formatting
+from app.util.columns import in_order
 
 Value = str | float | tuple[str, ...] | None
 NOTHING = formatting.UNKNOWN
@@ -259,26 +260,9 @@ def ordered(
     listed: Callable[[A], ListedRun],
 ) -> list[A]:
     """Sort by a column what `listed` reads; those without a value come last."""
-    keyed_runs: list[tuple[Any, A]] = []
-    unknown: list[A] = []
-    for run in runs:
-        value = column.value(listed(run))
-        if value is None:
-            unknown.append(run)
-        else:
-            keyed_runs.append((sort_key(value), run))
-    keyed_runs.sort(key=lambda pair: pair[0], reverse=descending)
-    return [*(run for _, run in keyed_runs), *unknown]
-
-
-def sort_key(value: Value) -> Any:
-    """Return what a value is sorted by: text regardless of case, "Run 2" before "Run 10"."""
-    if not isinstance(value, str):
-        return value
-    return [
-        (0, int(piece), "") if piece.isdigit() else (1, 0, piece)
-        for piece in re.split(r"(\d+)", value.casefold())
-    ]
+    rows = list(runs)
+    values = [column.value(listed(run)) for run in rows]
+    return [rows[at] for at in in_order(values, descending)]
 
 
 def named(key: str) -> Column:

@@ -61,7 +61,7 @@ def switch(key: str, default: bool = False) -> Stored[bool]:
     return Stored(key, default, read, lambda value: str(value).lower())
 
 
-def _words(stored: Any, _default: Sequence[str]) -> Sequence[str]:
+def _split_text(stored: Any, _default: Sequence[str]) -> Sequence[str]:
     return tuple(str(stored).split())
 
 
@@ -153,7 +153,7 @@ class Settings(QObject):
     event_files = switch("runs/event_files")
     # The keys of the columns of the list of runs that are not shown.
     hidden_run_columns = Stored[Sequence[str]](
-        "runs/hidden_columns", HIDDEN_RUN_COLUMNS, _words, " ".join
+        "runs/hidden_columns", HIDDEN_RUN_COLUMNS, _split_text, " ".join
     )
     # Where runs pause by themselves, as `app.training.monitoring.watch_points` reads it.
     watch_points = text("runs/watch_points")

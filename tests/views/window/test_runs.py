@@ -204,13 +204,16 @@ def test_names_curves_and_settings_of_several_runs(qtbot, window: WholeWindow) -
     qtbot.waitUntil(
         lambda: window.runs.compare.isVisible() and len(window.curves.loss.runs) == 2
     )
-    lines = window.runs.compare.model.rows
-    assert window.runs.compare.model.heads[1:] == ["Run 2", "baseline"]
+    lines = window.runs.compare.table.rows
+    assert [column.title for column in window.runs.compare.table.cells.columns[1:]] == [
+        "Run 2",
+        "baseline",
+    ]
     assert [(line.name, line.values) for line in lines] == [
         ("training.seed", ("7", "0"))
     ]
     window.runs.compare._which._segments["all"].click()
-    names = [line.name for line in window.runs.compare.model.rows]
+    names = [line.name for line in window.runs.compare.table.rows]
     assert {
         "net",
         "training.optimizer.name",
