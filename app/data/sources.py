@@ -14,6 +14,7 @@ from app.data.known_sources import DIGITS, MNIST, SIZED, SOURCES
 from app.data.own_files import cache
 from app.data.spec import DataError, DataInfo, NotDownloadedError, SourceSpec
 from app.data.transform_list import is_random, params_of, shape_after
+from app.util.described import problem, settings_of
 from app.util.user_folders import default_root
 
 __all__ = [
@@ -108,18 +109,13 @@ def check(config: DataConfig) -> None:
     spec = SOURCES[config.source]
     options_of(config)
     _check_transforms(config)
-    if config.bad not in ("stop", "skip"):
-        raise DataError(f"bad is {config.bad!r}; it must be stop or skip.")
+    for name, setting in settings_of(DataConfig).items():
+        if text := problem(name, getattr(config, name), setting):
+            raise DataError(text)
     if spec.picks and not config.path:
         raise DataError(
             f"{spec.label.removesuffix('…')}: no {spec.picks} is chosen. Choose one under Training, Data."
         )
-    for name in ("validation_fraction", "test_fraction"):
-        share = getattr(config, name)
-        if not isinstance(share, int | float) or not 0 <= share < 1:
-            raise DataError(
-                f"{name} is {share!r}; it must be a number, at least 0 and below 1."
-            )
     if not spec.own_split and config.validation_fraction + config.test_fraction >= 1:
         raise DataError(
             f"test_fraction is {config.test_fraction!r} and validation_fraction {config.validation_fraction!r}: "

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Annotated, Any, Literal, get_type_hints
 
 import msgspec
@@ -18,7 +18,6 @@ from app.training.config import (
     OutputLoss,
     ParameterGroup,
     Schedule,
-    Seed,
     StartWeights,
     TrainingConfig,
 )
@@ -34,19 +33,28 @@ class ChoiceRecord(msgspec.Struct, forbid_unknown_fields=True):
     params: dict[str, Any] = {}
 
 
-class DataRecord(msgspec.Struct, forbid_unknown_fields=True):
-    """The fields of DataConfig."""
+def _plain(kind: type, structured: Sequence[str]) -> Any:
+    """Return a struct of the fields of another but these, as they are described there."""
+    default, hints = kind(), get_type_hints(kind, include_extras=True)
+    fields = [
+        (name, hint, getattr(default, name))
+        for name, hint in hints.items()
+        if name not in structured
+    ]
+    return msgspec.defstruct(f"Plain{kind.__name__}", fields)
+
+
+_PlainData = _plain(
+    DataConfig, ("source", "path", "options", "train_transforms", "eval_transforms")
+)
+
+
+class DataRecord(_PlainData, forbid_unknown_fields=True, kw_only=True):  # type: ignore[call-arg]
+    """The fields of DataConfig: those that are plain as they are described there, others as they are written."""
 
     source: Text = "sklearn.digits"
-    validation_fraction: Annotated[float, msgspec.Meta(ge=0, lt=1)] = 0.2
-    split_seed: Seed = 0
-    shuffle: bool = True
-    drop_last: bool = False
-    test_fraction: Annotated[float, msgspec.Meta(ge=0, lt=1)] = 0.0
-    class_weights: bool = False
     path: Path = ""
     options: dict[str, Any] = {}
-    bad: Literal["stop", "skip"] = "stop"
     train_transforms: list[ChoiceRecord] = []
     eval_transforms: list[ChoiceRecord] = []
 
@@ -89,17 +97,10 @@ class OutputLossRecord(msgspec.Struct, forbid_unknown_fields=True):
 _STRUCTURED = """
     optimizer loss device start schedule groups recompute metrics losses inputs
 """.split()
-_Plain: Any = msgspec.defstruct(
-    "_Plain",
-    [
-        (name, hint, getattr(TrainingConfig(), name))
-        for name, hint in get_type_hints(TrainingConfig, include_extras=True).items()
-        if name not in _STRUCTURED
-    ],
-)
+_PlainTraining = _plain(TrainingConfig, _STRUCTURED)
 
 
-class TrainingRecord(_Plain, forbid_unknown_fields=True, kw_only=True):  # type: ignore[call-arg]
+class TrainingRecord(_PlainTraining, forbid_unknown_fields=True, kw_only=True):  # type: ignore[call-arg]
     """The fields of TrainingConfig: those that are plain as they are described there, others as they are written."""
 
     optimizer: ChoiceRecord

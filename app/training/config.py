@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
-from typing import Annotated, Any, Literal, NamedTuple
+from typing import Annotated, Any, Literal
 
 from msgspec import Meta, Struct, field
 from msgspec.structs import replace
 
+from app.data.config import Seed
+from app.util.described import About
 from app.util.frozen import FrozenMap
 
 INPUT = "(input)"  # as a target: what went into the net is to come out again
@@ -17,7 +19,6 @@ BY_MODEL, BY_DATA = "model", "data"  # what chose a loss that nobody did
 # The largest value of each number. A project file with a larger one is refused, so no form and no command may take it.
 MOST_COUNT = 10_000_000
 MOST_PARAMETER = 3.4e38  # of an optimizer, a loss, a schedule, a group, data, a transform: what a float32 can hold
-MOST_SEED = 2**63 - 1
 MOST_WEIGHT = 1e300  # of a loss
 
 # The sections of the settings, in the form and elsewhere.
@@ -27,16 +28,7 @@ REGULAR, CHECKPOINTS, GROUPS = "Regularisation", "Checkpoints", "Parameter group
 
 Count = Annotated[int, Meta(ge=1, le=MOST_COUNT)]
 Amount = Annotated[int, Meta(ge=0, le=MOST_COUNT)]
-Seed = Annotated[int, Meta(ge=0, le=MOST_SEED)]
 Limit = Annotated[float, Meta(gt=0, le=MOST_PARAMETER)]
-
-
-class About(NamedTuple):
-    """What a number or a switch among the settings does, and whether a sweep may vary it."""
-
-    section: str
-    doc: str
-    swept: bool = False
 
 
 class Choice(Struct, frozen=True):

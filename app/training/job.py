@@ -109,7 +109,6 @@ def _check_stages(stages: tuple[Stage, ...]) -> None:
 
 def check_data(data: DataConfig) -> None:
     """Validate the data settings. Raises JobError."""
-    _at_least("split_seed", data.split_seed, 0, 2**63 - 1)
     try:
         check(data)
     except DataError as error:

@@ -14,7 +14,8 @@ from app.views.toolbar import Toolbar
 from app.views.training.runs import console as console_module
 from app.views.training.runs.console import Console
 from app.views.training.runs.report_text import lines_of
-from app.views.training.runs.run_panel import COLUMNS, STATES, RunPanel
+from app.views.training.runs.run_panel import RunPanel
+from app.views.training.runs.table_model import STATES
 from app.views.ui import theme
 from tests.support.training_jobs import job, net
 
@@ -345,7 +346,8 @@ def test_the_runs_of_the_window_with_what_they_reached(qtbot, session):
     model = panel.model
 
     def text(row, column):
-        return model.index(row, COLUMNS.index(column)).data()
+        titles = [shown.title for shown in model.columns]
+        return model.index(row, titles.index(column)).data()
 
     first, second = session.runs
     assert [text(row, "State") for row in (0, 1)] == ["Failed", "Done"]

@@ -17,8 +17,7 @@ from app.views.shown_run import ComparedRun
 from app.views.training.charts import metrics, series, ticks
 from app.views.training.charts.axis import Scale
 from app.views.training.charts.card import ChartCard, LegendEntry
-from app.views.training.charts.layers import CutLine
-from app.views.training.charts.plot import StepPlot
+from app.views.training.charts.plot import CutLine, StepPlot
 from app.views.training.charts.readout import Row
 from app.views.training.charts.series import (
     Floats,

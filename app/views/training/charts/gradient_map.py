@@ -22,8 +22,7 @@ from app.views.training.charts import ticks
 from app.views.training.charts.axis import FigureAxis
 from app.views.training.charts.charts import Chart
 from app.views.training.charts.gradients import Bounds, BoundsTracker
-from app.views.training.charts.layers import PlotLayer
-from app.views.training.charts.plot import StepPlot
+from app.views.training.charts.plot import PlotLayer, StepPlot
 from app.views.training.charts.readout import Row
 from app.views.training.charts.series import Floats, Mode
 from app.views.ui import theme

@@ -1,24 +1,445 @@
-"""A plot over the steps of a run: view, axes and mouse interaction around the layers that are painted."""
+"""A plot over the steps of a run: the layers that are painted, the curves among them, axes and mouse interaction."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 from itertools import zip_longest
+from math import isfinite
 from time import perf_counter
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 import pyqtgraph as pg
-from PySide6.QtCore import Qt, Signal
-from PySide6.QtGui import QMouseEvent, QPainter, QPaintEvent, QResizeEvent
-from PySide6.QtWidgets import QSizePolicy
+from PySide6.QtCore import QPointF, QRectF, Qt, Signal
+from PySide6.QtGui import (
+    QColor,
+    QFontMetricsF,
+    QMouseEvent,
+    QPainter,
+    QPainterPath,
+    QPaintEvent,
+    QPen,
+    QResizeEvent,
+)
+from PySide6.QtWidgets import (
+    QGraphicsObject,
+    QSizePolicy,
+    QStyleOptionGraphicsItem,
+    QWidget,
+)
 
-from app.views.training.charts import series
+from app.views.training.charts import series, ticks
 from app.views.training.charts.axis import FigureAxis, Scale
-from app.views.training.charts.layers import Backdrop, CursorLine, Curve, EpochLabels
 from app.views.training.charts.readout import Readout, Row
 from app.views.training.charts.series import Floats, Series
 from app.views.ui import theme
+
+FLAG = 4.0  # pixels: half the width of the triangle at a marked step
+LABEL_GAP = 4  # pixels between a line and its label
+EPOCH_ROOM = 58  # pixels between two lines of epochs: a label goes there
+LABEL_OUTLINE = (
+    3  # pixels around and between the letters of a label that lies over curves
+)
+CUT_ROOM = 120  # pixels of the label of a cut, at most
+FAR = 10_000.0  # pixels outside of the view that a line is drawn to at most: the rasteriser counts in 32 bits
+ALONE = 6.0  # pixels across a single value, which makes no line
+CLEAR = 0.62  # the least opacity in a theme of high contrast
+DOT = 3.0  # pixels: the radius of a point of a curve of few values
+
+
+class CutLine(NamedTuple):
+    """A line where the net of a run was edited: its x, what was edited, and the series of a run beside, else -1."""
+
+    x: float
+    text: str
+    series: int = -1
+
+
+class PlotLayer(QGraphicsObject):
+    """An item that covers the view, painted in its pixels."""
+
+    def __init__(self, plot: StepPlot, z: float) -> None:
+        super().__init__(plot.view)
+        self._plot = plot
+        self.setZValue(z)
+        self.setAcceptedMouseButtons(Qt.MouseButton.NoButton)
+        plot.view.sigResized.connect(self._resized)
+
+    def _resized(self, _view: object) -> None:
+        self.prepareGeometryChange()
+
+    def boundingRect(self) -> QRectF:
+        return self._plot.view.rect()
+
+    def restyle(self) -> None:
+        """Take colours from the theme in force."""
+
+
+class EpochLine(NamedTuple):
+    """The line at the end of an epoch: its pixel, and the label of the next epoch with its own, "" without room."""
+
+    place: int
+    label: str
+    label_at: float
+
+
+class Backdrop(PlotLayer):
+    """The grid, a dashed line at the end of each epoch and at each manual change of the run, and a solid one where its
+    net was edited.
+    """
+
+    def __init__(self, plot: StepPlot) -> None:
+        super().__init__(plot, -10_000)
+        self._epochs: Sequence[float] = ()
+        self._marks: tuple[float, ...] = ()
+        self._flags: tuple[float, ...] = ()
+        self.cuts: tuple[CutLine, ...] = ()
+
+    def set_cuts(self, cuts: Sequence[CutLine]) -> None:
+        """Set the lines where the net was edited."""
+        if tuple(cuts) != self.cuts:
+            self.cuts = tuple(cuts)
+            self.update()
+
+    def set_epochs(self, ends: Sequence[float]) -> None:
+        if len(ends) != len(self._epochs) or (
+            len(ends) and ends[-1] != self._epochs[-1]
+        ):
+            self._epochs = list(ends)
+            self.update()
+
+    def set_marks(self, positions: Sequence[float]) -> None:
+        """Set the positions of manual changes."""
+        if tuple(positions) != self._marks:
+            self._marks = tuple(positions)
+            self.update()
+
+    def set_flags(self, positions: Sequence[float]) -> None:
+        """Set the positions of steps at which a watch point held or the loss was not finite."""
+        if tuple(positions) != self._flags:
+            self._flags = tuple(positions)
+            self.update()
+
+    def _paint_flags(
+        self, painter: QPainter, rect: QRectF, x0: float, x1: float
+    ) -> None:
+        """Paint a small triangle on the x axis for each, those at the very edge whole."""
+        if not self._flags:
+            return
+        painter.setRenderHint(QPainter.RenderHint.Antialiasing)
+        painter.setPen(Qt.PenStyle.NoPen)
+        painter.setBrush(theme.current().error)
+        shown = {
+            round(rect.left() + (x - x0) / (x1 - x0) * rect.width())
+            for x in self._flags
+            if x0 <= x <= x1
+        }
+        for flag_x in shown:
+            at = min(max(flag_x, rect.left() + FLAG), rect.right() - FLAG)
+            corners = [
+                QPointF(at - FLAG, rect.bottom()),
+                QPointF(at + FLAG, rect.bottom()),
+                QPointF(at, rect.bottom() - 2 * FLAG),
+            ]
+            painter.drawPolygon(corners)
+
+    def paint(
+        self,
+        painter: QPainter,
+        option: QStyleOptionGraphicsItem,
+        widget: QWidget | None = None,
+    ) -> None:
+        plot, now = self._plot, theme.current()
+        rect = self.boundingRect()
+        painter.setRenderHint(QPainter.RenderHint.Antialiasing, False)
+        painter.setPen(QPen(now.line, 1))
+        (x0, x1), (y0, y1) = plot.view.viewRange()
+        for y in plot.left.ticks(y0, y1, rect.height())[1] if plot.grid_y else ():
+            level = round(rect.bottom() - (y - y0) / (y1 - y0) * rect.height())
+            painter.drawLine(QPointF(rect.left(), level), QPointF(rect.right(), level))
+        for x in plot.bottom.ticks(x0, x1, rect.width())[1] if plot.grid_x else ():
+            line_x = round(rect.left() + (x - x0) / (x1 - x0) * rect.width())
+            painter.drawLine(
+                QPointF(line_x, rect.top()), QPointF(line_x, rect.bottom())
+            )
+        pen = QPen(now.line3, 1)
+        pen.setDashPattern([2, 3])
+        painter.setPen(pen)
+        for line in self.epoch_lines():
+            painter.drawLine(
+                QPointF(line.place, rect.top()), QPointF(line.place, rect.bottom())
+            )
+        pen = QPen(now.warn, 1)
+        pen.setDashPattern([4, 3])
+        painter.setPen(pen)
+        for x in self._marks:
+            if x0 <= x <= x1:
+                line_x = round(rect.left() + (x - x0) / (x1 - x0) * rect.width())
+                painter.drawLine(
+                    QPointF(line_x, rect.top()), QPointF(line_x, rect.bottom())
+                )
+        self._paint_flags(painter, rect, x0, x1)
+        self._paint_cuts(painter, rect, x0, x1)
+
+    def _paint_cuts(
+        self, painter: QPainter, rect: QRectF, x0: float, x1: float
+    ) -> None:
+        """Paint the lines of the cuts, each with as much of its text as there is room for before the next."""
+        now = theme.current()
+        painter.setRenderHint(QPainter.RenderHint.Antialiasing, False)
+        painter.setFont(theme.font("axis"))
+        metrics = QFontMetricsF(painter.font())
+        positions = [
+            round(rect.left() + (cut.x - x0) / (x1 - x0) * rect.width())
+            for cut in self.cuts
+        ]
+        for cut, line_x in zip(self.cuts, positions, strict=True):
+            if not x0 <= cut.x <= x1:
+                continue
+            painter.setPen(
+                QPen(
+                    now.accent
+                    if cut.series < 0
+                    else theme.faded(now.series[cut.series], 0.6),
+                    1,
+                )
+            )
+            painter.drawLine(
+                QPointF(line_x, rect.top()), QPointF(line_x, rect.bottom())
+            )
+            end = min([other for other in positions if other > line_x] + [rect.right()])
+            room = min(end - line_x - 8, CUT_ROOM)
+            if room > metrics.averageCharWidth() * 6:
+                text = metrics.elidedText(cut.text, Qt.TextElideMode.ElideRight, room)
+                painter.setPen(now.text2)
+                painter.drawText(
+                    QPointF(
+                        line_x + 4, rect.top() + metrics.height() + metrics.ascent() + 2
+                    ),
+                    text,
+                )
+
+    def cuts_near(self, x: float, pixels: float) -> list[CutLine]:
+        """Return the cuts within a number of pixels of an x."""
+        low, high = self._plot.view.viewRange()[0]
+        reach = pixels * (high - low) / max(self._plot.view.width(), 1)
+        return [cut for cut in self.cuts if abs(cut.x - x) <= reach]
+
+    def epoch_lines(self) -> list[EpochLine]:
+        """Return the lines at the ends of epochs, as many as fit.
+
+        Each is labelled with the epoch that begins there, the first as "epoch 5", the others by the number alone; at
+        the right edge the label is left of its line.
+        """
+        rect, (x0, x1) = self.boundingRect(), self._plot.view.viewRange()[0]
+        if len(self._epochs) < 2 or not self._plot.show_epochs:
+            return []
+        apart = (
+            (self._epochs[-1] - self._epochs[0])
+            / (len(self._epochs) - 1)
+            / (x1 - x0)
+            * rect.width()
+        )
+        every = max(1, round(ticks.nice_step(EPOCH_ROOM / max(apart, 1e-6), 1)))
+        metrics, lines, free = (
+            QFontMetricsF(theme.font("axis")),
+            list[EpochLine](),
+            rect.left(),
+        )
+        for index in range(max(every - 1, 1), len(self._epochs) + 1, every):
+            end = self._epochs[index - 1]
+            if not x0 <= end <= x1:
+                continue
+            line_x = round(rect.left() + (end - x0) / (x1 - x0) * rect.width())
+            label = f"{index + 1:,}" if lines else f"epoch {index + 1:,}"
+            width = metrics.horizontalAdvance(label)
+            at = line_x + LABEL_GAP
+            if at + width >= rect.right():
+                at = line_x - LABEL_GAP - width
+                label = (
+                    label if at > free and index < len(self._epochs) else ""
+                )  # no epoch may follow the last one
+            free = max(free, at + width + LABEL_GAP if label else 0.0)
+            lines.append(EpochLine(line_x, label, at))
+        return lines
+
+
+class EpochLabels(PlotLayer):
+    """The labels of the lines of epochs, above the curves and outlined by the background."""
+
+    def __init__(self, plot: StepPlot) -> None:
+        super().__init__(plot, 5_000)
+
+    def paint(
+        self,
+        painter: QPainter,
+        option: QStyleOptionGraphicsItem,
+        widget: QWidget | None = None,
+    ) -> None:
+        now = theme.current()
+        painter.setRenderHint(QPainter.RenderHint.Antialiasing)
+        painter.setFont(theme.font("axis"))
+        painter.setPen(now.text3)
+        baseline = (
+            self.boundingRect().top() + QFontMetricsF(painter.font()).ascent() + 2
+        )
+        for line in self._plot.backdrop.epoch_lines():
+            outline = QPainterPath()
+            outline.addText(line.label_at, baseline, painter.font(), line.label)
+            painter.strokePath(outline, QPen(now.plot, LABEL_OUTLINE))
+            painter.drawText(QPointF(line.label_at, baseline), line.label)
+
+
+class CursorLine(PlotLayer):
+    """The line at the step that the pointer is on, in every chart at once, with a dot on each curve."""
+
+    def __init__(self, plot: StepPlot) -> None:
+        super().__init__(plot, 10_000)
+        self._x: float | None = None
+        self._dots: Sequence[tuple[float, QColor]] = ()
+
+    def show_at(
+        self, x: float | None, dots: Sequence[tuple[float, QColor]] = ()
+    ) -> None:
+        if (x, dots) != (self._x, self._dots):
+            self._x, self._dots = x, dots
+            self.update()
+
+    def paint(
+        self,
+        painter: QPainter,
+        option: QStyleOptionGraphicsItem,
+        widget: QWidget | None = None,
+    ) -> None:
+        if self._x is None:
+            return
+        rect, now = self.boundingRect(), theme.current()
+        (x0, x1), (y0, y1) = self._plot.view.viewRange()
+        if not x0 <= self._x <= x1:
+            return
+        line_x = rect.left() + (self._x - x0) / (x1 - x0) * rect.width()
+        painter.setPen(QPen(now.text2, 1))
+        painter.drawLine(
+            QPointF(round(line_x), rect.top()), QPointF(round(line_x), rect.bottom())
+        )
+        painter.setRenderHint(QPainter.RenderHint.Antialiasing)
+        for y, color in self._dots:
+            if y0 <= y <= y1:
+                painter.setPen(QPen(now.plot, 1.5))
+                painter.setBrush(color)
+                painter.drawEllipse(
+                    QPointF(
+                        line_x, rect.bottom() - (y - y0) / (y1 - y0) * rect.height()
+                    ),
+                    4,
+                    4,
+                )
+
+
+class Curve(PlotLayer):
+    """The line of a series, broken where it is not finite, and its points, ringed by the background; where those would
+    touch, the last alone.
+
+    It is computed in pixels when painted, and kept as a picture until it changes: the cursor moves over it. pyqtgraph's
+    own item is transformed with the view's ranges, which costs more than the line itself and requests another repaint
+    of the chart during a repaint.
+    """
+
+    def __init__(self, plot: StepPlot) -> None:
+        super().__init__(plot, 0)
+        self.series: Series | None = None
+        self._x: Floats = np.empty(0)
+        self._y: Floats = np.empty(0)
+        plot.view.sigRangeChanged.connect(self._range_changed)
+
+    def _range_changed(self, _view: object, _ranges: object, _changed: object) -> None:
+        self.update()
+
+    def show_series(self, of: Series, x: Floats, y: Floats) -> None:
+        """Draw a series at points in the view's x and y, both of shape (points,)."""
+        self.series = of
+        self.setZValue(100 if of.dots else 0)
+        self.restyle()
+        self.set_points(x, y)
+
+    def restyle(self) -> None:
+        """Take the colour from the theme in force."""
+        now, of = theme.current(), self.series
+        if of is None:
+            return
+        self.color = now.series[of.color] if of.color >= 0 else now.text
+        opacity = max(of.opacity, CLEAR) if now.contrast else of.opacity
+        width = of.width * theme.manager().strokes
+        self._pen = QPen(theme.faded(self.color, opacity), width)
+        self._pen.setJoinStyle(Qt.PenJoinStyle.RoundJoin)
+        if of.dashed:
+            self._pen.setDashPattern([5, 3])
+        self.update()
+
+    def set_points(self, x: Floats, y: Floats) -> None:
+        if len(x) or len(self._x):
+            self._x, self._y = x, y
+            modes = self.CacheMode
+            few = self.series is None or self.series.dots
+            mode = modes.NoCache if few else modes.DeviceCoordinateCache
+            if self.cacheMode() != mode:
+                self.setCacheMode(mode)
+            self.update()
+
+    def clear(self) -> None:
+        self.series = None
+        self.set_points(np.empty(0), np.empty(0))
+
+    def points(self) -> tuple[Floats, Floats]:
+        return self._x, self._y
+
+    def paint(
+        self,
+        painter: QPainter,
+        option: QStyleOptionGraphicsItem,
+        widget: QWidget | None = None,
+    ) -> None:
+        if self.series is None or not len(self._x):
+            return
+        rect = self.boundingRect()
+        (x0, x1), (y0, y1) = self._plot.view.viewRange()
+        scale = rect.height() / (y1 - y0)
+        x = rect.left() + (self._x - x0) * (rect.width() / (x1 - x0))
+        x = np.clip(x, -FAR, FAR)
+        y = np.clip(rect.bottom() - (self._y - y0) * scale, -FAR, FAR)
+        path = pg.arrayToQPath(x, y, connect="finite", finiteCheck=True)
+        painter.setClipRect(rect)
+        painter.setRenderHint(QPainter.RenderHint.Antialiasing, self.series.antialiased)
+        if self.series.fill:
+            floor = np.clip(rect.bottom() + y0 * scale, -FAR, FAR)
+            below = pg.arrayToQPath(
+                np.concatenate([x, x[[-1, 0]]]), np.concatenate([y, [floor, floor]])
+            )
+            painter.fillPath(below, theme.faded(self.color, self.series.fill))
+        painter.setPen(self._pen)
+        painter.drawPath(path)
+        if len(x) == 1 and np.isfinite(y[0]):
+            pen = QPen(self._pen.color(), ALONE)
+            pen.setCapStyle(Qt.PenCapStyle.RoundCap)
+            painter.setPen(pen)
+            painter.drawPoint(QPointF(x[0], y[0]))
+        if self.series.dots:
+            painter.setClipping(False)
+            inside = series.visible(self._x, x0, x1)
+            self._paint_dots(painter, rect, x[inside], y[inside])
+
+    def _paint_dots(
+        self, painter: QPainter, rect: QRectF, x: Floats, y: Floats
+    ) -> None:
+        if len(x) > 1 and (x[-1] - x[0]) / (len(x) - 1) < 4 * DOT:
+            x, y = x[-1:], y[-1:]
+        painter.setRenderHint(QPainter.RenderHint.Antialiasing)
+        painter.setPen(QPen(theme.current().plot, 1))
+        painter.setBrush(self.color)
+        around = rect.adjusted(-1, -1, 1, 1)
+        for a, b in zip(x.tolist(), y.tolist(), strict=True):
+            if isfinite(b) and around.contains(a, b):
+                painter.drawEllipse(QPointF(a, b), DOT + 0.5, DOT + 0.5)
 
 
 class StepView(pg.ViewBox):

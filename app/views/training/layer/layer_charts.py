@@ -15,8 +15,7 @@ from app.util.formatting import counted, figure
 from app.views.training.charts.charts import Chart
 from app.views.training.charts.gradient_map import NO_GRADIENT, HeatLayer, samples_at
 from app.views.training.charts.histograms import RunHistogram, RunHistograms
-from app.views.training.charts.layers import PlotLayer
-from app.views.training.charts.plot import StepPlot
+from app.views.training.charts.plot import PlotLayer, StepPlot
 from app.views.training.charts.series import Floats, Series
 from app.views.training.layer.health_card import FiguresRow
 from app.views.ui import theme

@@ -10,16 +10,16 @@ from PySide6.QtCore import Qt, Signal, Slot
 from PySide6.QtWidgets import QFileDialog, QProgressBar, QVBoxLayout, QWidget
 
 from app.data import description
-from app.data.config import DataConfig, Transform
+from app.data.config import BAD, LOADING, SPLIT, DataConfig, Transform
 from app.data.own_files import dataset_class
 from app.data.sources import SOURCES, DataError, is_present, options_of, spec_of
 from app.data.spec import VALUES, BatchPreview, ReadingCancelledError, SourceSpec
 from app.data.transform_list import is_random
 from app.engine.requests.data import FindDatasetClasses
 from app.preflight import synthetic_data
-from app.training.choices import ChoiceParam
 from app.training.config import TrainingConfig
 from app.training.job import JobError, check_data
+from app.training.settings import section_of
 from app.util.formatting import counted, grouped_digits, megabytes
 from app.util.frozen import FrozenMap
 from app.util.user_folders import default_root
@@ -39,57 +39,6 @@ from app.views.ui.layouts import hbox
 from app.views.ui.widgets import Button, ChoiceField, Section
 from app.views.ui.widgets.painting import label, set_property
 
-DEFAULT = DataConfig()
-_SPLIT = (
-    ChoiceParam(
-        "validation_fraction",
-        "float",
-        DEFAULT.validation_fraction,
-        minimum=0,
-        doc="Fraction of samples held out for validation.",
-    ),
-    ChoiceParam(
-        "test_fraction",
-        "float",
-        DEFAULT.test_fraction,
-        minimum=0,
-        doc="Fraction of samples held out for testing.",
-    ),
-    ChoiceParam(
-        "split_seed",
-        "int",
-        DEFAULT.split_seed,
-        minimum=0,
-        doc="Seed of the random split, which is stratified: each class is split by the same fractions, unless all have "
-        "too few samples for that.",
-    ),
-)
-_LOADING = (
-    ChoiceParam(
-        "shuffle", "bool", DEFAULT.shuffle, doc="Shuffles the samples in every epoch."
-    ),
-    ChoiceParam(
-        "drop_last",
-        "bool",
-        DEFAULT.drop_last,
-        doc="Drops the last batch if it is incomplete.",
-    ),
-    ChoiceParam(
-        "class_weights",
-        "bool",
-        DEFAULT.class_weights,
-        doc="Weights classes in the loss by inverse frequency, in every loss that supports it.",
-    ),
-)
-_BAD = (
-    ChoiceParam(
-        "bad",
-        "choice",
-        DEFAULT.bad,
-        choices=("stop", "skip"),
-        doc="Unreadable samples: refuse to start the run, or skip them.",
-    ),
-)
 _KINDS = {"int", "float", "bool", "choice", "str", "literal"}
 _NAMED = {"target"}  # chosen in the table of columns
 
@@ -149,9 +98,9 @@ class DataSection(Section):
         self.columns.edited.connect(self._choose_columns)
         self._options_place = QVBoxLayout()
         self.split, self.loading, self.bad = (
-            ParamForm(_SPLIT),
-            ParamForm(_LOADING),
-            ParamForm(_BAD),
+            ParamForm(section_of(DataConfig, SPLIT)),
+            ParamForm(section_of(DataConfig, LOADING)),
+            ParamForm(section_of(DataConfig, BAD)),
         )
         for form in (self.split, self.loading, self.bad):
             form.edited.connect(self._set)
