@@ -246,20 +246,24 @@ class Table(QTableView):
     @property
     def selected(self) -> list[Any]:
         """The selected rows, from top to bottom."""
-        return [self.rows[at] for at in selected_rows(self)]
+        return [self.rows[at] for at in selected_rows(self) if at < len(self.rows)]
 
     @property
     def current(self) -> Any:
         """The row that was gone to; None for none."""
-        index = self.currentIndex()
-        return self.rows[index.row()] if index.isValid() else None
+        return self._row_at(self.currentIndex())
+
+    def _row_at(self, index: QModelIndex) -> Any:
+        """Return the row of a cell; None for a line that stands in place of rows."""
+        return self.rows[index.row()] if 0 <= index.row() < len(self.rows) else None
 
     def _open(self, index: QModelIndex) -> None:
-        self.opened.emit(self.rows[index.row()])
+        if (row := self._row_at(index)) is not None:
+            self.opened.emit(row)
 
     def _choose(self, index: QModelIndex, _before: QModelIndex) -> None:
-        if index.isValid():
-            self.chosen.emit(self.rows[index.row()])
+        if (row := self._row_at(index)) is not None:
+            self.chosen.emit(row)
 
     def choose_quietly(self, row: Any) -> None:
         """Go to a row without a word of it; None for no row."""
@@ -351,9 +355,8 @@ class Table(QTableView):
         menu.addAction("Copy all as CSV", self.copy_csv)
 
     def _show_menu(self, spot: QPoint) -> None:
-        index = self.indexAt(spot)
         menu = QMenu(self)
-        self.fill_menu(menu, self.rows[index.row()] if index.isValid() else None)
+        self.fill_menu(menu, self._row_at(self.indexAt(spot)))
         menu.setAttribute(Qt.WidgetAttribute.WA_DeleteOnClose)
         menu.popup(self.viewport().mapToGlobal(spot))
 
