@@ -44,7 +44,7 @@ def _plain(kind: type, structured: Sequence[str]) -> Any:
     return msgspec.defstruct(f"Plain{kind.__name__}", fields)
 
 
-_PlainData = _plain(
+_PlainData: Any = _plain(
     DataConfig, ("source", "path", "options", "train_transforms", "eval_transforms")
 )
 
@@ -97,7 +97,7 @@ class OutputLossRecord(msgspec.Struct, forbid_unknown_fields=True):
 _STRUCTURED = """
     optimizer loss device start schedule groups recompute metrics losses inputs
 """.split()
-_PlainTraining = _plain(TrainingConfig, _STRUCTURED)
+_PlainTraining: Any = _plain(TrainingConfig, _STRUCTURED)
 
 
 class TrainingRecord(_PlainTraining, forbid_unknown_fields=True, kw_only=True):  # type: ignore[call-arg]

@@ -216,7 +216,7 @@ OTHER_RUN = TrainingConfig(
 OTHER_DATA = DataConfig(
     "made.moons",
     0.3,
-    5,
+    split_seed=5,
     shuffle=False,
     drop_last=True,
     test_fraction=0.1,
