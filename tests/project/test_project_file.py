@@ -144,7 +144,9 @@ def projects(draw: st.DrawFn) -> Project:
         ),
         layer_files=tuple(draw(st.lists(texts, max_size=2))),
         data=DataConfig(
-            draw(texts), draw(st.floats(0.01, 0.99)), draw(st.integers(0, 2**63 - 1))
+            draw(texts),
+            draw(st.floats(0.01, 0.99)),
+            split_seed=draw(st.integers(0, 2**63 - 1)),
         ),
         training=TrainingConfig(
             epochs=draw(st.integers(1, 10_000_000)),

@@ -112,7 +112,11 @@ class SamplesModel(RowsModel):
         self.part, self.runs, self.words = split_name, columns, placeholder
         self._pixmaps.clear()
         count = f"{len(rows):,} of {formatting.grouped_digits(total)} samples"
-        first = Column(count if rows else "Sample", self._sample_text)
+        first = Column(
+            count if rows else "Sample",
+            lambda row: "\n".join(self._sample_lines(row)),
+            spoken=lambda row: ", ".join(self._sample_lines(row)),
+        )
         self.set_rows(rows, [first, *map(self._run_column, range(len(columns)))])
 
     def _run_column(self, run_index: int) -> Column:
@@ -129,9 +133,6 @@ class SamplesModel(RowsModel):
             color=lambda row: "error" if self._wrong(row, run_index) else "text",
             spoken=lambda row: ", ".join([run.label, *self._run_lines(row, run_index)]),
         )
-
-    def _sample_text(self, row: SampleRow) -> str:
-        return "\n".join(self._sample_lines(row))
 
     def pictures_changed(self) -> None:
         """Show pictures that were read since."""
