@@ -14,6 +14,7 @@ from app.views.settings import Settings
 from app.views.training.form.watch_control import LOOK
 from app.views.training.form.watch_section import WatchSection
 from app.views.training.layer.batch_dialog import BatchDialog, notes
+from tests.support.tables import texts_of
 from tests.support.whole_window import WholeWindow
 from tests.support.windows import messages, shown
 from tests.views.window.test_window import DIGITS, ready
@@ -54,7 +55,7 @@ def test_a_gradient_above_its_bound_pauses_says_where_shows_the_batch_and_debugs
     qtbot.mouseClick(banner._action, Qt.MouseButton.LeftButton)
     qtbot.waitUntil(lambda: window.watch_control.dialog is not None)
     dialog = window.watch_control.dialog
-    assert dialog.isVisible() and dialog.table.rowCount() == 64 == dialog.grid.count
+    assert dialog.isVisible() and len(dialog.table.rows) == 64 == dialog.grid.count
     assert set(dialog.grid.captions) <= set("0123456789")
     headers = [
         dialog.table.horizontalHeaderItem(c).text()
@@ -145,7 +146,7 @@ def test_a_batch_with_numbers_that_are_not_finite_is_shown_and_counted(qtbot):
     qtbot.addWidget(dialog)
     assert (
         dialog.grid is None
-        and dialog.table.item(2, 1).text() == "2"
+        and texts_of(dialog.table)[2][1] == "2"
         and "nan" in dialog.table.item(1, 2).text()
     )
 
