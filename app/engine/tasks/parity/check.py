@@ -26,13 +26,13 @@ from app.engine.tasks.parity.differences import (
     first_difference,
     static_differences,
 )
-from app.engine.tasks.parity.draws import SameDraws
 from app.engine.tasks.parity.inputs import Inputs, InputShapes
 from app.engine.tasks.parity.resources import OutputBytes, free_bytes, parameter_count
 from app.engine.tasks.parity.subject import (
     SECOND,
     ComparedModule,
     ModuleResult,
+    SameDraws,
     run_module,
 )
 from app.export.certify import measure

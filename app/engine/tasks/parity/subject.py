@@ -1,9 +1,11 @@
-"""A module under comparison: fresh copies, and the results of two calls."""
+"""A module under comparison: fresh copies, the results of two calls, and draws that do not depend on their order."""
 
 from __future__ import annotations
 
+import hashlib
 import random
 from collections.abc import Callable, Iterator, Mapping
+from types import FrameType
 from typing import Any
 
 import numpy
@@ -13,6 +15,7 @@ from torch import nn
 
 from app.export.certify import measure
 from app.util import module_tree
+from app.util.torch_calls import KernelCalls
 
 Call = Callable[[nn.Module, tuple[torch.Tensor, ...]], Any]
 SECOND = ", second call"
@@ -187,3 +190,35 @@ def _plain_attributes(net: nn.Module) -> Iterator[tuple[str, Any]]:
 
 
 _TORCHS = frozenset(nn.Module().__dict__)
+
+
+class SameDraws(KernelCalls):
+    """Every random operation draws with a seed made from the generator's own, its name, its sizes and its numbers.
+
+    Two nets that draw the same in another order give the same in here.
+    """
+
+    def visit(self, func: Any, args: Any, kwargs: Any, frame: FrameType) -> Any:
+        if torch.Tag.nondeterministic_seeded not in func.tags:
+            return func(*args, **kwargs)
+        seed_text = f"{torch.initial_seed()} {func} {_signature(args)} {_signature(sorted(kwargs.items()))}"
+        generator_state, plain = torch.default_generator.get_state(), random.getstate()
+        number = int.from_bytes(
+            hashlib.sha256(seed_text.encode()).digest()[:7], "little"
+        )
+        torch.default_generator.manual_seed(number)
+        try:
+            return func(*args, **kwargs)
+        finally:
+            torch.default_generator.set_state(generator_state)
+            random.setstate(plain)
+
+
+def _signature(value: Any) -> str:
+    if isinstance(value, torch.Tensor):
+        return f"{tuple(value.shape)} {value.dtype}"
+    if isinstance(value, torch.Generator):
+        return "generator"
+    if isinstance(value, list | tuple):
+        return f"[{', '.join(map(_signature, value))}]"
+    return repr(value)
