@@ -1,5 +1,6 @@
 """What a watched script can be commanded between two steps: pause, step, set a rate, save, capture the next, ..."""
 
+# A whole, which its parts import for type checkers alone: a capture is asked for by an action.
 from __future__ import annotations
 
 import _thread

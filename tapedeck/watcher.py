@@ -9,6 +9,7 @@ A step only records what to report, since code that runs between two steps finds
 script's: records become lines, and commands are read, every `TURN_EVERY` seconds, for many steps at once.
 """
 
+# A whole, which its parts import for type checkers alone: the actions of a watcher, and its captures.
 from __future__ import annotations
 
 import gc

@@ -4,6 +4,7 @@ A block is an op like any other, `block.Residual`, in the catalog of the project
 ports, its output nodes its outputs, and parameters that it exposes can be set on each instance.
 """
 
+# A whole, which its parts import for type checkers alone: a block is an op, whose parameters are the catalog's.
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping

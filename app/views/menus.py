@@ -20,8 +20,8 @@ Command = Action | Adopted | Submenu
 # Title and groups of each menu, in their order; a group with a title is a menu in the menu. Commands say which group
 # they are of, as "file.save".
 MENUS: dict[str, tuple[str, tuple[str | tuple[str, str], ...]]] = {
-    "file": ("&File", ("project", "save", "weights", "export", "quit")),
-    "edit": ("&Edit", ("undo", "clipboard", "find", "settings")),
+    "file": ("&File", ("project", "save", "weights", "results", "leave")),
+    "edit": ("&Edit", ("history", "clipboard", "search", "preferences")),
     "view": ("&View", ("centre", "zoom", "pages", "problems", "window")),
     "layer": (
         "&Layer",
@@ -37,9 +37,9 @@ MENUS: dict[str, tuple[str, tuple[str | tuple[str, str], ...]]] = {
     "block": ("&Block", ("make", "go", "fold", "instance", "library")),
     "run": (
         "&Run",
-        ("run", "script", "rate", "trials", "memory", "step", "place", "weights"),
+        ("control", "script", "rate", "trials", "memory", "past", "place", "weights"),
     ),
-    "autograd": ("&Autograd", ("capture", "play", "findings", "snippet")),
+    "autograd": ("&Autograd", ("record", "play", "reports", "code")),
     "help": ("&Help", ("search", "about")),
 }
 

@@ -21,13 +21,13 @@ class GradcheckFeature(Feature):
                 "gradcheck-net",
                 "Run gradcheck on the &whole network",
                 self._check_net,
-                menu="autograd.findings",
+                menu="autograd.reports",
             ),
             Action(
                 "gradcheck-here",
                 "Run gradcheck on the &selection",
                 self._check_selected,
-                menu="autograd.findings",
+                menu="autograd.reports",
             ),
         )
 

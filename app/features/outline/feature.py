@@ -25,7 +25,7 @@ class OutlineFeature(Feature):
             "Ctrl+Shift+F",
             "search",
             late=True,
-            menu="edit.find",
+            menu="edit.search",
         )
 
     def _make(self) -> Outline:

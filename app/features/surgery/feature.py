@@ -25,7 +25,7 @@ class SurgeryFeature(Feature):
                 "Apply e&dits to the run…",
                 self.surgery_control.open,
                 tip=TIP,
-                menu="run.run",
+                menu="run.control",
                 after="continue",
             ),
         )

@@ -1,5 +1,6 @@
 """The canvas: the view of the drawing and its overlays, connected to the document and the selection."""
 
+# A whole, which its parts import for type checkers alone: what the canvas is put together from acts on it.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence

@@ -1,5 +1,6 @@
 """Commands of the canvas, each an undo step of the document with a text that describes it."""
 
+# A whole, which its parts import for type checkers alone: commands of notes are some of the canvas's.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable

@@ -1,5 +1,6 @@
 """The view of the scene: zooms, pans, passes mouse and drag events to gestures. It decides nothing itself."""
 
+# A whole, which its parts import for type checkers alone: a gesture moves the view that it began in.
 from __future__ import annotations
 
 from PySide6.QtCore import QEvent, QPoint, QPointF, QRectF, Qt, Signal

@@ -31,14 +31,14 @@ class ExportFeature(Feature):
                 self.export_control.ask,
                 "Ctrl+E",
                 "export",
-                menu="file.export",
+                menu="file.results",
             ),
             Action(
                 "export-drawing",
                 "Export the &drawing…",
                 self.export_drawing,
                 "Ctrl+Shift+E",
-                menu="file.export",
+                menu="file.results",
             ),
         )
 

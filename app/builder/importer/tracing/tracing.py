@@ -4,6 +4,7 @@ Each proxy knows its node in the graph and the meta value of an example. So shap
 stay symbolic, and a branch on one is taken as for the example. Layers of the catalog are leaf modules.
 """
 
+# A whole, which its parts import for type checkers alone: what happens in a call is written into the tracing under way.
 from __future__ import annotations
 
 import builtins

@@ -3,6 +3,7 @@
 Items are made for what comes into sight near; from afar one item paints all.
 """
 
+# A whole, which its parts import for type checkers alone: an item reads its scene.
 from __future__ import annotations
 
 import math

@@ -65,19 +65,26 @@ class RunsFeature(Feature):
     def actions(self) -> Iterable[Action | Submenu]:
         control, placement = self.workspace.run_control, self.places
         return (
-            Action("run", "&Run or resume", control.run, "F5", "run", menu="run.run"),
-            Action("pause", "&Pause", control.pause, "F6", "pause", menu="run.run"),
             Action(
-                "step", "&Step one batch", control.step, "F7", "step", menu="run.run"
+                "run", "&Run or resume", control.run, "F5", "run", menu="run.control"
             ),
-            Action("stop", "S&top", control.stop, "F8", "stop", menu="run.run"),
+            Action("pause", "&Pause", control.pause, "F6", "pause", menu="run.control"),
+            Action(
+                "step",
+                "&Step one batch",
+                control.step,
+                "F7",
+                "step",
+                menu="run.control",
+            ),
+            Action("stop", "S&top", control.stop, "F8", "stop", menu="run.control"),
             Action(
                 "continue",
                 "Res&ume the newest run",
                 lambda: self.runs_control.go_on_newest(),
                 tip=RESUME,
                 late=True,
-                menu="run.run",
+                menu="run.control",
             ),
             Action(
                 "watch-again",

@@ -48,21 +48,21 @@ class TimelineFeature(Feature):
                 "Debu&g step of the run",
                 with_step(lambda: self.step_control.debug()),
                 tip=DEBUG,
-                menu="run.step",
+                menu="run.past",
             ),
             Action(
                 "first-step",
                 "Find first step w&here…",
                 with_step(lambda: self.step_control.find_first()),
                 tip=FIRST,
-                menu="run.step",
+                menu="run.past",
             ),
             Action(
                 "leave-out",
                 "Lea&ve out the batch of the step…",
                 with_step(lambda: self.step_control.ask_leave_out()),
                 tip=LEAVE,
-                menu="run.step",
+                menu="run.past",
             ),
         )
 
