@@ -57,10 +57,7 @@ def test_a_gradient_above_its_bound_pauses_says_where_shows_the_batch_and_debugs
     dialog = window.watch_control.dialog
     assert dialog.isVisible() and len(dialog.table.rows) == 64 == dialog.grid.count
     assert set(dialog.grid.captions) <= set("0123456789")
-    headers = [
-        dialog.table.horizontalHeaderItem(c).text()
-        for c in range(dialog.table.columnCount())
-    ]
+    headers = [column.title for column in dialog.table.cells.columns]
     assert headers == ["", "Label", "Largest output", "Loss", "Input"]
     dialog.accept()
     # Of the paused run the step is computed again, with its graph in front and nothing over it.
@@ -147,7 +144,7 @@ def test_a_batch_with_numbers_that_are_not_finite_is_shown_and_counted(qtbot):
     assert (
         dialog.grid is None
         and texts_of(dialog.table)[2][1] == "2"
-        and "nan" in dialog.table.item(1, 2).text()
+        and "nan" in texts_of(dialog.table)[1][2]
     )
 
 
