@@ -188,16 +188,16 @@ def in_engine(rounds: int) -> Figure:
     from app.autograd.capture_options import CaptureOptions
     from app.autograd.playback.steps import Breaks
     from app.engine.client import Engine
-    from app.engine.requests.autograd.capture import CaptureRequest
-    from app.engine.requests.autograd.playback import (
+    from app.engine.requests.capture import CaptureRequest
+    from app.engine.requests.playback import (
         GraphHeld,
         MovementEnded,
         Play,
         PlaybackRequest,
         Steps,
     )
-    from app.engine.tasks.autograd.capture import batch_of
-    from app.engine.tasks.autograd.playback import PlaybackSession
+    from app.engine.tasks.capture import batch_of
+    from app.engine.tasks.playback import PlaybackSession
     from app.source.generated import InputSpec, Source
     from app.training.job import Job
 

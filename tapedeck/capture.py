@@ -160,7 +160,7 @@ class Capturing:
 
     def _made_recorder(self) -> Any:
         try:
-            program.module("engine.tasks.autograd.playback")
+            program.module("engine.tasks.playback")
             program.module("engine.programs.step_server")
             recorder_class = program.module(
                 "autograd.scripts.step_recorder"

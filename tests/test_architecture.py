@@ -113,7 +113,7 @@ COMPILES_SOURCE = {
     "app.source.compiled",
     "app.source.layer_modules",
     "app.source.own_imports",
-    "app.engine.tasks.autograd.snippet",
+    "app.engine.tasks.snippet",
 }
 
 # What leaves a folder or a file behind if the process is killed, and who may use it: what the rest takes in its place,

@@ -17,7 +17,7 @@ from app.autograd.snippets.snippet import Ending, Limits, Snippet, SnippetAnswer
 from app.engine import pool
 from app.engine.own_engine import LimitedQuestion, OwnEngine, RequestStoppedError
 from app.engine.protocol import EngineDiedError
-from app.engine.requests.autograd.snippet import RunSnippet
+from app.engine.requests.snippet import RunSnippet
 from app.util.formatting import bytes_text
 from app.util.leftovers import TemporaryFolder
 

@@ -10,8 +10,8 @@ from app.autograd.batch import TrainingBatch
 from app.autograd.diagnostics.gradient_paths import find_paths
 from app.autograd.diagnostics.inplace_changes import find_broken
 from app.builder.analysis import analyse
-from app.engine.requests.autograd.capture import CaptureRequest
-from app.engine.tasks.autograd.capture import batch_of
+from app.engine.requests.capture import CaptureRequest
+from app.engine.tasks.capture import batch_of
 from app.preflight.preflight import job
 from app.project.custom_layers import ops_of
 from app.project.file import read

@@ -741,8 +741,8 @@ def test_values_of_its_own_in_a_block_follow_its_parameters() -> None:
 
 
 def test_training_and_autograd_know_whose_a_free_parameter_is() -> None:
-    from app.engine.requests.autograd.capture import CaptureRequest, node_labels
-    from app.engine.tasks.autograd.capture import batch_of
+    from app.engine.requests.capture import CaptureRequest, node_labels
+    from app.engine.tasks.capture import batch_of
     from app.preflight import preflight
     from app.training.config import Choice, TrainingConfig
     from app.training.monitoring.nonfinite import _owner

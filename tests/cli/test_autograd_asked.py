@@ -12,8 +12,8 @@ import torch
 
 from app.autograd.snippets.snippet import Limits, Snippet, SnippetAnswer
 from app.builder.analysis import analyse
-from app.engine.requests.autograd.capture import CaptureRequest
-from app.engine.tasks.autograd.capture import batch_of
+from app.engine.requests.capture import CaptureRequest
+from app.engine.tasks.capture import batch_of
 from app.main import main
 from app.preflight.preflight import job
 from app.project.custom_layers import ops_of

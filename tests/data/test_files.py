@@ -379,8 +379,8 @@ def test_the_command_says_what_the_data_are_and_names_every_bad_row(tmp_path, ca
 
 @pytest.mark.parametrize("name", ["values of a table", "a text", "a text, one-hot"])
 def test_the_backward_graph_of_a_batch_is_that_of_its_task(name, tmp_path):
-    from app.engine.requests.autograd.capture import CaptureRequest
-    from app.engine.tasks.autograd.capture import batch_of
+    from app.engine.requests.capture import CaptureRequest
+    from app.engine.tasks.capture import batch_of
 
     make, training = RUNS[name]
     data = make(tmp_path)

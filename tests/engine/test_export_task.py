@@ -9,7 +9,7 @@ import pytest
 
 from app.engine.client import Engine
 from app.engine.protocol import HandleLostError
-from app.engine.requests.autograd.capture import (
+from app.engine.requests.capture import (
     InitialWeights,
     NewestWeights,
     WeightsFile,

@@ -17,7 +17,7 @@ from app.engine import pool
 from app.engine import values as values_module
 from app.engine.own_engine import OwnEngine
 from app.engine.protocol import Answer, EngineDiedError
-from app.engine.requests.autograd.capture import InitialWeights
+from app.engine.requests.capture import InitialWeights
 from app.engine.requests.evaluation import PrepareEvaluation
 from app.engine.requests.measure import Measure
 from app.engine.requests.shapes import InferShapes

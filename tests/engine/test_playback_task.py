@@ -23,9 +23,10 @@ from app.autograd.playback.playback import Playback
 from app.autograd.playback.steps import Breaks
 from app.engine.client import Engine
 from app.engine.protocol import EngineDiedError
-from app.engine.requests.autograd.capture import CaptureRequest, InitialWeights
-from app.engine.requests.autograd.findings import FindingsRequest, StopEarly
-from app.engine.requests.autograd.playback import (
+from app.engine.requests.capture import CaptureRequest, InitialWeights
+from app.engine.requests.findings import FindingsRequest, StopEarly
+from app.engine.requests.measure import Measure
+from app.engine.requests.playback import (
     Back,
     Command,
     Edit,
@@ -46,10 +47,9 @@ from app.engine.requests.autograd.playback import (
     Trouble,
     UndoEdit,
 )
-from app.engine.requests.measure import Measure
-from app.engine.tasks.autograd.capture import batch_of
-from app.engine.tasks.autograd.capture import capture as capture_task
-from app.engine.tasks.autograd.playback import PlaybackSession
+from app.engine.tasks.capture import batch_of
+from app.engine.tasks.capture import capture as capture_task
+from app.engine.tasks.playback import PlaybackSession
 from tests.support.engines import asked, stop
 from tests.support.training_jobs import job
 

@@ -11,7 +11,7 @@ import pytest
 from msgspec.structs import replace
 
 from app.engine.client import Engine
-from app.engine.requests.past.run_samples import EvaluateRun, ShowRunSamples
+from app.engine.requests.run_samples import EvaluateRun, ShowRunSamples
 from app.project import file as project_file
 from app.runs import evaluations, store
 from app.runs.record import RunError

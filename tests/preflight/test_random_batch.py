@@ -13,8 +13,8 @@ from msgspec.structs import replace
 from app.autograd.capture_options import CaptureOptions
 from app.autograd.diagnostics.findings import find_all
 from app.data.config import DataConfig
-from app.engine.requests.autograd.capture import CaptureRequest
-from app.engine.tasks.autograd.capture import batch_of
+from app.engine.requests.capture import CaptureRequest
+from app.engine.tasks.capture import batch_of
 from app.main import main
 from app.preflight import random_batch
 from app.project import file

@@ -20,7 +20,7 @@ def ran(text: str, **asked: object) -> SnippetAnswer:
     """What came of a text."""
     from app.autograd.snippets import run
     from app.autograd.snippets.snippet import Snippet
-    from app.engine.tasks.autograd.snippet import execute
+    from app.engine.tasks.snippet import execute
 
     printed = io.StringIO()
     with contextlib.redirect_stdout(printed), rng.borrowed(0):

@@ -25,9 +25,9 @@ from torch.utils.checkpoint import checkpoint
 import tapedeck
 from app.autograd.playback.steps import Breaks
 from app.engine.protocol import EngineDiedError, Handle, HandleLostError
-from app.engine.requests.autograd.capture import CapturedStep, HeldStep
-from app.engine.requests.autograd.findings import FindingsRequest
-from app.engine.requests.autograd.playback import (
+from app.engine.requests.capture import CapturedStep, HeldStep
+from app.engine.requests.findings import FindingsRequest
+from app.engine.requests.playback import (
     MovementEnded,
     Play,
     PlaybackRequest,

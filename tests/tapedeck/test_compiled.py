@@ -12,7 +12,7 @@ from torch import nn
 
 import tapedeck
 from app.autograd.gradient_norms import measure
-from app.engine.requests.autograd.playback import RecordRequest
+from app.engine.requests.playback import RecordRequest
 from tests.tapedeck.test_capture import Window, opened  # noqa: F401
 from tests.tapedeck.test_watching import at_every_step, told  # noqa: F401
 

@@ -14,7 +14,7 @@ import pytest
 import torch
 
 from app.autograd.gradient_norms import measure
-from app.engine.requests.autograd.playback import RecordRequest
+from app.engine.requests.playback import RecordRequest
 from app.engine.watched.follow import follow
 from app.engine.watched.frame_types import ranks_of, script_of
 from app.training.events import Noticed

@@ -415,8 +415,8 @@ def test_the_losses_of_a_device_are_read_when_the_steps_are_told(
 
 
 def test_the_tape_shows_the_graph_of_the_sum() -> None:
-    from app.engine.requests.autograd.capture import CaptureRequest
-    from app.engine.tasks.autograd.capture import batch_of
+    from app.engine.requests.capture import CaptureRequest
+    from app.engine.tasks.capture import batch_of
 
     a_job = job(TWO_OUTPUTS, losses=TWO_LOSSES)
     names = [

@@ -19,8 +19,8 @@ from app.data.spec import DataError
 from app.engine import dispatch
 from app.engine.dispatch import control_for
 from app.engine.placement import OWN_PROCESS
-from app.engine.requests.autograd.capture import CaptureRequest
-from app.engine.tasks.autograd.capture import batch_of
+from app.engine.requests.capture import CaptureRequest
+from app.engine.tasks.capture import batch_of
 from app.preflight import preflight
 from app.project import file
 from app.source import layer_files

@@ -1,6 +1,6 @@
 """Snippets and their results, as plain data; and the bundled snippets.
 
-Nothing here runs code: that happens in a separate process (`app.engine.programs.snippet`), only on the user's
+Nothing here runs code: that happens in a separate process (`app.engine.snippet_process`), only on the user's
 command.
 """
 

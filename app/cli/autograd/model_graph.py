@@ -11,8 +11,8 @@ from app.autograd.errors import CaptureError
 from app.autograd.playback.steps import PassResult
 from app.cli import console, models
 from app.cli.autograd import graph_output, project_graph
-from app.engine.requests.autograd.playback import Steps
 from app.engine.requests.observe import ModelCapture, ModelReport
+from app.engine.requests.playback import Steps
 from app.engine.tasks import observe as task
 
 if TYPE_CHECKING:

@@ -13,13 +13,13 @@ from app.autograd.node_notes import notes_of_tape
 from app.autograd.playback.full_backward import play_through
 from app.cli import console, nets
 from app.cli.autograd import graph_output
-from app.engine.requests.autograd.capture import (
+from app.engine.requests.capture import (
     CaptureRequest,
     InitialWeights,
     WeightsFile,
     node_labels,
 )
-from app.engine.tasks.autograd.capture import batch_of
+from app.engine.tasks.capture import batch_of
 from app.preflight import preflight
 from app.project import custom_layers
 from app.project import file as project_file
@@ -27,7 +27,7 @@ from app.runs import newest, store
 
 if TYPE_CHECKING:
     from app.autograd.batch import TrainingBatch
-    from app.engine.requests.autograd.capture import WeightsChoice
+    from app.engine.requests.capture import WeightsChoice
     from app.source.generated import Source
 
 

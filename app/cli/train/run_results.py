@@ -13,8 +13,8 @@ from typing import TYPE_CHECKING, Any
 from msgspec import Struct, field
 
 from app.builder.analysis import analyse
-from app.engine.requests.autograd.capture import CaptureRequest, node_labels
-from app.engine.tasks.autograd.capture import batch_of
+from app.engine.requests.capture import CaptureRequest, node_labels
+from app.engine.tasks.capture import batch_of
 from app.export.errors import WeightsError
 from app.export.layers import write_models
 from app.export.script.script import training_script, write_start

@@ -9,7 +9,7 @@ from typing import ClassVar
 from msgspec import Struct
 
 from app.engine.protocol import Handle, Request
-from app.engine.requests.autograd.capture import InitialWeights, WeightsChoice
+from app.engine.requests.capture import InitialWeights, WeightsChoice
 from app.training.evaluation.result import Evaluation
 from app.training.evaluation.trying import Image, InputSurvey, Prediction, Sample, Shown
 from app.training.job import Job

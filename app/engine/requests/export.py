@@ -8,7 +8,7 @@ from typing import ClassVar
 from msgspec import Struct
 
 from app.engine.protocol import Handle, Request
-from app.engine.requests.autograd.capture import WeightsChoice
+from app.engine.requests.capture import WeightsChoice
 from app.export.certify.certificate import Certificate
 from app.export.format_result import WrittenFormat
 from app.project.project import Project

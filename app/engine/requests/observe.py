@@ -11,7 +11,7 @@ from msgspec.structs import replace
 from app.autograd.capture_options import CaptureOptions
 from app.autograd.tape import Tape
 from app.engine.protocol import MAIN, Request
-from app.engine.requests.autograd.capture import CaptureRequest, HeldStep
+from app.engine.requests.capture import CaptureRequest, HeldStep
 from app.engine.requests.import_model import parse_arguments
 from app.observe.figures import ModuleFigures
 from app.observe.observation import Observation

@@ -10,7 +10,7 @@ from msgspec import Struct
 
 from app.data.fields import Fields
 from app.data.spec import ReadingCancelledError
-from app.engine.requests.autograd.capture import InitialWeights
+from app.engine.requests.capture import InitialWeights
 from app.engine.requests.evaluation import (
     NamedWeightsFile,
     PreparedEvaluation,

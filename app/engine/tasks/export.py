@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 from msgspec import Struct
 
-from app.engine.requests.autograd.capture import (
+from app.engine.requests.capture import (
     InitialWeights,
     NewestWeights,
     WeightsChoice,

@@ -26,7 +26,6 @@ from app.autograd.playback.full_backward import play_through
 from app.autograd.playback.root_gradients import chosen_vectors
 from app.autograd.playback.steps import GradStats
 from app.autograd.tape import Tape
-from app.engine.requests.autograd.playback import Steps
 from app.engine.requests.observe import (
     CapturedModel,
     ModelCapture,
@@ -34,6 +33,7 @@ from app.engine.requests.observe import (
     ModelReported,
     Observe,
 )
+from app.engine.requests.playback import Steps
 from app.engine.server import Context, handles
 from app.engine.tasks.weights import fit_weights, state_of
 from app.observe.figures import ModuleFigures

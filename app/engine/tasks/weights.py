@@ -8,7 +8,7 @@ from pathlib import Path
 
 from torch import Tensor, nn
 
-from app.engine.requests.autograd.capture import (
+from app.engine.requests.capture import (
     NewestWeights,
     WeightsChoice,
     WeightsFile,

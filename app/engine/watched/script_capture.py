@@ -13,8 +13,8 @@ from msgspec import Struct
 from app.autograd.playback.steps import PassResult
 from app.engine.protocol import Handle
 from app.engine.remote_control import RemoteRunError
-from app.engine.requests.autograd.capture import CapturedStep, HeldStep
-from app.engine.requests.autograd.playback import RecordRequest
+from app.engine.requests.capture import CapturedStep, HeldStep
+from app.engine.requests.playback import RecordRequest
 from app.engine.watched.frame_types import script_of
 from app.engine.watched.script_engine import ScriptEngine
 from app.engine.watched.script_link import ScriptLink

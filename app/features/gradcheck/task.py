@@ -6,8 +6,8 @@ from functools import partial
 
 from app.autograd.errors import CaptureError
 from app.engine.server import Context, handles
-from app.engine.tasks.autograd.capture import batch_of
-from app.engine.tasks.autograd.findings import stopped
+from app.engine.tasks.capture import batch_of
+from app.engine.tasks.findings import stopped
 from app.features.gradcheck.compute.gradcheck import check_layer, check_net, check_node
 from app.features.gradcheck.values import (
     GradcheckReport,

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 from PySide6.QtCore import QObject, QTimer
 
 from app.engine.protocol import Handle, HandleLostError
-from app.engine.requests.autograd.capture import WeightsChoice, WeightsFile
+from app.engine.requests.capture import WeightsChoice, WeightsFile
 from app.engine.requests.observe import ModelCapture, Observe
 from app.features.interpret.changes_view import FIRST, THIS
 from app.features.interpret.changes_view import WORST as WORST_SAMPLES

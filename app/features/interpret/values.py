@@ -9,7 +9,7 @@ from typing import Any, ClassVar
 from msgspec import Struct
 
 from app.engine.protocol import Handle, Request
-from app.engine.requests.autograd.capture import WeightsChoice
+from app.engine.requests.capture import WeightsChoice
 from app.engine.requests.observe import ModelCapture
 from app.training.job import Job
 from app.util.errors import CodedError

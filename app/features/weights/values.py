@@ -8,7 +8,7 @@ from typing import ClassVar
 from msgspec import Struct
 
 from app.engine.protocol import Request
-from app.engine.requests.autograd.capture import WeightsChoice
+from app.engine.requests.capture import WeightsChoice
 from app.project.weights.state_dict_diff import Infos, Suggestion
 from app.source.generated import Source
 from app.training.config import StartWeights

@@ -23,7 +23,7 @@ from app.views.ui.background import WorkerFailure
 
 if TYPE_CHECKING:
     from app.builder.results import Analysis
-    from app.engine.requests.autograd.capture import WeightsChoice
+    from app.engine.requests.capture import WeightsChoice
     from app.views.workspace import Workspace
 
 OPEN, SAVE, STATUS = "weights.open", "weights.save", "weights.status"

@@ -15,7 +15,7 @@ from app.autograd.playback.memory_timeline import prepare
 from app.data.sources import DataError
 from app.diagram.diagram import Drawing
 from app.engine.protocol import EngineDiedError
-from app.engine.requests.autograd.capture import (
+from app.engine.requests.capture import (
     Captured,
     CapturedStep,
     CaptureRequest,

@@ -22,7 +22,7 @@ from app.views.run.run_control import NO_SCRIPT
 
 if TYPE_CHECKING:
     from app.autograd.tape import Tape
-    from app.engine.requests.autograd.capture import HeldStep
+    from app.engine.requests.capture import HeldStep
     from app.engine.requests.observe import Observe
     from app.observe.observation import CallPlace
     from app.views.autograd.findings.findings_control import FindingsControl

@@ -11,8 +11,8 @@ from PySide6.QtCore import QObject, Signal
 from app.autograd.playback.steps import StepRecord
 from app.engine.client import Engine, traceback_of
 from app.engine.protocol import EngineDiedError
-from app.engine.requests.autograd.capture import HeldStep
-from app.engine.requests.autograd.playback import (
+from app.engine.requests.capture import HeldStep
+from app.engine.requests.playback import (
     Back,
     Command,
     Event,

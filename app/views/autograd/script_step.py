@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 from PySide6.QtCore import QObject, Signal, Slot
 
 from app.engine.protocol import Handle
-from app.engine.requests.autograd.capture import CapturedStep, HeldStep
+from app.engine.requests.capture import CapturedStep, HeldStep
 from app.engine.watched.follow import WatchedRunControl
 from app.engine.watched.script_engine import ScriptEngine
 from app.views.engine_service import OwnEngineService, end_engine

@@ -7,7 +7,7 @@ from pathlib import Path
 
 from PySide6.QtCore import QObject, Signal
 
-from app.engine.requests.autograd.capture import InitialWeights, WeightsChoice
+from app.engine.requests.capture import InitialWeights, WeightsChoice
 from app.engine.requests.export import (
     Export,
     ExportChoice,

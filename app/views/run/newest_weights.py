@@ -10,7 +10,7 @@ from uuid import uuid4
 
 from PySide6.QtCore import QObject
 
-from app.engine.requests.autograd.capture import (
+from app.engine.requests.capture import (
     NewestWeights,
     WeightsChoice,
     WeightsFile,

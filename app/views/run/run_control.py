@@ -31,7 +31,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from app.builder.results import Analysis
-    from app.engine.requests.past.fork import Fork
+    from app.engine.requests.fork import Fork
     from app.engine.requests.runs import Resumable
     from app.runs.record import Changed
     from app.runs.store import Kept

@@ -18,8 +18,8 @@ from app.autograd.snippets.run import run
 from app.autograd.snippets.snippet import Snippet
 from app.builder.analysis import analyse
 from app.data.config import Transform
-from app.engine.requests.autograd.capture import CaptureRequest
-from app.engine.tasks.autograd.capture import batch_of
+from app.engine.requests.capture import CaptureRequest
+from app.engine.tasks.capture import batch_of
 from app.features.gradcheck.compute.finite_differences import Copy, Function
 from app.preflight.preflight import job
 from app.project.custom_layers import ops_of

@@ -9,9 +9,9 @@ import pytest
 
 from app.autograd.errors import CaptureError
 from app.engine.client import Engine
-from app.engine.requests.autograd.capture import CaptureRequest
+from app.engine.requests.capture import CaptureRequest
 from app.engine.requests.observe import ModelCapture, Observe
-from app.engine.tasks.autograd.capture import batch_of
+from app.engine.tasks.capture import batch_of
 from app.features.gradcheck.compute.gradcheck import check_layer
 from app.features.gradcheck.values import (
     GradcheckRequest,

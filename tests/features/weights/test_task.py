@@ -13,7 +13,7 @@ import torch
 
 from app.engine.client import Engine
 from app.engine.protocol import EngineDiedError
-from app.engine.requests.autograd.capture import (
+from app.engine.requests.capture import (
     InitialWeights,
     NewestWeights,
     WeightsFile,

@@ -13,8 +13,8 @@ from PySide6.QtWidgets import QMenu
 
 from app.data.config import DataConfig
 from app.engine.client import shared
-from app.engine.requests.autograd.capture import CaptureRequest
-from app.engine.tasks.autograd.capture import batch_of
+from app.engine.requests.capture import CaptureRequest
+from app.engine.tasks.capture import batch_of
 from app.project import file
 from app.project.project import Project
 from app.util.resources import path as resource_path

@@ -14,7 +14,7 @@ from pytestqt.qtbot import QtBot
 from safetensors.torch import load_file
 
 from app.builder.edits import edits
-from app.engine.tasks.autograd.capture import batch_of
+from app.engine.tasks.capture import batch_of
 from app.main import main
 from app.project import file as project_file
 from app.util import tensor_files  # noqa: F401  # reads the weights that a run wrote

@@ -11,9 +11,9 @@ from PySide6.QtCore import QPoint, QPointF, Qt
 from PySide6.QtTest import QTest
 
 from app.autograd.pictures.diagram import summary
-from app.engine.requests.autograd.capture import WeightsFile
-from app.engine.requests.autograd.playback import Edit, Trouble
-from app.engine.tasks.autograd.capture import batch_of
+from app.engine.requests.capture import WeightsFile
+from app.engine.requests.playback import Edit, Trouble
+from app.engine.tasks.capture import batch_of
 from app.util.formatting import bytes_text
 from app.views.autograd.graph.playback_paint import FADED
 from app.views.autograd.tape.player import PLAYING, READY, STANDING

@@ -7,7 +7,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable
 
-from app.engine.requests.past.revisit import FirstStep, Parted
+from app.engine.requests.revisit import FirstStep, Parted
 from app.engine.tasks.past.recomputable import as_recorded, check, parted_at
 from app.runs import layer_tables, step_hashes, store, tables
 from app.runs.record import RunError

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from msgspec.structs import replace
 
-from app.engine.requests.past.fork import Fork, ForkWithout
+from app.engine.requests.fork import Fork, ForkWithout
 from app.engine.server import Context, handles
 from app.engine.tasks.past.revisit import as_recorded, check, stored
 from app.runs import resume, stages, step_hashes

@@ -10,7 +10,7 @@ from msgspec.structs import replace
 
 from app.engine import run_process
 from app.engine.placement import RunPlacement
-from app.engine.requests.past.revisit import Parted, Revisited, RevisitedLayer, digits
+from app.engine.requests.revisit import Parted, Revisited, RevisitedLayer, digits
 from app.runs.store import Kept
 from app.training.events import Event, Failed, Skipped, Started, StepDone, StepHashes
 from app.training.job import Job

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from msgspec.structs import replace
 
-from app.engine.requests.past.revisit import Parted
+from app.engine.requests.revisit import Parted
 from app.runs import store
 from app.runs.record import RunError
 from app.runs.store import Kept

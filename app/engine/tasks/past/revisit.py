@@ -12,8 +12,8 @@ from msgspec.structs import replace
 
 from app.autograd.batch import TrainingBatch
 from app.autograd.forward_modes import Special
-from app.engine.requests.autograd.capture import node_labels
-from app.engine.requests.past.revisit import (
+from app.engine.requests.capture import node_labels
+from app.engine.requests.revisit import (
     FindFirst,
     FirstStep,
     LookIntoStep,

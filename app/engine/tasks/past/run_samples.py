@@ -1,11 +1,11 @@
-"""Evaluate stored runs and show their samples: handlers of `app.engine.requests.past.run_samples`."""
+"""Evaluate stored runs and show their samples: handlers of `app.engine.requests.run_samples`."""
 
 from __future__ import annotations
 
 from msgspec import Struct
 from msgspec.structs import replace
 
-from app.engine.requests.past.run_samples import (
+from app.engine.requests.run_samples import (
     EvaluatedRun,
     EvaluateRun,
     ShowRunSamples,

@@ -14,7 +14,7 @@ from app.autograd.diagnostics.results import LOOKED_FOR, WhatIf, first_nodes
 from app.autograd.grouping import LayerGroup
 from app.autograd.node_notes import notes_of
 from app.autograd.tape import Tape, TapeNode
-from app.engine.requests.autograd.findings import (
+from app.engine.requests.findings import (
     CheckpointRequest,
     FindingsRequest,
     StopEarly,

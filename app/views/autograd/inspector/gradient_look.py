@@ -18,7 +18,7 @@ from shiboken6 import isValid
 
 from app.autograd.grouping import LayerGroup
 from app.autograd.tape import Tape, TapeNode
-from app.engine.requests.autograd.playback import Edit, GradientInspected
+from app.engine.requests.playback import Edit, GradientInspected
 from app.util import formatting
 from app.util.formatting import figure
 from app.views.autograd.inspector.inspector import note

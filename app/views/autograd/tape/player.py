@@ -15,8 +15,9 @@ from app.autograd.playback.steps import (
 )
 from app.autograd.tape import Tape
 from app.engine.client import Engine, shared
-from app.engine.requests.autograd.capture import HeldStep
-from app.engine.requests.autograd.playback import (
+from app.engine.requests.capture import HeldStep
+from app.engine.requests.observe import AnyCapture
+from app.engine.requests.playback import (
     Back,
     Edit,
     GradientInspected,
@@ -30,7 +31,6 @@ from app.engine.requests.autograd.playback import (
     Trouble,
     UndoEdit,
 )
-from app.engine.requests.observe import AnyCapture
 from app.views.autograd.playback_client import PlaybackClient
 
 EVERY = 33  # polling interval in ms

@@ -16,7 +16,7 @@ from app.autograd.pictures.replay_html import replay_html
 from app.autograd.playback.steps import PassResult
 from app.autograd.tape import Tape, same_graph
 from app.diagram.diagram import Drawing
-from app.engine.requests.autograd.playback import RecordedPass, RecordRequest
+from app.engine.requests.playback import RecordedPass, RecordRequest
 from app.util import atomic
 from app.views.ui.background import WorkerFailure
 

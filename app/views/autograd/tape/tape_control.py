@@ -12,7 +12,7 @@ from app.autograd.grouping import LayerGroup
 from app.autograd.pictures.diagram import summary
 from app.autograd.playback.steps import Stop
 from app.autograd.tape import Tape, TapeNode
-from app.engine.requests.autograd.playback import Trouble
+from app.engine.requests.playback import Trouble
 from app.util.formatting import bytes_text
 from app.views.autograd.graph.playback_state import PlayedGraph
 from app.views.autograd.inspector.gradient_look import LookSections

@@ -13,7 +13,7 @@ from PySide6.QtWidgets import QFileDialog
 
 from app.data.spec import DataError
 from app.engine.protocol import Handle, HandleLostError
-from app.engine.requests.autograd.capture import InitialWeights
+from app.engine.requests.capture import InitialWeights
 from app.engine.requests.evaluation import (
     EvaluationScope,
     NamedWeightsFile,

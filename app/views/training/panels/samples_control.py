@@ -11,7 +11,7 @@ from PySide6.QtCore import QObject
 
 from app.data.spec import CLASSES
 from app.engine.protocol import Handle, HandleLostError
-from app.engine.requests.past.run_samples import (
+from app.engine.requests.run_samples import (
     EvaluatedRun,
     EvaluateRun,
     ShowRunSamples,

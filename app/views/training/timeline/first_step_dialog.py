@@ -10,7 +10,7 @@ from PySide6.QtWidgets import QGridLayout, QProgressBar
 
 from app.data.spec import DataError
 from app.engine.protocol import EngineError
-from app.engine.requests.past.revisit import FindFirst, FirstStep, Recomputing
+from app.engine.requests.revisit import FindFirst, FirstStep, Recomputing
 from app.runs.record import RunError
 from app.training.job import JobError
 from app.training.revisit.conditions import NOT_FINITE

@@ -10,8 +10,8 @@ from PySide6.QtCore import QObject
 
 from app.data.spec import DataError
 from app.engine.protocol import EngineError, Handle
-from app.engine.requests.autograd.capture import HeldStep
-from app.engine.requests.past.revisit import Parted, Recomputing, Revisit, Revisited
+from app.engine.requests.capture import HeldStep
+from app.engine.requests.revisit import Parted, Recomputing, Revisit, Revisited
 from app.runs.record import RunError
 from app.training.revisit.errors import RecomputeError
 from app.util import formatting

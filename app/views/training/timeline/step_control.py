@@ -9,8 +9,8 @@ from PySide6.QtWidgets import QMenu
 
 from app.data.spec import DataError
 from app.engine.protocol import EngineError
-from app.engine.requests.past.fork import Fork, ForkWithout
-from app.engine.requests.past.revisit import Revisited, ShowStepBatch
+from app.engine.requests.fork import Fork, ForkWithout
+from app.engine.requests.revisit import Revisited, ShowStepBatch
 from app.runs import record, store
 from app.runs.record import RunError
 from app.runs.store import Kept

@@ -18,7 +18,7 @@ from app.autograd.playback.root_gradients import chosen_vectors
 from app.data.config import DataConfig
 from app.data.loaders import load
 from app.data.own_files.cache import key_of
-from app.engine.requests.autograd.capture import (
+from app.engine.requests.capture import (
     Captured,
     CapturedStep,
     CaptureRequest,

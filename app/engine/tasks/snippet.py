@@ -1,4 +1,4 @@
-"""Run a snippet in the engine started for it: handler of `app.engine.requests.autograd.snippet`."""
+"""Run a snippet in the engine started for it: handler of `app.engine.requests.snippet`."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ import torch
 
 from app.autograd.snippets import run as snippet_run
 from app.autograd.snippets.snippet import Limits, Snippet, SnippetAnswer
-from app.engine.requests.autograd.snippet import RunSnippet, SnippetBegan
+from app.engine.requests.snippet import RunSnippet, SnippetBegan
 from app.engine.server import Context, handles
 from app.source import layer_files, own_files, own_imports
 

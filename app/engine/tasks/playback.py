@@ -20,7 +20,7 @@ from app.autograd.playback.gradient_edits import GradEdit
 from app.autograd.playback.playback import Playback, StepError
 from app.autograd.playback.steps import StepRecord, Stop
 from app.autograd.tape import same_graph
-from app.engine.requests.autograd.playback import (
+from app.engine.requests.playback import (
     Back,
     Command,
     Edit,
@@ -43,7 +43,7 @@ from app.engine.requests.autograd.playback import (
     UndoEdit,
 )
 from app.engine.server import Context, handles
-from app.engine.tasks.autograd.capture import graph_of
+from app.engine.tasks.capture import graph_of
 from app.util import module_tree
 
 if TYPE_CHECKING:

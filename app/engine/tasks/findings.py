@@ -6,9 +6,9 @@ from app.autograd.diagnostics import checkpointing
 from app.autograd.diagnostics.findings import find_all
 from app.autograd.diagnostics.results import Findings, WhatIf
 from app.autograd.errors import CaptureError
-from app.engine.requests.autograd.findings import CheckpointRequest, FindingsRequest
+from app.engine.requests.findings import CheckpointRequest, FindingsRequest
 from app.engine.server import Context, handles
-from app.engine.tasks.autograd.capture import batch_of
+from app.engine.tasks.capture import batch_of
 
 
 def stopped(context: Context) -> bool:
