@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from functools import partial
 from typing import TYPE_CHECKING
 
 from PySide6.QtCore import QObject, QPointF, QRectF, QTimer, Signal
@@ -25,7 +26,7 @@ from app.views.canvas.items.faces import (
     problems_by_node,
 )
 from app.views.canvas.items.geometry import PORT_REACH
-from app.views.canvas.items.layers import CanvasOverview, NearItems
+from app.views.canvas.items.layers import CanvasOverview, CanvasSight
 from app.views.canvas.items.node_item import NodeItem
 from app.views.canvas.items.node_shapes import shape_of
 from app.views.canvas.items.positions import MANY, NodePositions
@@ -71,8 +72,8 @@ class CanvasScene(QGraphicsScene):
         self.wiring = Wiring(self.nodes, self.index, self.bends, self, QTimer(self))
         self.wires = self.wiring.items
         self._clearing = _Clearing(self)
-        items = NearItems(self.nodes, self.index, self.wiring)
-        self.near = NearLayer(items.ground, items.things, QTimer(self))
+        see = partial(CanvasSight, self.nodes, self.index, self.wiring)
+        self.near = NearLayer(see, QTimer(self))
         self.far = CanvasOverview(self.nodes, self.wires, self.wiring.catch_up)
         self.addItem(self.near)
         self.addItem(self.far)

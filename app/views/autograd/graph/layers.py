@@ -43,22 +43,22 @@ BATCH = 1024
 FRAMES, HEADERS, LINES, BOXES, WAY_LINES, WAY_BOXES = range(6)
 
 
-class NearGraph:
-    """What of a scene is in sight: groups and arrows, and as sprites boxes and the labels of arrows."""
+class TapeSight:
+    """What of a scene touches an area: groups and arrows, and as sprites boxes and the labels of arrows."""
 
-    def __init__(self, scene: TapeScene) -> None:
-        self._scene = scene
+    def __init__(self, scene: TapeScene, area: QRectF, zoom: float) -> None:
+        self._scene, self._zoom = scene, zoom
+        self._hits = scene.hits_in(area.adjusted(-TAG, -TAG, TAG, TAG))
 
-    def ground(self, painter: QPainter, area: QRectF, zoom: float) -> None:
+    def paint(self, painter: QPainter) -> None:
         """Paint the frames of groups, then arrows: plain ones in a few calls, marked and flowing ones one by one."""
         scene, flows = self._scene, self._scene.played.flows
-        hits = scene.hits_in(area.adjusted(-TAG, -TAG, TAG, TAG))
-        numbers = hits["arrow"]
-        for group in scene.outermost_first(hits["group"]):
+        numbers = self._hits["arrow"]
+        for group in scene.outermost_first(self._hits["group"]):
             painter.save()
             painter.translate(group.corner)
             painter.setOpacity(group.opacity())
-            group.paint(painter, zoom)
+            group.paint(painter, self._zoom)
             painter.restore()
         marked = {number: scene.is_marked(number) for number in numbers}
         apart = [number for number in numbers if number in flows or marked[number]]
@@ -69,12 +69,9 @@ class NearGraph:
             painter.setOpacity(DIMMED if scene.is_dimmed(number) else 1.0)
             scene.path_of(number).paint(painter, marked[number], flows.get(number))
 
-    def things(
-        self, area: QRectF, zoom: float, view: QTransform
-    ) -> Iterator[SpriteRequest]:
+    def things(self, view: QTransform) -> Iterator[SpriteRequest]:
         """Yield boxes, and over them the labels of arrows."""
-        scene = self._scene
-        hits = scene.hits_in(area.adjusted(-TAG, -TAG, TAG, TAG))
+        scene, hits, zoom = self._scene, self._hits, self._zoom
         for box in sorted(
             map(scene.boxes.__getitem__, hits["box"]), key=attrgetter("place")
         ):

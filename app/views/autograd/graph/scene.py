@@ -9,7 +9,7 @@ from __future__ import annotations
 import math
 from collections import defaultdict
 from collections.abc import Iterable
-from functools import cached_property
+from functools import cached_property, partial
 from typing import Any
 
 from msgspec import Struct
@@ -31,9 +31,9 @@ from app.views.autograd.graph.arrow_paths import ArrowPath
 from app.views.autograd.graph.faces import PLAIN, ItemState
 from app.views.autograd.graph.layers import (
     Marks,
-    NearGraph,
     OverviewMembers,
     TapeOverview,
+    TapeSight,
 )
 from app.views.autograd.graph.parts import (
     BoxPart,
@@ -123,8 +123,7 @@ class TapeScene(QGraphicsScene):
         self._far = False
         self._linked: frozenset[str] = frozenset()
         self.played = PlayedParts(self)
-        items = NearGraph(self)
-        self.near = NearLayer(items.ground, items.things, QTimer(self))
+        self.near = NearLayer(partial(TapeSight, self), QTimer(self))
         self.near.setZValue(2)
         self.addItem(self.near)
         self.empty()

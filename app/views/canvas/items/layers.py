@@ -36,39 +36,38 @@ INSIDE = 4000  # nodes of a batch, those seen in it included
 RING = 2  # pixels of the screen
 
 
-class NearItems:
-    """Finds the items of an area by the indexes of nodes and wires; selected ones are painted last."""
+class CanvasSight:
+    """The items that touch an area, found by the indexes of nodes and wires; selected ones are painted last."""
 
     def __init__(
-        self, nodes: Mapping[str, NodeItem], index: RectIndex[str], wiring: Wiring
+        self,
+        nodes: Mapping[str, NodeItem],
+        index: RectIndex[str],
+        wiring: Wiring,
+        area: QRectF,
+        zoom: float,
     ) -> None:
-        self._nodes, self._index, self._wiring = nodes, index, wiring
+        self._area, self._zoom, self._bends = area, zoom, wiring.bends
+        wiring.catch_up(area)
+        wires = [wiring.items[edge] for edge in wiring.index.inside(area)]
+        self._wires = sorted(wires, key=attrgetter("raised", "rank"))
+        items = [nodes[node] for node in index.inside(_wide(area))]
+        self._nodes = sorted(items, key=attrgetter("level"))
 
-    def ground(self, painter: QPainter, area: QRectF, zoom: float) -> None:
+    def paint(self, painter: QPainter) -> None:
         """Paint wires, their bends, and the frames of unfolded blocks with the wires in them."""
-        self._wiring.catch_up(area)
-        for wire in self._wires_in(area):
+        for wire in self._wires:
             if wire.isVisible():
                 wire.paint(painter)
-        self._wiring.bends.paint(painter, area)
-        for item in self._nodes_in(area):
+        self._bends.paint(painter, self._area)
+        for item in self._nodes:
             if item.inner is not None:
-                _paint_frame(painter, item, area, zoom)
+                _paint_frame(painter, item, self._area, self._zoom)
 
-    def things(
-        self, area: QRectF, zoom: float, view: QTransform
-    ) -> Iterator[SpriteRequest]:
+    def things(self, view: QTransform) -> Iterator[SpriteRequest]:
         """Yield labels of wires and over them nodes; of unfolded blocks those inside."""
-        yield from _labels(self._wires_in(area), zoom, view)
-        yield from _bodies(self._nodes_in(area), area, zoom, view)
-
-    def _wires_in(self, area: QRectF) -> list[WireItem]:
-        wires = [self._wiring.items[edge] for edge in self._wiring.index.inside(area)]
-        return sorted(wires, key=attrgetter("raised", "rank"))
-
-    def _nodes_in(self, area: QRectF) -> list[NodeItem]:
-        nodes = [self._nodes[node] for node in self._index.inside(_wide(area))]
-        return sorted(nodes, key=attrgetter("level"))
+        yield from _labels(self._wires, self._zoom, view)
+        yield from _bodies(self._nodes, self._area, self._zoom, view)
 
 
 def _labels(

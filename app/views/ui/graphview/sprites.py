@@ -6,7 +6,7 @@ import math
 from collections import defaultdict
 from collections.abc import Callable, Hashable, Iterable, Sequence
 from time import perf_counter
-from typing import NamedTuple
+from typing import NamedTuple, Protocol
 
 from msgspec import Struct
 from PySide6.QtCore import QPointF, QRectF, Qt, QTimer
@@ -193,22 +193,28 @@ class Sprites:
         return sprite
 
 
+class InSight(Protocol):
+    """What a part of a graph has in sight: lines, and over them sprites."""
+
+    def paint(self, painter: QPainter) -> None:
+        """Paint what lies below the sprites."""
+
+    def things(self, view: QTransform) -> Iterable[SpriteRequest]:
+        """Return the sprites in their order, mapped by `view`."""
+        ...
+
+
 class NearLayer(QGraphicsItem):
     """The graph in detail: what a scene paints as lines, and over it sprites. Thousands of Qt items would be asked for
     their bounds in every frame; here a spatial index of the scene finds what is in sight."""
 
-    def __init__(
-        self,
-        ground: Callable[[QPainter, QRectF, float], object],
-        things: Callable[[QRectF, float, QTransform], Iterable[SpriteRequest]],
-        rest: QTimer,
-    ) -> None:
-        """`ground(painter, area, zoom)` paints what lies below, `things(area, zoom, view)` are mapped by `view`.
+    def __init__(self, see: Callable[[QRectF, float], InSight], rest: QTimer) -> None:
+        """`see(area, zoom)` finds what is in an area.
 
         `rest` is the scene's: it runs until zooming pauses and stretched sprites are rendered sharp.
         """
         super().__init__()
-        self._ground, self._things = ground, things
+        self._see = see
         self._sprites = Sprites()
         self._zoom = 0.0
         self._rest = rest
@@ -230,9 +236,8 @@ class NearLayer(QGraphicsItem):
     ) -> bool:
         """Make sprites for an area within a time budget; return whether all are made."""
         zoom = view.m11()
-        return self._sprites.prepare(
-            self._things(area, zoom, view), (zoom, ratio), seconds
-        )
+        things = self._see(area, zoom).things(view)
+        return self._sprites.prepare(things, (zoom, ratio), seconds)
 
     def paint(
         self,
@@ -240,14 +245,15 @@ class NearLayer(QGraphicsItem):
         option: QStyleOptionGraphicsItem,
         widget: QWidget | None = None,
     ) -> None:
-        area, view = option.exposedRect, painter.worldTransform()
+        view = painter.worldTransform()
         zoom = view.m11()
+        sight = self._see(option.exposedRect, zoom)
         painter.setRenderHint(QPainter.RenderHint.Antialiasing)
-        self._ground(painter, area, zoom)
+        sight.paint(painter)
         painter.setOpacity(1.0)
         vectors = painter.paintEngine().type() != QPaintEngine.Type.Raster
         if vectors or view.m12() or view.m21():
-            for thing in self._things(area, zoom, QTransform()):
+            for thing in sight.things(QTransform()):
                 painter.save()
                 painter.translate(thing.at)
                 painter.setOpacity(thing.opacity)
@@ -261,7 +267,7 @@ class NearLayer(QGraphicsItem):
             QPainter.RenderHint.Antialiasing, False
         )  # their edges are clear, and it takes long
         hurry, self._zoom = zoom != self._zoom or self._rest.isActive(), zoom
-        things = list(self._things(area, zoom, view))
+        things = list(sight.things(view))
         most = None if widget is None else PICTURES  # an image has no next painting
         sharp = self._sprites.draw(painter, things, scale, hurry, most)
         painter.setRenderHint(QPainter.RenderHint.Antialiasing)
