@@ -267,15 +267,11 @@ def test_an_error_marks_its_line_and_says_what_was_changed(page) -> None:
 
 def test_boxes_carry_the_names_of_variables_and_lines_their_boxes(page, qtbot) -> None:
     show(page, "spreading")
-    boxes = {
-        item.face.box.title: item.face.box for item in page.room.scene.boxes.values()
-    }
+    boxes = {item.box.title: item.box for item in page.room.scene.boxes.values()}
     assert boxes["AddBackward0"].subtitle == "b" and boxes["z"].shape == "leaf"
     page.room.scene.choose(
         next(
-            key
-            for key, item in page.room.scene.boxes.items()
-            if item.face.box is boxes["z"]
+            key for key, item in page.room.scene.boxes.items() if item.box is boxes["z"]
         )
     )
     assert page.edit.is_selected_line(6)

@@ -78,4 +78,7 @@ def test_its_commands_stand_among_those_of_findings(window) -> None:
         for action in menu.menu().actions()
     ]
     place = texts.index("gradcheck-net")
-    assert texts[place - 1] == "gain-ladder" and texts[place + 1] == "gradcheck-here"
+    assert (
+        texts[place - 1] == "what-if-checkpoint"
+        and texts[place + 1] == "gradcheck-here"
+    )
