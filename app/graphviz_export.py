@@ -1,4 +1,4 @@
-"""A drawing as DOT or JSON, and as SVG, PDF or PNG by Graphviz's `dot`. Our own pictures are `views.export.picture`."""
+"""A drawing as DOT or JSON, and as SVG, PDF or PNG by Graphviz's `dot`. Own pictures are `views.pictures.picture`."""
 
 from __future__ import annotations
 

@@ -517,7 +517,7 @@ def on_grid(
 
 def main(folder: Path) -> None:
     os.environ.setdefault("QT_QPA_PLATFORM", "offscreen")
-    from app.views.export.headless_pictures import application
+    from app.views.pictures.headless_pictures import application
 
     held = application()
     for make in EXAMPLES:

@@ -404,7 +404,7 @@ def forked_trials(monkeypatch: pytest.MonkeyPatch) -> None:
 @pytest.fixture
 def no_pictures(monkeypatch: pytest.MonkeyPatch) -> None:
     """A command that trains here draws none: that is another test's, and takes longer than a small run."""
-    from app.views.export import headless_pictures
+    from app.views.pictures import headless_pictures
 
     monkeypatch.setattr(headless_pictures, "run_pictures", lambda *_: None)
 

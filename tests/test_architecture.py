@@ -130,17 +130,8 @@ LENT = {
     "views.canvas.items": "sizes and faces of nodes, by which an import is laid out; what is near on a large sheet",
     "views.canvas.difference": "two sheets compared",
     "views.autograd.graph": "a drawing of any graph: its scene and view, faces and arrows",
-    "views.autograd.inspector.inspector": "rows of text and figures",
     "views.importing.import_pages": "form fields with a line for an error, and the file of a model before it runs",
-    "views.export.picture": "a picture's file",
-    "views.canvas.wires.detour": "how wires run, on paper too",
-    "views.canvas.wires.routes": "how wires run, on paper too",
-    "views.export.picture_export": "a drawing asked for as a file",
-    "views.inspector.fields": "form fields of a parameter",
     "views.training.charts": "charts of what a run measures",
-    "views.training.evaluation.metrics_section": "the choice of metrics, a section of the training form",
-    "views.training.form.settings_section": "a section of a form",
-    "views.training.layer.batch_dialog": "the batch that a watch point caught",
 }
 
 # What a module says of itself whose parts are made with it and import it for type checkers alone, closing a circle.

@@ -89,7 +89,7 @@ def _drawing(observation: Observation, options: argparse.Namespace) -> Drawing:
         or options.arranged == "dot"
     ):
         return to_drawing(observation, first, tree)
-    from app.views.export.headless_pictures import first_that_fits
+    from app.views.pictures.headless_pictures import first_that_fits
 
     levels = [
         first,

@@ -28,7 +28,7 @@ def picture(
                 path, text_of(drawing, path.suffix.lower().removeprefix("."))
             )
         return str(path)
-    from app.views.export.headless_pictures import write_picture
+    from app.views.pictures.headless_pictures import write_picture
 
     with writing(path):
         option_values: dict[str, Any] = vars(options) if options is not None else {}

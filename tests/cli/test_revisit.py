@@ -18,7 +18,7 @@ from app.project import custom_layers, file
 from app.runs import store
 from app.training.revisit import recording
 from app.util.resources import path as resource_path
-from app.views.export import headless_pictures
+from app.views.pictures import headless_pictures
 from tests.cli.test_runs import DIGITS, TRAIN, steps
 from tests.support import script_here
 from tests.support.forked_python import start_command

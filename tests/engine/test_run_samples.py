@@ -16,7 +16,7 @@ from app.project import file as project_file
 from app.runs import evaluations, store
 from app.runs.record import RunError
 from app.util.resources import path as resource_path
-from app.views.export import headless_pictures
+from app.views.pictures import headless_pictures
 
 
 @pytest.fixture(scope="module")

@@ -210,7 +210,7 @@ def fault(case: Case) -> str:
 
 def main() -> int:
     """Print a table of all cases; return 1 if there is a fault."""
-    from app.views.export import headless_pictures
+    from app.views.pictures import headless_pictures
 
     headless_pictures.run_pictures = lambda *_: None  # type: ignore[assignment]  # those of a run take longer than it
     faults = total = 0

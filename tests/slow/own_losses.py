@@ -421,7 +421,7 @@ def result_of(case: Case, module: object, folder: Path) -> tuple[bool, str]:
 def in_one_process(home: str) -> Iterator[None]:
     """Open models in this process, and draw no pictures of runs: both would take seconds a model."""
     from app.cli import models
-    from app.views.export import headless_pictures
+    from app.views.pictures import headless_pictures
 
     with (
         mock.patch.dict(os.environ, {"HOME": home, "XDG_CONFIG_HOME": home}),

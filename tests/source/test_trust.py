@@ -186,7 +186,7 @@ def test_commands_run_what_they_are_told_to(
     capsys: pytest.CaptureFixture[str],
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    from app.views.export import picture
+    from app.views.pictures import picture
 
     drawn, write = [], picture.write
     monkeypatch.setattr(

@@ -459,7 +459,7 @@ def test_trying_leaves_the_generators_and_the_net_as_they_were():
 
 def test_metrics_are_chosen_among_those_that_fit_the_data(qtbot):
     from app.training.config import TrainingConfig
-    from app.views.training.evaluation.metrics_section import MetricsSection
+    from app.views.training.form.metrics_section import MetricsSection
 
     section = MetricsSection()
     qtbot.addWidget(section)

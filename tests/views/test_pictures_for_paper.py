@@ -24,12 +24,12 @@ from app.project import picture_file
 from app.project.file import read
 from app.util.frozen import FrozenMap
 from app.util.resources import path as resource_path
-from app.views.export.headless_pictures import first_that_fits
-from app.views.export.picture import write
-from app.views.export.printing.paper import BODY, PAPERS, POINT, Choice, Words
-from app.views.export.printing.paper import Frame as FrameMark
-from app.views.export.printing.plate import printed
-from app.views.export.printing.tikz import latex
+from app.views.pictures.headless_pictures import first_that_fits
+from app.views.pictures.picture import write
+from app.views.pictures.printing.paper import BODY, PAPERS, POINT, Choice, Words
+from app.views.pictures.printing.paper import Frame as FrameMark
+from app.views.pictures.printing.plate import printed
+from app.views.pictures.printing.tikz import latex
 
 CENTIMETRES = {"column": 8.5, "page": 17.0, "slide": 33.87}
 

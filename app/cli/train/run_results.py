@@ -117,7 +117,7 @@ def leave(
         "what train.py reads", lambda: [path.name for path in write_start(job, script)]
     )
     try:
-        from app.views.export.headless_pictures import run_pictures
+        from app.views.pictures.headless_pictures import run_pictures
     except ImportError as error:
         print(
             f"tapedeck: no pictures, Qt cannot be loaded ({error}); run tapedeck doctor for details",

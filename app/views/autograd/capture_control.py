@@ -29,7 +29,7 @@ from app.training.job import JobError
 from app.util import formatting, leftovers
 from app.views.autograd.opened_model import OpenedModel
 from app.views.autograd.script_step import HELD, NONE, WAITING, ScriptStep
-from app.views.export.picture_export import Pages, PictureExport
+from app.views.pictures.picture_export import Pages, PictureExport
 from app.views.ui.background import WorkerFailure
 
 if TYPE_CHECKING:

@@ -9,7 +9,6 @@ from PySide6.QtWidgets import QStackedWidget, QWidget
 
 from app.views.autograd.capture_control import AutogradControl
 from app.views.autograd.capture_menu import CaptureMenu
-from app.views.autograd.inspector.inspector import TapeInspector
 from app.views.autograd.model_links import place_of, select_calls
 from app.views.autograd.options_control import OptionsControl
 from app.views.autograd.page import AutogradPage
@@ -19,6 +18,7 @@ from app.views.autograd.tape.replay_control import ReplayControl
 from app.views.autograd.tape.tape_control import TapeControl
 from app.views.feature import Action, Feature, Page
 from app.views.run.run_control import NO_SCRIPT
+from app.views.ui.inspector import TapeInspector
 
 if TYPE_CHECKING:
     from app.autograd.tape import Tape

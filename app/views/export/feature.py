@@ -6,8 +6,8 @@ from collections.abc import Iterable
 
 from app.builder.diagram import to_drawing
 from app.views.export.export_control import ExportControl
-from app.views.export.picture_export import PictureExport
 from app.views.feature import Action, Feature
+from app.views.pictures.picture_export import PictureExport
 from app.views.workspace import Workspace
 
 

@@ -13,10 +13,10 @@ from app.builder.blocks import Block, BlockError
 from app.builder.diagnostics.problems import Problem
 from app.builder.edits import blocks
 from app.util.formatting import counted, grouped_digits
+from app.views.fields.line_edits import NameLine, NotesField
+from app.views.fields.tab_order import TabDown
 from app.views.inspector.block_params import BlockParams
 from app.views.inspector.edit_target import EditTarget
-from app.views.inspector.fields.line_edits import NameLine, NotesField
-from app.views.inspector.fields.tab_order import TabDown
 from app.views.inspector.io_section import InputsOutputsSection
 from app.views.inspector.sections import CostBar, emptied
 from app.views.ui.layouts import vbox

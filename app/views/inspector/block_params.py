@@ -11,10 +11,10 @@ from app.builder.blocks import Block, BlockError
 from app.builder.catalog.catalog import Param
 from app.builder.edits import block_params
 from app.builder.expressions import expressions
+from app.views.fields.editor_factory import make_editor, suits
+from app.views.fields.editors import Editor
+from app.views.fields.line_edits import NameLine
 from app.views.inspector.edit_target import EditTarget
-from app.views.inspector.fields.editor_factory import make_editor, suits
-from app.views.inspector.fields.editors import Editor
-from app.views.inspector.fields.line_edits import NameLine
 from app.views.inspector.sections import emptied
 from app.views.ui.widgets import Section, icon_button
 from app.views.ui.widgets.painting import label

@@ -16,8 +16,8 @@ from app.engine.requests.layer import Initialisable, Initialisations
 from app.util.formatting import shape_text
 from app.util.frozen import FrozenMap
 from app.views.engine_service import EngineService
-from app.views.inspector.fields.form import ParamForm
-from app.views.inspector.fields.values import computes, equal_values
+from app.views.fields.form import ParamForm
+from app.views.fields.values import computes, equal_values
 from app.views.inspector.sections import emptied
 from app.views.ui import theme
 from app.views.ui.background import WorkerFailure

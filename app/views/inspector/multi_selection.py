@@ -13,10 +13,10 @@ from app.builder.catalog.catalog import OpSpec
 from app.builder.graph import Graph, Node
 from app.builder.literals import AUTO
 from app.util.formatting import counted, grouped_digits, share
+from app.views.fields.form import ParamForm
+from app.views.fields.tab_order import TabDown
+from app.views.fields.values import DIFFERS, BlockScope, equal_values
 from app.views.inspector.edit_target import EditTarget
-from app.views.inspector.fields.form import ParamForm
-from app.views.inspector.fields.tab_order import TabDown
-from app.views.inspector.fields.values import DIFFERS, BlockScope, equal_values
 from app.views.inspector.module_section import RepeatField
 from app.views.inspector.multi_selection_edits import MultiSelectionEdits
 from app.views.inspector.sections import CostBar, emptied

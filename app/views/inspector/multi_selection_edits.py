@@ -7,8 +7,8 @@ from typing import Any
 from app.builder.edits import blocks, edits
 from app.builder.graph import Graph
 from app.util.formatting import counted
+from app.views.fields.values import equal_values
 from app.views.inspector.edit_target import EditTarget
-from app.views.inspector.fields.values import equal_values
 
 
 class MultiSelectionEdits:

@@ -17,9 +17,9 @@ from app.builder.catalog.catalog import OpSpec
 from app.builder.edits import block_params, blocks, edits
 from app.builder.graph import Edge, Init, Node
 from app.builder.value_types import ValueType, kind_of
+from app.views.fields.form import ParamWire
+from app.views.fields.values import equal_values
 from app.views.inspector.edit_target import EditTarget
-from app.views.inspector.fields.form import ParamWire
-from app.views.inspector.fields.values import equal_values
 
 _VERBS = {"muted": ("Unmute", "Mute"), "frozen": ("Unfreeze", "Freeze")}
 

@@ -17,15 +17,15 @@ from app.project.project import Project
 from app.util.formatting import counted
 from app.util.frozen import FrozenMap
 from app.views.engine_service import EngineService
+from app.views.fields.form import ParamForm
+from app.views.fields.picker import Pick, Picker
+from app.views.fields.tab_order import TabDown
+from app.views.fields.values import BlockScope
 from app.views.inspector.edit_target import EditTarget
 from app.views.inspector.explain.documentation import DocumentationSection
 from app.views.inspector.explain.input_sizes import CandidatesSection, SizeQuestion
 from app.views.inspector.explain.section import ExplainedNode, ExplainSection
-from app.views.inspector.fields.field_tools import FieldTools
-from app.views.inspector.fields.form import ParamForm
-from app.views.inspector.fields.picker import Pick, Picker
-from app.views.inspector.fields.tab_order import TabDown
-from app.views.inspector.fields.values import BlockScope
+from app.views.inspector.field_tools import FieldTools
 from app.views.inspector.header import NodeHeader
 from app.views.inspector.inits_section import InitsSection
 from app.views.inspector.module_section import ModuleSection, names

@@ -17,12 +17,12 @@ from app.engine.requests.observe import opened_model
 from app.preflight.opened import project_of
 from app.sources.finding import digest_of, file_of, files_of
 from app.sources.spec import AskedModel
-from app.views.export.picture_export import PictureExport
 from app.views.feature import Action, Feature, Page
 from app.views.navigation import OPENED
 from app.views.observed.inspector import CallInspector
 from app.views.observed.open_dialog import OpenModelDialog
 from app.views.observed.page import ObservedPage
+from app.views.pictures.picture_export import PictureExport
 
 if TYPE_CHECKING:
     from app.engine.requests.observe import CapturedModel, Observe

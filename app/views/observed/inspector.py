@@ -12,7 +12,7 @@ from app.observe.figures import ModuleFigures
 from app.observe.folding import Part
 from app.observe.observation import Observation, TensorFacts
 from app.util.formatting import bytes_text, counted, shape_text
-from app.views.autograd.inspector.inspector import note
+from app.views.ui.inspector import note
 from app.views.ui.layouts import vbox
 from app.views.ui.widgets.button import Button
 from app.views.ui.widgets.empty import EmptyState

@@ -9,7 +9,7 @@ from PySide6.QtCore import QObject
 from PySide6.QtGui import QAction
 from PySide6.QtWidgets import QScrollArea, QWidget
 
-from app.views.inspector.fields.form import ParamForm
+from app.views.fields.form import ParamForm
 from app.views.shell.preferences import PREFERENCES
 from app.views.ui import icons
 from app.views.ui.dialogs.shortcuts import GESTURES

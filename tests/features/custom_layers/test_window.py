@@ -17,8 +17,8 @@ from app.project.picture_file import into_png
 from app.project.project import Project
 from app.source import layer_files
 from app.source.trust import TrustStore
-from app.views.export.picture import png_bytes
 from app.views.importing.import_dialog import ImportDialog
+from app.views.pictures.picture import png_bytes
 from app.views.trust.trust_dialog import TrustDialog
 from tests.support import own_code
 from tests.support import own_layers_nets as own

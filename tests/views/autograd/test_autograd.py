@@ -19,10 +19,10 @@ from app.diagram.diagram import Drawing
 from app.views.autograd.graph import parts
 from app.views.autograd.graph.arrow_paths import ArrowPath
 from app.views.autograd.graph.playback_paint import EdgeFlow
-from app.views.autograd.inspector.inspector import TapeInspector
 from app.views.autograd.page import AutogradPage
 from app.views.ui import theme
 from app.views.ui.graphview import small_names
+from app.views.ui.inspector import TapeInspector
 from app.views.ui.widgets.button import Button
 from app.views.ui.widgets.fitting_label import FittingLabel
 from tests.support.autograd_tapes import TEXT, small_tape

@@ -19,8 +19,8 @@ from app.project.document import Document
 from app.project.project import Project
 from app.util.frozen import FrozenMap
 from app.views.engine_service import EngineService
+from app.views.fields.row import ParamRow
 from app.views.inspector import Inspector
-from app.views.inspector.fields.row import ParamRow
 from app.views.navigation import Navigation, SheetDocument
 from app.views.project_catalog import ProjectCatalog
 from app.views.selection import Selection

@@ -22,9 +22,7 @@ from app.project.project import Project
 from app.source.generated import Source
 from app.util.frozen import FrozenMap
 from app.views.engine_service import EngineService
-from app.views.inspector import Inspector
-from app.views.inspector.explain.doc_text import inline, to_html
-from app.views.inspector.fields.editors import (
+from app.views.fields.editors import (
     ChoiceEditor,
     NumberEditor,
     NumbersEditor,
@@ -32,8 +30,10 @@ from app.views.inspector.fields.editors import (
     ToggleEditor,
     WordEditor,
 )
-from app.views.inspector.fields.values import check, equal_values
-from app.views.inspector.fields.wired_field import AutoEditor
+from app.views.fields.values import check, equal_values
+from app.views.fields.wired_field import AutoEditor
+from app.views.inspector import Inspector
+from app.views.inspector.explain.doc_text import inline, to_html
 from app.views.inspector.header import BadName, check_name
 from app.views.inspector.sections import CostBar
 from app.views.selection import Selection

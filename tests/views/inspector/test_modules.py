@@ -17,14 +17,14 @@ from app.project.document import Document
 from app.project.project import Project
 from app.util.frozen import FrozenMap
 from app.views.engine_service import EngineService
-from app.views.inspector import Inspector
-from app.views.inspector.fields.editors import (
+from app.views.fields.editors import (
     DifferingChoiceEditor,
     DifferingTextEditor,
 )
-from app.views.inspector.fields.picker import Picker
-from app.views.inspector.fields.row import ParamRow
-from app.views.inspector.fields.wired_field import WiredEditor
+from app.views.fields.picker import Picker
+from app.views.fields.row import ParamRow
+from app.views.fields.wired_field import WiredEditor
+from app.views.inspector import Inspector
 from app.views.selection import Selection
 from app.views.ui.background import Background
 

@@ -21,16 +21,16 @@ from app.project.document import Document
 from app.project.project import Project
 from app.util.frozen import FrozenMap
 from app.views.engine_service import EngineService
-from app.views.inspector import Inspector
-from app.views.inspector.fields.editor_factory import kind_of, suits
-from app.views.inspector.fields.editors import (
+from app.views.fields.editor_factory import kind_of, suits
+from app.views.fields.editors import (
     ChoiceEditor,
     Editor,
     ToggleEditor,
     WordEditor,
 )
-from app.views.inspector.fields.values import equal_values, parse, show, text_of
-from app.views.inspector.fields.wired_field import AutoEditor
+from app.views.fields.values import equal_values, parse, show, text_of
+from app.views.fields.wired_field import AutoEditor
+from app.views.inspector import Inspector
 from app.views.selection import Selection
 from app.views.ui.background import Background
 from app.views.ui.widgets import NumbersField

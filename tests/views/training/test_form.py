@@ -21,7 +21,7 @@ from app.training.setup.device import Device
 from app.util.frozen import FrozenMap
 from app.util.resources import path
 from app.views.engine_service import EngineService
-from app.views.inspector.fields.picker import Picker
+from app.views.fields.picker import Picker
 from app.views.training.form.settings_form import RunSettings, TrainingForm
 from app.views.ui import theme
 from tests.support.builder_nets import net

@@ -15,7 +15,7 @@ from PySide6.QtWidgets import (
     QWidget,
 )
 
-from app.views.inspector.fields.line_edits import NotesField
+from app.views.fields.line_edits import NotesField
 from app.views.settings import Settings
 from app.views.shell import appearance
 from app.views.shell.feature import ShellFeature

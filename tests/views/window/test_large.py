@@ -16,8 +16,8 @@ from app.project import file
 from app.project.journal import JOURNAL, Journal, JournalEntry
 from app.views.canvas.items.sheet_part import SheetPart
 from app.views.canvas.scene import CanvasScene
+from app.views.fields.line_edits import TOO_LONG, NotesField
 from app.views.files import recovery_control
-from app.views.inspector.fields.line_edits import TOO_LONG, NotesField
 from app.views.inspector.io_section import MOST, InputsOutputsSection
 from app.views.ui.widgets import ShapeChip
 from tests.slow.material.monsters import MONSTERS

@@ -19,7 +19,7 @@ from app.project import file_lock
 from app.runs import store
 from app.training.config import Choice as Setting
 from app.util.frozen import FrozenMap
-from app.views.export import headless_pictures
+from app.views.pictures import headless_pictures
 from app.views.training.charts.metrics import Choice
 from app.views.ui import theme
 from tests.support.whole_window import WholeWindow

@@ -20,7 +20,7 @@ from pytestqt.qtbot import QtBot
 from app.data.config import DataConfig, Transform
 from app.training.config import Choice, ParameterGroup, Schedule
 from app.util.frozen import FrozenMap
-from app.views.inspector.fields.form import ParamForm
+from app.views.fields.form import ParamForm
 from app.views.ui.code_edit import CodeEdit
 from app.views.ui.widgets import NumberField
 from app.views.ui.widgets.focus import keeping_focus

@@ -43,8 +43,8 @@ if TYPE_CHECKING:
     from app.engine.requests.observe import AnyCapture
     from app.project.project import Project
     from app.views.autograd.capture_control import AutogradControl
-    from app.views.autograd.inspector.inspector import TapeInspector
     from app.views.autograd.page import AutogradPage
+    from app.views.ui.inspector import TapeInspector
     from app.views.workspace import Workspace
 
 WORK = "findings"  # the key of the question

@@ -1,7 +1,7 @@
 """The parts of a drawing: boxes and open groups, measured once so that painting does no text work.
 
 A part knows its size and the positions of its texts before it has a place, so that layout can ask for sizes. Pictures
-for paper have their own, in `views.export.printing.faces`.
+for paper have their own, in `views.pictures.printing.faces`.
 """
 
 from __future__ import annotations

@@ -21,8 +21,8 @@ from app.autograd.tape import Tape, TapeNode
 from app.engine.requests.playback import Edit, GradientInspected
 from app.util import formatting
 from app.util.formatting import figure
-from app.views.autograd.inspector.inspector import note
 from app.views.autograd.tape.player import Player
+from app.views.ui.inspector import note
 from app.views.ui.layouts import hbox, vbox
 from app.views.ui.present import present
 from app.views.ui.theme import current, font, mix

@@ -17,8 +17,8 @@ from app.autograd.tape import Tape, TapeEdge, TapeNode
 from app.util import formatting
 from app.util.formatting import MINUS, figure, shape_text
 from app.views.autograd.graph.playback_state import fan_ins_of
-from app.views.autograd.inspector.inspector import cell, note
 from app.views.autograd.tape.player import Player
+from app.views.ui.inspector import cell, note
 from app.views.ui.layouts import hbox
 from app.views.ui.theme import current
 from app.views.ui.widgets import Button, Glyph

@@ -26,10 +26,10 @@ if TYPE_CHECKING:
     from app.autograd.grouping import LayerGroup
     from app.autograd.tape import TapeNode
     from app.diagram.diagram import Drawing
-    from app.views.autograd.inspector.inspector import TapeInspector
     from app.views.autograd.page import AutogradPage
     from app.views.autograd.tape.replay_control import ReplayControl
-    from app.views.export.picture_export import PictureExport
+    from app.views.pictures.picture_export import PictureExport
+    from app.views.ui.inspector import TapeInspector
     from app.views.workspace import Workspace
 
 FILTER = "Python file (*.py)"

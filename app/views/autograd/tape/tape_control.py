@@ -25,10 +25,10 @@ from app.views.autograd.tape.tape_page import TapePage
 if TYPE_CHECKING:
     from app.engine.requests.observe import AnyCapture
     from app.views.autograd.capture_control import AutogradControl
-    from app.views.autograd.inspector.inspector import Sections, TapeInspector
     from app.views.autograd.page import AutogradPage
     from app.views.autograd.snippets.snippet_control import SnippetControl
     from app.views.autograd.tape.replay_control import ReplayControl
+    from app.views.ui.inspector import Sections, TapeInspector
     from app.views.workspace import Workspace
 
 REFRESH = 0.3  # seconds between updates of the inspector while a tape is played

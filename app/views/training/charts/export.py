@@ -14,7 +14,7 @@ from PySide6.QtWidgets import QWidget
 
 from app.training.history import Columns, History
 from app.util import atomic
-from app.views.export.picture import png_bytes
+from app.views.pictures.picture import png_bytes
 from app.views.ui import theme
 
 SCALE = 2  # pixels of the picture to one of the screen

@@ -13,9 +13,9 @@ from app.training.choices import ChoiceError, ChoiceParam
 from app.training.config import Choice
 from app.util.frozen import FrozenMap
 from app.views.engine_service import EngineService
-from app.views.inspector.fields.form import ParamForm
-from app.views.inspector.fields.values import equal_values, show
-from app.views.training.form.settings_section import FoldingSection
+from app.views.fields.form import ParamForm
+from app.views.fields.settings_section import FoldingSection
+from app.views.fields.values import equal_values, show
 from app.views.ui.background import WorkerFailure
 from app.views.ui.widgets import ChoiceField
 from app.views.ui.widgets.painting import label

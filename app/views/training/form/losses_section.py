@@ -17,7 +17,7 @@ from app.training.choices import LOSSES, OWN_LOSS, ChoiceParam
 from app.training.config import INPUT, MOST_WEIGHT, OutputLoss, TrainingConfig
 from app.training.setup import weighted_losses as balance
 from app.views.engine_service import EngineService
-from app.views.inspector.fields.form import ParamForm
+from app.views.fields.form import ParamForm
 from app.views.training.form.choice_section import ChoiceSection
 from app.views.ui.layouts import vbox
 from app.views.ui.widgets import Button, ChoiceField

@@ -10,7 +10,7 @@ from PySide6.QtWidgets import QWidget
 
 from app.project.module_paths import Layers, NetModule
 from app.util.formatting import grouped_digits
-from app.views.inspector.fields.picker import Pick, Picker
+from app.views.fields.picker import Pick, Picker
 from app.views.ui.layouts import hbox, vbox
 from app.views.ui.widgets import Button, icon_button
 from app.views.ui.widgets.focus import keeping_focus

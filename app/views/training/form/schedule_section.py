@@ -25,8 +25,8 @@ from app.training.setup import schedule_length
 from app.training.setup.schedule_length import RatePreview, Span
 from app.util.frozen import FrozenMap
 from app.views.engine_service import EngineService
-from app.views.inspector.fields.form import ParamForm
-from app.views.inspector.fields.values import show
+from app.views.fields.form import ParamForm
+from app.views.fields.values import show
 from app.views.training.charts.small_plot import PlotLine, SmallPlot
 from app.views.training.form.choice_section import ChoiceSection
 from app.views.ui.background import WorkerFailure

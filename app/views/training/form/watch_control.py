@@ -11,10 +11,10 @@ from app.training.events import Caught, Event, StepDone
 from app.training.monitoring.looks import BatchPeek
 from app.training.monitoring.watch_points import WatchPoints, from_text, to_text
 from app.training.run_requests import ShowCaught
+from app.views.run.batch_dialog import BatchDialog
 from app.views.run.session import Run
 from app.views.training.form.settings_form import TrainingForm
 from app.views.training.form.watch_section import WatchSection
-from app.views.training.layer.batch_dialog import BatchDialog
 from app.views.ui.deferred_answer import when_done
 
 if TYPE_CHECKING:

@@ -10,8 +10,8 @@ from PySide6.QtWidgets import QWidget
 
 from app.training.choices import ChoiceParam
 from app.training.monitoring.watch_points import WatchPoints
-from app.views.inspector.fields.form import ParamForm
-from app.views.training.form.settings_section import FoldingSection
+from app.views.fields.form import ParamForm
+from app.views.fields.settings_section import FoldingSection
 from app.views.ui.widgets.painting import label
 
 MEBIBYTE = 1024 * 1024

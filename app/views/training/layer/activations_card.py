@@ -6,8 +6,8 @@ import numpy as np
 from PySide6.QtCore import Signal
 
 from app.training.monitoring.looks import Channels, LayerInside, StepLayer
+from app.views.run.picture_grid import PictureGrid
 from app.views.training.charts.card import ChartCard
-from app.views.training.layer.picture_grid import PictureGrid
 from app.views.ui.layouts import hbox
 from app.views.ui.widgets.button import icon_button
 from app.views.ui.widgets.fitting_label import FittingLabel

@@ -16,7 +16,7 @@ from app.runs.record import RunError
 from app.runs.store import Kept
 from app.training.job import JobError
 from app.util.formatting import grouped_digits
-from app.views.training.layer.batch_dialog import BatchDialog
+from app.views.run.batch_dialog import BatchDialog
 from app.views.training.timeline.first_step_dialog import FirstStepDialog
 from app.views.training.timeline.recompute_control import NOT_STORED, RecomputeControl
 from app.views.ui.dialogs.message import DialogAnswer, QuestionDialog

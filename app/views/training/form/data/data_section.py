@@ -24,9 +24,9 @@ from app.util.formatting import counted, grouped_digits, megabytes
 from app.util.frozen import FrozenMap
 from app.util.user_folders import default_root
 from app.views.engine_service import EngineService
-from app.views.inspector.fields.editors import TextEditor
-from app.views.inspector.fields.form import ParamForm
-from app.views.inspector.fields.values import equal_values
+from app.views.fields.editors import TextEditor
+from app.views.fields.form import ParamForm
+from app.views.fields.values import equal_values
 from app.views.training.form.data.batch_view import BatchView
 from app.views.training.form.data.columns_table import ColumnsTable
 from app.views.training.form.data.data_fit import FitBox

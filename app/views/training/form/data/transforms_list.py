@@ -12,9 +12,9 @@ from PySide6.QtWidgets import QWidget
 from app.data.config import Transform
 from app.data.transform_list import KINDS
 from app.util.frozen import FrozenMap
-from app.views.inspector.fields.form import ParamForm
-from app.views.inspector.fields.picker import Pick, Picker
-from app.views.inspector.fields.values import equal_values
+from app.views.fields.form import ParamForm
+from app.views.fields.picker import Pick, Picker
+from app.views.fields.values import equal_values
 from app.views.ui.layouts import hbox, vbox
 from app.views.ui.widgets import Button, icon_button
 from app.views.ui.widgets.focus import keeping_focus

@@ -16,11 +16,11 @@ from app.diagram.diagram import Drawing
 from app.graphviz_export import ExportError
 from app.project import picture_file
 from app.util import atomic
-from app.views.export.printing.painted import png_bytes, to_image, to_pdf
-from app.views.export.printing.paper import Choice, Sheet
-from app.views.export.printing.plate import EmptyDrawingError, printed
-from app.views.export.printing.svg import to_svg
-from app.views.export.printing.tikz import to_tikz
+from app.views.pictures.printing.painted import png_bytes, to_image, to_pdf
+from app.views.pictures.printing.paper import Choice, Sheet
+from app.views.pictures.printing.plate import EmptyDrawingError, printed
+from app.views.pictures.printing.svg import to_svg
+from app.views.pictures.printing.tikz import to_tikz
 
 PICTURES = ("svg", "pdf", "png", "tex")
 FORMATS = (*PICTURES, *graphviz_export.TEXTS)

@@ -12,9 +12,9 @@ from PySide6.QtGui import QResizeEvent
 from PySide6.QtWidgets import QGridLayout, QMenu, QWidget
 
 from app.builder.literals import AUTO
-from app.views.inspector.fields.editors import Editor
-from app.views.inspector.fields.row import LABEL_MOST, ParamRow, RowOwner
-from app.views.inspector.fields.values import BlockScope, ParamLike
+from app.views.fields.editors import Editor
+from app.views.fields.row import LABEL_MOST, ParamRow, RowOwner
+from app.views.fields.values import BlockScope, ParamLike
 from app.views.ui.docks import beside_text
 from app.views.ui.theme import manager
 from app.views.ui.widgets import Button, icon_button

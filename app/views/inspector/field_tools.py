@@ -15,9 +15,9 @@ from app.builder.value_types import ValueType
 from app.engine.requests.layer import ConstructorError
 from app.util.frozen import FrozenMap
 from app.views.engine_service import EngineService
-from app.views.inspector.fields.form import ParamForm
-from app.views.inspector.fields.picker import Pick, Picker
-from app.views.inspector.fields.values import BlockScope, computes, show
+from app.views.fields.form import ParamForm
+from app.views.fields.picker import Pick, Picker
+from app.views.fields.values import BlockScope, computes, show
 from app.views.inspector.node_edits import NodeEdits
 
 KEY = "inspector.words"

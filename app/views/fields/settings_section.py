@@ -17,7 +17,7 @@ from app.training.config import (
     SPEED,
     TrainingConfig,
 )
-from app.views.inspector.fields.form import ParamForm
+from app.views.fields.form import ParamForm
 from app.views.ui.widgets import Section
 from app.views.ui.widgets.painting import TextLine, elided, label
 

@@ -9,8 +9,8 @@ from PySide6.QtWidgets import QWidget
 
 from app.builder.catalog.catalog import Param
 from app.builder.expressions import Expr
-from app.views.inspector.fields.editors import SINGLE, Editor, NumbersEditor, TextEditor
-from app.views.inspector.fields.values import (
+from app.views.fields.editors import SINGLE, Editor, NumbersEditor, TextEditor
+from app.views.fields.values import (
     BlockScope,
     ParamLike,
     fits,

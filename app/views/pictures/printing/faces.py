@@ -10,7 +10,7 @@ from PySide6.QtGui import QFont, QFontMetricsF
 
 from app.diagram.diagram import Arrow, Box, Drawing, Group
 from app.diagram.layout import HEADER, Rect, Sizes
-from app.views.export.printing.paper import BODY, TITLE, Anchor, Frame, Mark, Words
+from app.views.pictures.printing.paper import BODY, TITLE, Anchor, Frame, Mark, Words
 from app.views.ui.theme import font
 
 INSET, ROW, TOP = 8.0, 13.0, 16.0

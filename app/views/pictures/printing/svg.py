@@ -12,9 +12,9 @@ from html import escape
 
 from PySide6.QtGui import QRawFont, QTextLayout
 
-from app.views.export.printing.faces import paper_font
-from app.views.export.printing.paper import Frame, Mark, Path, Segment, Sheet, Words
-from app.views.export.printing.plate import segments
+from app.views.pictures.printing.faces import paper_font
+from app.views.pictures.printing.paper import Frame, Mark, Path, Segment, Sheet, Words
+from app.views.pictures.printing.plate import segments
 
 DRAWN = (
     32  # pixels of the glyphs in which outlines are kept; they are scaled to each text

@@ -15,8 +15,8 @@ from PySide6.QtGui import (
     QPixmap,
 )
 
-from app.views.export.printing.faces import paper_font
-from app.views.export.printing.paper import Frame, Mark, Path, Plate, Sheet
+from app.views.pictures.printing.faces import paper_font
+from app.views.pictures.printing.paper import Frame, Mark, Path, Plate, Sheet
 
 LARGEST = 20_000  # pixels of a side
 MOST_PIXELS = 120_000_000

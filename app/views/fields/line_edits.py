@@ -8,7 +8,7 @@ from PySide6.QtCore import QEvent, QObject, Qt, Signal
 from PySide6.QtGui import QFocusEvent, QKeyEvent
 from PySide6.QtWidgets import QPlainTextEdit, QWidget
 
-from app.views.inspector.fields.undo_keys import leaves_to_window
+from app.views.fields.undo_keys import leaves_to_window
 from app.views.ui import theme
 from app.views.ui.widgets import TextField
 from app.views.ui.widgets.focus import go_back

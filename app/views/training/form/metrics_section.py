@@ -6,7 +6,7 @@ from app.data.config import DataConfig
 from app.data.sources import DataError, spec_of
 from app.training.config import TrainingConfig
 from app.training.metrics import SCORES, fitting, refusal
-from app.views.training.form.settings_section import KnobSection
+from app.views.fields.settings_section import KnobSection
 from app.views.ui.layouts import vbox
 from app.views.ui.widgets.focus import keeping_focus
 from app.views.ui.widgets.painting import label

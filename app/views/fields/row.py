@@ -18,10 +18,10 @@ from PySide6.QtWidgets import (
 )
 
 from app.builder.literals import AUTO
-from app.views.inspector.fields.editor_factory import make_editor, suits
-from app.views.inspector.fields.editors import Editor
-from app.views.inspector.fields.prompt import NamePrompt
-from app.views.inspector.fields.values import (
+from app.views.fields.editor_factory import make_editor, suits
+from app.views.fields.editors import Editor
+from app.views.fields.prompt import NamePrompt
+from app.views.fields.values import (
     BlockScope,
     ParamLike,
     computes,
@@ -29,7 +29,7 @@ from app.views.inspector.fields.values import (
     expected,
     show,
 )
-from app.views.inspector.fields.wired_field import AutoEditor, WiredEditor
+from app.views.fields.wired_field import AutoEditor, WiredEditor
 from app.views.ui import theme
 from app.views.ui.layouts import hbox, vbox
 from app.views.ui.widgets import icon_button

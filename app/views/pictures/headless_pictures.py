@@ -29,8 +29,8 @@ from app.training.history import History
 from app.training.job import Job
 from app.util import atomic, gc_pause
 from app.util.errors import speak_english
-from app.views.export.printing.painted import png_bytes
-from app.views.export.printing.paper import Arranged, Choice, Purpose
+from app.views.pictures.printing.painted import png_bytes
+from app.views.pictures.printing.paper import Arranged, Choice, Purpose
 from app.views.ui import theme
 
 if TYPE_CHECKING:
@@ -70,7 +70,7 @@ def write_picture(
 ) -> str:
     """Write a picture of a drawing; return its size in words. Raises ExportError, OSError."""
     application()
-    from app.views.export.picture import write
+    from app.views.pictures.picture import write
 
     with _collected_here():
         return write(drawing, path, Choice(purpose, arranged), project).note
@@ -86,7 +86,7 @@ def first_that_fits(
     Each is made by a call, and has fewer boxes than the one before it: of many, few are made and laid out.
     """
     application()
-    from app.views.export.printing.plate import printed
+    from app.views.pictures.printing.plate import printed
 
     choice = Choice(purpose, arranged)
     first = drawings[0]()

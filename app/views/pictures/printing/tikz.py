@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from app.views.export.printing.paper import Frame, Mark, Path, Sheet, Words
+from app.views.pictures.printing.paper import Frame, Mark, Path, Sheet, Words
 
 # Within a document `\@nodocument` is `\relax`; before it, this file makes a document of the picture's size.
 HEAD = r"""% Drawn by Tapedeck: @TITLE@

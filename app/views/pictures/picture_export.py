@@ -12,9 +12,9 @@ from PySide6.QtWidgets import QFileDialog, QWidget
 from app.diagram.diagram import Drawing
 from app.project import file
 from app.project.project import Project
-from app.views.export.picture import CARRIERS, write
-from app.views.export.picture_dialog import PictureDialog
-from app.views.export.printing.paper import Choice
+from app.views.pictures.picture import CARRIERS, write
+from app.views.pictures.picture_dialog import PictureDialog
+from app.views.pictures.printing.paper import Choice
 from app.views.settings import Settings
 from app.views.ui.background import Background, WorkerFailure
 

@@ -8,8 +8,8 @@ from PySide6.QtCore import Qt, Signal
 from PySide6.QtGui import QKeyEvent, QMouseEvent
 
 from app.builder.literals import AUTO
-from app.views.inspector.fields.editors import LEAST, Editor
-from app.views.inspector.fields.values import ParamLike, show
+from app.views.fields.editors import LEAST, Editor
+from app.views.fields.values import ParamLike, show
 from app.views.ui.widgets import TextField
 
 _AUTO = 84  # width of a field for a number that is taken from the input, px

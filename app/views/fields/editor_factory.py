@@ -6,7 +6,7 @@ from typing import Any
 
 from app.builder.literals import AUTO
 from app.builder.params import COMPUTED
-from app.views.inspector.fields.editors import (
+from app.views.fields.editors import (
     ChoiceEditor,
     DifferingChoiceEditor,
     DifferingTextEditor,
@@ -17,19 +17,19 @@ from app.views.inspector.fields.editors import (
     ToggleEditor,
     WordEditor,
 )
-from app.views.inspector.fields.expression_field import (
+from app.views.fields.expression_field import (
     ComputedEditor,
     ComputedNumbersEditor,
     ComputedTextEditor,
 )
-from app.views.inspector.fields.values import (
+from app.views.fields.values import (
     DIFFERS,
     BlockScope,
     ParamLike,
     computes,
     fits,
 )
-from app.views.inspector.fields.wired_field import AutoEditor
+from app.views.fields.wired_field import AutoEditor
 
 _MOST_FIELDS = (
     3  # up to this many numbers have a field each; more share one, comma-separated

@@ -9,7 +9,7 @@ from app.training.monitoring.looks import BatchPeek
 from app.util import formatting
 from app.util.columns import Column
 from app.util.formatting import shape_text
-from app.views.training.layer.picture_grid import PictureGrid
+from app.views.run.picture_grid import PictureGrid
 from app.views.ui.dialogs.base import Dialog
 from app.views.ui.tables import Table
 from app.views.ui.widgets.painting import label

@@ -8,8 +8,8 @@ from PySide6.QtWidgets import QCheckBox, QComboBox, QFormLayout, QWidget
 
 from app.diagram.diagram import Drawing
 from app.graphviz_export import has_dot
-from app.views.export.picture import preview
-from app.views.export.printing.paper import PAPERS, Choice
+from app.views.pictures.picture import preview
+from app.views.pictures.printing.paper import PAPERS, Choice
 from app.views.ui import theme
 from app.views.ui.background import Background, WorkerFailure
 from app.views.ui.dialogs.base import Dialog

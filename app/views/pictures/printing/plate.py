@@ -16,7 +16,7 @@ from app.diagram.layout.model import Spacing
 from app.views.autograd.graph.arrow_paths import arrow_head, arrow_path
 from app.views.canvas.wires.detour import led
 from app.views.canvas.wires.routes import runs_back
-from app.views.export.printing.faces import (
+from app.views.pictures.printing.faces import (
     BACK,
     TEXT2,
     WIRE,
@@ -27,7 +27,7 @@ from app.views.export.printing.faces import (
     sizes_of,
     text_mark,
 )
-from app.views.export.printing.paper import (
+from app.views.pictures.printing.paper import (
     BODY,
     Choice,
     Mark,
