@@ -17,6 +17,7 @@ from torch import Tensor, distributed, nn
 from app.training.job import Job
 from app.training.launch import on_loopback
 from app.training.setup.weighted_losses import is_weighed
+from app.util import tensor_files
 
 if TYPE_CHECKING:
     from app.training.config import Choice
@@ -175,11 +176,7 @@ class Ranks:
         values = [torch.empty_like(padded) for _ in lengths]
         distributed.all_gather(values, padded)
         return [
-            torch.load(
-                io.BytesIO(value[:length].cpu().numpy().tobytes()),
-                map_location="cpu",
-                weights_only=True,
-            )
+            tensor_files.load_bytes(value[:length].cpu().numpy().tobytes())
             for value, length in zip(values, lengths, strict=True)
         ]
 

@@ -5,6 +5,7 @@ torch's own messages advise `weights_only=False`, which executes code in the fil
 
 from __future__ import annotations
 
+import io
 import json
 import re
 import warnings
@@ -77,6 +78,11 @@ def load(path: str | Path, mmap: bool = False) -> Any:
         raise _refused(path, error) from error
     except Exception as error:  # damaged and dangerous files raise various errors
         raise _rephrased(path, str(error)) from error
+
+
+def load_bytes(data: bytes) -> Any:
+    """Load what `torch.save` wrote to memory, on the CPU with `weights_only=True`."""
+    return torch.load(io.BytesIO(data), map_location="cpu", weights_only=True)
 
 
 class _Nothing:

@@ -242,7 +242,8 @@ def test_commands_without_pictures_do_without_qt(tmp_path: Path) -> None:
     """Neither does the fork server, of which the command is a copy."""
     (tmp_path / "probe.py").write_text(
         "import sys\nfrom app.main import main\ncode = main(['check', sys.argv[1]])\n"
-        "sys.exit(code or str({name.split('.')[0] for name in sys.modules} & {'PySide6', 'pyqtgraph'} or ''))"
+        "qt = {name.split('.')[0] for name in sys.modules} & {'PySide6', 'pyqtgraph'}\n"
+        "sys.exit(code or (str(qt) if qt else 0))"
     )
     done = run_forked(tmp_path / "probe.py", str(DIGITS))
     assert "N×10" in done.stdout and not done.stderr

@@ -67,7 +67,8 @@ def test_a_run_whose_gradient_vanishes_is_drawn_and_its_layer_named(
     row = gain_page.map.layers.index("act12")
     gain_page.map._hovered = row
     value = history.seen.tables["reach"].columns["act12"][0]
-    assert gain_page.map.rows(0)[0][1] == "act12" and 0 < value
+    first = gain_page.map.scale.x_of(gain_page.map.steps)[0]
+    assert gain_page.map.rows(first)[0][1] == "act12" and 0 < value
     with qtbot.waitSignal(gain_page.layerChosen) as chosen:
         gain_page.map._clicked(1.0, len(gain_page.map.layers) - row - 0.5)
     assert chosen.args == ["act12"]

@@ -78,8 +78,8 @@ class TabbedPane(QWidget):
         after: str = "",
         counts: bool = False,
     ) -> None:
-        """Add a tab, at the end or `after` another; `fill` supplies its page if it does not exist yet."""
-        index = self._keys.index(after) + 1 if after else len(self._keys)
+        """Add a tab, at the end or `after` another that is there; `fill` supplies its page if it does not exist yet."""
+        index = self._keys.index(after) + 1 if after in self._keys else len(self._keys)
         shown = self.stack.currentWidget()
         self._keys.insert(index, key)
         self.stack.insertWidget(index, page or QWidget())

@@ -53,7 +53,7 @@ def test_a_snippet_runs_on_ctrl_enter_and_its_graph_is_inspected(window, qtbot) 
     box = next(
         key
         for key, item in page.room.scene.boxes.items()
-        if item.face.box.title == "ExpBackward0"
+        if item.box.title == "ExpBackward0"
     )
     page.room.scene.choose(box)
     assert window.tape_inspector.shown_item().name == "ExpBackward0"
