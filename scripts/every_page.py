@@ -129,7 +129,7 @@ class Shoot:
         window, page = self.window, self.window.interpreted
         window.pages.show("attention")
         page.readRequested.emit()
-        until(lambda: page.found is not None)
+        until(lambda: page.attention_answer is not None)
         if page.reading is not None:
             until(lambda: page.reading is not None and page.reading.maps is not None)
             page.muteToggled.emit(1)

@@ -94,7 +94,9 @@ class Ranks:
 
     def split(self, job: Job, task: Task, loss: nn.Module, samples: Any) -> None:
         """Prepare for the batches of a job; `samples` are all training samples."""
-        while hasattr(samples, "samples"):  # its labels are those of what it adds to
+        while hasattr(
+            samples, "samples"
+        ):  # its labels are those of the dataset that it wraps
             samples = samples.samples
         self._labels = samples.labels
         self._rows = getattr(task, "rows", ())

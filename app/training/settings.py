@@ -51,7 +51,7 @@ def section(title: str) -> tuple[ChoiceParam, ...]:
 
 
 def problem(name: str, value: Any) -> str:
-    """Return what is wrong with the value of a setting, "" if nothing is.
+    """Validate the value of a setting; return the error message, "" if valid.
 
     >>> problem("epochs", 0)
     'epochs is 0; it must be an integer from 1 to 10000000.'

@@ -1,4 +1,4 @@
-"""Fields of a struct that are described beside them: bounds as `Meta`, and what they do as `About`."""
+"""Field metadata of a struct: bounds as `Meta`, label and documentation as `About`."""
 
 from __future__ import annotations
 

@@ -129,7 +129,7 @@ def embedding(call: SizeCall) -> tuple[SizeNote, ...]:
 
 
 class Mixed(Struct, frozen=True):
-    """The dimensions over which the values of one result are computed together, and what is done, as a sentence."""
+    """The dimensions that an output value is reduced over, and by which operation, as a sentence."""
 
     dims: tuple[int, ...]
     sentence: str

@@ -1,4 +1,4 @@
-"""Submodules that cannot be traced: each is one node of its own class, else the enclosing module is."""
+"""Submodules that cannot be traced: each becomes one opaque node of its own class, else its parent module does."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ class Fallback(Struct, frozen=True):
     path: str
     name: str
     reason: str
-    place: SourceLine | None = None
+    source_line: SourceLine | None = None
 
     def __str__(self) -> str:
         where = (
@@ -48,8 +48,10 @@ class Fallback(Struct, frozen=True):
             self.reason.split()
         )  # one line, even for a multi-line torch error
         reason = reason if len(reason) <= LONGEST else f"{reason[:LONGEST]}…"
-        place = f" ({self.place})" if self.place else ""
-        return f"{where} is one node, run by its own code: {reason.rstrip('.')}{place}."
+        at_line = f" ({self.source_line})" if self.source_line else ""
+        return (
+            f"{where} is one node, run by its own code: {reason.rstrip('.')}{at_line}."
+        )
 
 
 class FallbackChooser:
@@ -87,13 +89,13 @@ class FallbackChooser:
             return
         forward = type(module_tree.submodule(self._model, path))
         source_location = (
-            error.place
+            error.source_line
             or source_lines.of_error(error)
             or source_lines.of_forward(forward)
         )
         first = self._fallbacks.get(path)
         why, source_location = (
-            (first.reason, first.place) if first else (error.why, source_location)
+            (first.reason, first.source_line) if first else (error.why, source_location)
         )
         reason = self._node_around(path, why, source_location)
         if reason is not None:

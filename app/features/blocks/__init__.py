@@ -1,1 +1,1 @@
-"""Blocks: several nodes as one, with parameters of its own, in the project or in a library."""
+"""Blocks: several nodes reused as one submodule with its own parameters, in the project or in a library."""

@@ -1,1 +1,1 @@
-"""Files of layers of a person's own, beside the palette: added, looked at, trusted, removed."""
+"""Custom layer files below the palette: added, reviewed, trusted, removed."""

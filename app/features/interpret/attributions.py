@@ -45,13 +45,13 @@ def signed_image(values: np.ndarray, opaque: bool) -> QImage:
 class _Rows(QWidget):
     def __init__(self) -> None:
         super().__init__()
-        self.found: tuple[Attribution, ...] = ()
+        self.attributions: tuple[Attribution, ...] = ()
         self.setSizePolicy(QSizePolicy.Policy.Expanding, QSizePolicy.Policy.Fixed)
         self.setAccessibleName("Attributions")
         theme.manager().changed.connect(self.update)
 
     def show_found(self, attributions: tuple[Attribution, ...]) -> None:
-        self.found = attributions
+        self.attributions = attributions
         self.setAccessibleDescription(
             "; ".join(" ".join(describe(attribution)) for attribution in attributions)
         )
@@ -88,7 +88,9 @@ class _Rows(QWidget):
     def _fit(self) -> None:
         self.setFixedHeight(
             max(
-                sum(self._height(attribution) + GAP for attribution in self.found)
+                sum(
+                    self._height(attribution) + GAP for attribution in self.attributions
+                )
                 + PAD,
                 1,
             )
@@ -100,7 +102,7 @@ class _Rows(QWidget):
 
     def paintEvent(self, event: QPaintEvent) -> None:
         painter, look, top = start(self), theme.current(), float(PAD)
-        for attribution in self.found:
+        for attribution in self.attributions:
             height = self._height(attribution)
             if QRectF(0, top, self.width(), height).intersects(QRectF(event.rect())):
                 self._paint_one(painter, look, attribution, top)
@@ -242,9 +244,9 @@ class AttributionView(QScrollArea):
         self.setWidget(column)
 
     @property
-    def found(self) -> tuple[Attribution, ...]:
+    def attributions(self) -> tuple[Attribution, ...]:
         """What is shown."""
-        return self.rows.found
+        return self.rows.attributions
 
     def show_found(self, attributions: tuple[Attribution, ...]) -> None:
         """Show attributions, in their order."""

@@ -66,7 +66,7 @@ class InterpretPage(QWidget):
 
     def __init__(self, parent: QWidget | None = None) -> None:
         super().__init__(parent)
-        self.found: AttentionFound | None = None
+        self.attention_answer: AttentionFound | None = None
         self.net: InterpretedNet | None = None
         self._make_tools()
         self._make_attention()
@@ -322,7 +322,7 @@ class InterpretPage(QWidget):
         )
 
     def _empty_acted(self) -> None:
-        if self.found is None:
+        if self.attention_answer is None:
             self.readRequested.emit()
         else:  # there is no attention to inspect
             self.view.set_value(ATTRIBUTION)
@@ -351,17 +351,17 @@ class InterpretPage(QWidget):
         """The attention that is shown."""
         index = self.list.value()
         if (
-            self.found is None
+            self.attention_answer is None
             or index is None
-            or not 0 <= index < len(self.found.attentions)
+            or not 0 <= index < len(self.attention_answer.attentions)
         ):
             return None
-        return self.found.attentions[index]
+        return self.attention_answer.attentions[index]
 
     def set_found(self, answer: AttentionFound | None) -> None:
         """Show the attentions of a pass; the one that was shown stays in front."""
         before = self.list.value()
-        self.found = answer
+        self.attention_answer = answer
         self.list.clear_choices()
         for index, attention in enumerate(
             answer.attentions if answer is not None else ()
@@ -389,12 +389,14 @@ class InterpretPage(QWidget):
 
     def show_reading(self, index: int, reading: AttentionReading) -> None:
         """Put the maps of an attention in place of its figures."""
-        if self.found is None:
+        if self.attention_answer is None:
             return
 
-        attentions = list(self.found.attentions)
+        attentions = list(self.attention_answer.attentions)
         attentions[index] = reading
-        self.found = replace(self.found, attentions=tuple(attentions))
+        self.attention_answer = replace(
+            self.attention_answer, attentions=tuple(attentions)
+        )
         if self.list.value() == index:
             self._show_maps()
 
@@ -433,7 +435,7 @@ class InterpretPage(QWidget):
     def _show_head(self) -> None:
         reading, sample = (
             self.reading,
-            self.found.sample if self.found is not None else None,
+            self.attention_answer.sample if self.attention_answer is not None else None,
         )
         if reading is None or reading.maps is None or sample is None:
             self.map.show_head(None, 0, 0, ())
@@ -449,7 +451,7 @@ class InterpretPage(QWidget):
         self._show_overlay()
 
     def _show_overlay(self) -> None:
-        reading, answer = self.reading, self.found
+        reading, answer = self.reading, self.attention_answer
         if reading is None or answer is None or reading.maps is None:
             return
         sample, head = answer.sample, self.heads.tiles.current

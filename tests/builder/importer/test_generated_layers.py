@@ -129,7 +129,7 @@ def test_a_model_of_ones_own_file_that_is_one_node_is_exported_with_the_fields_o
     assert run(["export", str(out), "--code", str(code)]) == 0
     assert "from generated_net_Net import NetLayer" in code.read_text()
     assert (
-        "return found.logits, found.states[0], found.states[1]\n"
+        "return result.logits, result.states[0], result.states[1]\n"
         in (code.parent / "generated_net_Net.py").read_text()
     )
 

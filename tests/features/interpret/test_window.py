@@ -167,7 +167,10 @@ def test_a_layer_is_muted_and_a_channel_taken_from_another_sample(
     page.worst_menu.hide()
     worst = here(drawn).evaluate().worst()[1]
     qtbot.waitUntil(
-        lambda: page.found.sample.number == worst and page.reading.maps is not None
+        lambda: (
+            page.attention_answer.sample.number == worst
+            and page.reading.maps is not None
+        )
     )
     weights = page.reading.maps[0, page.heads.tiles.current]
     assert page.scale.ends[1].startswith(f"{weights.max():.3g}")
@@ -177,11 +180,13 @@ def test_another_sample_is_looked_at_when_its_number_is_typed(
     qtbot: QtBot, drawn: WholeWindow
 ) -> None:
     page = page_of(qtbot, drawn)
-    assert page.found.sample.number == 0 and page.count.text() == "of 359"
+    assert page.attention_answer.sample.number == 0 and page.count.text() == "of 359"
     page.sample.setFocus()
     qtbot.keyClick(page.sample, Qt.Key.Key_Up)
     qtbot.waitUntil(
-        lambda: page.found.sample.number == 1 and page.reading.maps is not None
+        lambda: (
+            page.attention_answer.sample.number == 1 and page.reading.maps is not None
+        )
     )
     page.sample.set_value(9999)
     page.look.click()
@@ -200,7 +205,11 @@ def test_an_engine_that_ends_is_replaced_at_the_next_look(
         tiles, Qt.MouseButton.LeftButton, pos=tiles.box(0).center().toPoint()
     )
     qtbot.waitUntil(
-        lambda: page.look.isVisible() and page.found is not None and not tiles.muted
+        lambda: (
+            page.look.isVisible()
+            and page.attention_answer is not None
+            and not tiles.muted
+        )
     )
     qtbot.waitUntil(lambda: page.reading is not None and page.reading.maps is not None)
 
@@ -298,8 +307,8 @@ def test_integrated_gradients_of_the_worst_samples_are_shown(
     page.view.set_value("attribution")
     page.which.set_value("worst")
     page.explain.click()
-    qtbot.waitUntil(lambda: len(page.attributions.found) == 6)
-    found = page.attributions.found
+    qtbot.waitUntil(lambda: len(page.attributions.attributions) == 6)
+    found = page.attributions.attributions
     worst = here(drawn).evaluate().worst()[:6].tolist()
     assert [one.sample.number for one in found] == worst and all(
         one.complete for one in found

@@ -106,10 +106,10 @@ def layer_of(node: fx.Node, values: Mapping[fx.Node, Any]) -> FunctionCall:
         if not 1 < len(example) == len(items):
             raise BindingError(f"{called} returns {len(example)} values")
         parts = [
-            f"found.{item}" if isinstance(item, str) else f"found[{item}]"
+            f"result.{item}" if isinstance(item, str) else f"result[{item}]"
             for item in items
         ]
-        body = f"found = {call_text}\n        return {', '.join(parts)}"
+        body = f"result = {call_text}\n        return {', '.join(parts)}"
     signature = [
         "self",
         *call.ports,

@@ -19,10 +19,10 @@ class DraftError(CodedError, ValueError):
 
     code = "not_drawn"
 
-    def __init__(self, words: str, path: str = "", why: str = "") -> None:
-        super().__init__(words)
-        self.path, self.why = path, why or words
-        self.place: SourceLine | None = None
+    def __init__(self, message: str, path: str = "", why: str = "") -> None:
+        super().__init__(message)
+        self.path, self.why = path, why or message
+        self.source_line: SourceLine | None = None
 
 
 def same_calls(first: Draft | None, other: Draft | None) -> bool:

@@ -109,7 +109,7 @@ class _Sheet:
                 layer = node.op == "call_module" and node not in self.frame.inner
                 path = str(node.target) if layer else self.frame.path
                 draft_error = DraftError(f"{where}: {error}", path, str(error))
-                draft_error.place = self.drafter.tracer.places.get(node)
+                draft_error.source_line = self.drafter.tracer.places.get(node)
                 raise draft_error from error
         self._return()
         self._tidy()

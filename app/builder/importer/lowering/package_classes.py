@@ -248,12 +248,12 @@ def opened_in_layer(kind: type, result: Any) -> bool:
 def returning(name: str, call: str, result: Any) -> str:
     """Return the statements that make a call and return the tensors of its result. Raises BindingError if there are
     none. `name` is that of the class."""
-    values = [f"found{accessor}" for accessor in _tensors_in(result)]
+    values = [f"result{accessor}" for accessor in _tensors_in(result)]
     if not values:
         raise BindingError(f"{name} returns a {type(result).__name__} without tensors")
     several = wrapped("return (", values, ")", 8)
     returned = several if "\n" in several else f"return {', '.join(values)}"
-    return f"found = {call}\n        {returned}"
+    return f"result = {call}\n        {returned}"
 
 
 def is_generated(spec: OpSpec) -> bool:

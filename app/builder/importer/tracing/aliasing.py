@@ -32,8 +32,8 @@ class AliasingError(CodedError, ValueError):
     """Raised for an in-place change of a view whose effect on its aliases is unknown. `path` is that of the submodule
     between the two, if there is one."""
 
-    def __init__(self, words: str, path: str = "") -> None:
-        super().__init__(words)
+    def __init__(self, message: str, path: str = "") -> None:
+        super().__init__(message)
         self.path = path
 
 

@@ -30,11 +30,11 @@ class TraceError(CodedError, RuntimeError):
     code = "not_followed"
 
     def __init__(
-        self, words: str, path: str | None = None, why: str = "", inline: bool = False
+        self, message: str, path: str | None = None, why: str = "", inline: bool = False
     ) -> None:
-        super().__init__(words)
-        self.path, self.why, self.inline = path, why or words, inline
-        self.place: SourceLine | None = None
+        super().__init__(message)
+        self.path, self.why, self.inline = path, why or message, inline
+        self.source_line: SourceLine | None = None
         getattr(_raised, "errors", []).append(self)
 
 
@@ -51,10 +51,10 @@ def none_swallowed() -> Iterator[None]:
 
 
 class DataDependentError(TraceError):
-    """Control flow or shapes depend on the values of the data; `words` say where and how."""
+    """Control flow or shapes depend on the values of the data; `message` say where and how."""
 
-    def __init__(self, words: str, path: str | None = None, why: str = "") -> None:
-        super().__init__(words, path, why or VALUES)
+    def __init__(self, message: str, path: str | None = None, why: str = "") -> None:
+        super().__init__(message, path, why or VALUES)
 
 
 class InputNotAcceptedError(TraceError):
@@ -62,8 +62,8 @@ class InputNotAcceptedError(TraceError):
 
 
 class Apart(Struct):
-    """A submodule that is one node, of `spec` with `params`; `real` is the module with its values. `record` is what it
-    last returned, if that is more than tensors: the node gives the tensors in it."""
+    """An opaque node of one submodule, of `spec` with `params`; `real` is the module with its values. `record` is what
+    it last returned, if that is more than tensors: the node gives the tensors in it."""
 
     real: nn.Module
     spec: OpSpec

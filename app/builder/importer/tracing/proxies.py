@@ -270,7 +270,7 @@ def set_mode(model: nn.Module, training: bool) -> Training:
     for module, before in zip(modules, other, strict=True):
         if module.training is training and before is not training:
             module.__dict__["training"] = flag
-        # A `train()` of its own may change more than the flag.
+        # An overridden `train()` may change more than `self.training`.
         flag.asked |= (
             type(module).train is not nn.Module.train or "train" in module.__dict__
         )

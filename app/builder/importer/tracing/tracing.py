@@ -162,7 +162,7 @@ class Tracer(fx.Tracer):
             self.frames[-1].path if self.frames else None
         )  # which is not known later, if the model catches the error
         error = TraceError(f"{self.where()} cannot be followed: {why}", path, why)
-        error.place = source_lines.here()
+        error.source_line = source_lines.here()
         return error
 
     def enter(

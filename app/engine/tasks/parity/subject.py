@@ -142,7 +142,7 @@ def run_module(
 
 @torch.no_grad()
 def _scale(net: nn.Module, factor: float) -> None:
-    """Multiply what is trained by a power of two, which nothing is lost by."""
+    """Multiply the parameters by a power of two, which is exact in floating point."""
     for parameter in module_tree.parameters(net):
         if parameter.requires_grad:
             parameter.mul_(factor)
