@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import contextlib
 import math
 import os
 import queue
+import signal
+import subprocess
 import time
 from collections.abc import Callable, Iterator
 from typing import IO, Any, Generic, Literal, NoReturn, TypeVar
@@ -19,6 +22,7 @@ from app.util.errors import CodedError
 A = TypeVar("A")
 
 POLL_INTERVAL = 0.02  # seconds between two checks of the limits of a request
+ABORT = 2.0  # seconds that a process may take to write where it was
 _ANSWERED = object()
 
 
@@ -59,6 +63,14 @@ class OwnEngine(Engine):
     def kill(self) -> None:
         """End it now, whatever it does."""
         self.child.kill()
+
+    def abort(self) -> None:
+        """End it so that its stderr says where it was; kill it where that takes more than ABORT seconds."""
+        if os.name == "posix":
+            self.child.send_signal(signal.SIGABRT)
+            with contextlib.suppress(subprocess.TimeoutExpired):
+                self.child.wait(ABORT)
+        self.kill()
 
     def close(self) -> None:
         """Kill it and its children during a request; else it ends when its input closes."""

@@ -66,6 +66,9 @@ class Child(Protocol):
     def wait(self, timeout: float | None = None) -> int:
         """Wait for its end. Raises subprocess.TimeoutExpired after `timeout` seconds."""
 
+    def send_signal(self, number: int) -> None:
+        """Send it a signal, unless it has ended."""
+
     def kill(self) -> None:
         """End it with SIGKILL, unless it has ended."""
 
@@ -371,14 +374,14 @@ class _Forked:
         report = self._status.read(STATUS.size)
         if len(report) == STATUS.size:
             return int(STATUS.unpack(report)[0])
-        self._send(signal.SIGKILL)
+        self.send_signal(signal.SIGKILL)
         return -signal.SIGKILL if _readable(self._handle, timeout) else None
 
     def kill(self) -> None:
         if self.poll() is None:
-            self._send(signal.SIGKILL)
+            self.send_signal(signal.SIGKILL)
 
-    def _send(self, number: int) -> None:
+    def send_signal(self, number: int) -> None:
         if sys.platform == "linux":
             with contextlib.suppress(ProcessLookupError):
                 signal.pidfd_send_signal(self._handle.fileno(), number)

@@ -248,10 +248,12 @@ class _Child:
                 f": {getattr(error, 'kind', type(error).__name__)}: {error}",
             )
         for each in self._engines:
-            each.kill()
-        stderr_text = engine.stderr.text() + (
-            traceback_of(error) if error is not None else ""
-        )
+            each.abort() if self._silence else each.kill()
+        # Of processes that hang, each may wait for another.
+        ended = self._engines if self._silence else [engine]
+        stderr_text = "".join(each.stderr.text() for each in ended)
+        if error is not None:
+            stderr_text += traceback_of(error)
         # Its last events may be lost with it; the progress mark is not.
         self.epoch, self.step = max((self.epoch, self.step), self._marked())
         began = (

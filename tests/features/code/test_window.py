@@ -38,6 +38,6 @@ def test_the_lines_of_the_selected_layer_are_marked(
     window.selection.set([conv])
     window.pages.show("code")
     lines = window.live.analysis.source.lines[conv]
-    assert len(lines) == 2 and all(
-        window.code.edit.is_selected_line(line) for line in lines
-    )
+    assert len(lines) == 2
+    # The page shows an analysis one turn of the event loop after the canvas.
+    qtbot.waitUntil(lambda: all(map(window.code.edit.is_selected_line, lines)))
