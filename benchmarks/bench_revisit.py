@@ -131,7 +131,7 @@ def reached(
 def by_engine(run: Path, steps: list[int]) -> tuple[float, ...]:
     """Seconds in which an engine that has recomputed a step before recomputes others."""
     from app.engine.client import Engine
-    from app.engine.requests.revisit import Revisit
+    from app.features.revisit.values import Revisit
 
     engine, spent = Engine(), []
     try:

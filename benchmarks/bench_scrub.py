@@ -68,9 +68,9 @@ def scrub(path: Path, moves: int, rounds: int) -> list[list[tuple[float, float]]
     from PySide6.QtTest import QTest
     from PySide6.QtWidgets import QStyle, QStyleOptionSlider
 
+    from app.features.revisit.feature import TimelineFeature
     from app.views.app import make_application
     from app.views.settings import Settings
-    from app.views.training.timeline.feature import TimelineFeature
     from app.views.ui import theme
     from tests.support.whole_window import WholeWindow
 

@@ -1,4 +1,4 @@
-"""Read the recorded hashes of a run's steps, to verify a recomputed step."""
+"""What a stored run recorded of its steps, by which recomputed ones are verified, and whether one can be recomputed."""
 
 from __future__ import annotations
 
@@ -6,11 +6,13 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 import numpy as np
+from msgspec.structs import replace
 
 from app.runs import layer_tables, store, tables
 from app.runs.log_file import logged
 from app.runs.record import RunError
-from app.training.revisit.recorded import RateChange, Recorded
+from app.training.job import Job
+from app.training.recomputing.recorded import RateChange, Recorded
 
 if TYPE_CHECKING:
     from app.runs.store import Kept
@@ -80,6 +82,50 @@ def recorded_of(stored_run: Kept) -> Recorded:
         failed,
         skipped,
         later,
+    )
+
+
+def check_step(stored_run: Kept, job: Job, step: int, recorded: Recorded) -> None:
+    """Raise RunError for a step that the run has not, and for a network whose code is another one now."""
+    if not 1 <= step <= recorded.reach:
+        has = (
+            f"it has steps 1 to {recorded.reach:,}"
+            if recorded.reach
+            else "it recorded none"
+        )
+        raise RunError(f"{stored_run.record.title} has no step {step:,}: {has}.")
+    if stored_run.record.changed is not None and step <= stored_run.record.changed.step:
+        parent = stored_run.record.parent
+        raise RunError(
+            f"{stored_run.record.title} has its settings since step "
+            f"{stored_run.record.changed.step:,}: step {step:,} is of "
+            f"{parent.run if parent is not None else 'another run'}. Recompute it there."
+        )
+    number = stored_run.record.stage
+    path = stored_run.folder / store.SOURCE
+    try:
+        text = path.read_text(encoding="utf-8")
+    except OSError as error:
+        raise RunError(f"{path} cannot be read: {error.strerror or error}") from error
+    if text != job.at_stage(number).source.text:
+        raise RunError(
+            f"The code of {stored_run.record.title} differs from what this version of Tapedeck writes "
+            "for its project, or a "
+            f"file of its model has changed: it cannot be recomputed. Its code is {path}."
+        )
+
+
+def as_recorded(stored_run: Kept, job: Job) -> Job:
+    """Return the job with the CPU threads and the device that the run had."""
+    where = stored_run.record.environment
+    if where is None:
+        return job
+    threads = job.training.threads or where.threads
+    return replace(
+        job,
+        training=replace(
+            job.training, threads=threads, device=where.device or job.training.device
+        ),
     )
 
 

@@ -49,7 +49,7 @@ from app.training.monitoring.live_model import LiveRun
 from app.training.monitoring.nonfinite import not_finite
 from app.training.monitoring.watcher import Watcher
 from app.training.ranks import GO, STOP, WAIT, Decision, Ranks
-from app.training.revisit.snapshot import seconds_to_copy
+from app.training.recomputing.snapshot import seconds_to_copy
 from app.training.run_requests import Operate
 from app.training.setup.batch_order import batch_count, ordered
 from app.training.setup.device import Resolved

@@ -13,7 +13,7 @@ from msgspec.structs import replace
 from app.main import main
 from app.project import file
 from app.runs import store
-from app.training.revisit import recording
+from app.training.recomputing import recording
 from tests.cli.test_runs import steps
 from tests.support import script_here
 from tests.support.edited_nets import changed, example, frozen, inserted

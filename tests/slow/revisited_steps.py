@@ -23,7 +23,7 @@ import numpy as np
 from msgspec.structs import replace
 
 from app.data.config import DataConfig, Transform
-from app.engine.tasks.past.revisit import revisited
+from app.features.revisit.compute.revisit import revisited
 from app.project.project import Project
 from app.runs import store
 from app.runs.recorder import Recorder
@@ -33,8 +33,8 @@ from app.training.events import Event, Failed, StepDone
 from app.training.job import Job
 from app.training.loop import train
 from app.training.monitoring.watcher import Watcher
-from app.training.revisit import recording
-from app.training.revisit.snapshot import gradients_of, same_bits
+from app.training.recomputing import recording
+from app.training.recomputing.snapshot import gradients_of, same_bits
 from app.util.frozen import FrozenMap
 
 NET = """\

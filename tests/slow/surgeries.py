@@ -36,8 +36,8 @@ from app.training.control import Control
 from app.training.events import Cut, Event, Failed, StepDone
 from app.training.job import Job
 from app.training.loop import train
-from app.training.revisit import recording
-from app.training.revisit.recompute_steps import recompute_steps
+from app.training.recomputing import recording
+from app.training.recomputing.recompute_steps import recompute_steps
 from app.training.run_requests import Operate
 from app.util.frozen import FrozenMap
 from tests.support.edited_nets import (

@@ -2,7 +2,7 @@
 
 import pytest
 
-from app.training.revisit import recording
+from app.training.recomputing import recording
 from tests.slow import surgeries
 
 

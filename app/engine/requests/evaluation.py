@@ -13,7 +13,7 @@ from app.engine.requests.capture import InitialWeights, WeightsChoice
 from app.training.evaluation.result import Evaluation
 from app.training.evaluation.trying import Image, InputSurvey, Prediction, Sample, Shown
 from app.training.job import Job
-from app.training.monitoring.looks import LayerInside
+from app.training.monitoring.looks import LayerInside, StepLayer
 
 
 class NewestStored(Struct, frozen=True):
@@ -89,5 +89,17 @@ class ReadActivations(Request[LayerInside], frozen=True):
     lane: ClassVar[str] = "samples"
     job: Job
     weights: WeightsChoice
+    layer: str
+    sample: int
+
+
+class LookIntoStep(Request[StepLayer], frozen=True):
+    """Return a module's values at a recomputed step, for a sample of its batch, from 0.
+
+    Raises AttributeError for a module that the net has not.
+    """
+
+    lane: ClassVar[str] = "past step"
+    held: Handle
     layer: str
     sample: int

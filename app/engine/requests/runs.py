@@ -38,6 +38,23 @@ class Resumable(Struct, frozen=True):
         return self.projects[self.stage - 1]
 
 
+class Fork(Struct, frozen=True):
+    """The project of every stage of a run with a step in `leave_out`, its job, and the checkpoint to resume from, in a
+    stage from 1: None for the start of the run. `passed_over` lists nearer checkpoints that are unusable."""
+
+    projects: tuple[Project, ...]
+    stage: int
+    job: Job
+    checkpoint: Path | None
+    checkpoint_step: int
+    passed_over: tuple[str, ...]
+
+    @property
+    def project(self) -> Project:
+        """The project of the stage in which the fork starts."""
+        return self.projects[self.stage - 1]
+
+
 class FindResumable(Request[Resumable], frozen=True):
     """Find the settings and newest checkpoint of a run; a finished run takes the limits of the project `now`, and with
     `takes` any run takes all its settings. Raises RunError.

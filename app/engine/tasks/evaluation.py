@@ -12,6 +12,7 @@ from app.data.fields import Fields
 from app.data.spec import ReadingCancelledError
 from app.engine.requests.capture import InitialWeights
 from app.engine.requests.evaluation import (
+    LookIntoStep,
     NamedWeightsFile,
     PreparedEvaluation,
     PrepareEvaluation,
@@ -36,7 +37,7 @@ from app.training.evaluation.evaluator import (
 from app.training.evaluation.result import Evaluation
 from app.training.evaluation.trying import Image, InputSurvey, Prediction, Shown
 from app.training.monitoring import activations
-from app.training.monitoring.looks import LayerInside
+from app.training.monitoring.looks import LayerInside, StepLayer
 from app.training.setup.torch_flags import cpu_threads
 
 if TYPE_CHECKING:
@@ -182,3 +183,10 @@ def read_activations(request: ReadActivations, _context: Context) -> LayerInside
     return activations.of_weights(
         job, chosen.state_dict, request.layer, request.sample, f"weights {chosen.words}"
     )
+
+
+@handles(LookIntoStep)
+def look_into_step(request: LookIntoStep, context: Context) -> StepLayer:
+    """Return the results of a layer at a step, whose `state` is held."""
+    state = context.object_of(request.held).state
+    return state.layer(request.layer, request.sample)

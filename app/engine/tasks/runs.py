@@ -72,6 +72,13 @@ def job_of_run(stored_run: Kept, project: Project, data_root: str | None) -> Job
     return resume.with_begin(full_job, stored_run)
 
 
+def stored(folder: Path, data_root: str | None) -> tuple[Kept, Project, Job]:
+    """Return a stored run with its project and job. Raises RunError."""
+    stored_run = _stored_run(folder)
+    project = store.project_of(stored_run)
+    return stored_run, project, job_of_run(stored_run, project, data_root)
+
+
 @handles(FindResumable)
 def find_resumable(request: FindResumable, _context: Context) -> Resumable:
     with _as_run_errors():

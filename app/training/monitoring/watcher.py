@@ -35,7 +35,7 @@ from app.training.monitoring.watch_points import (
     gradients_above,
     memory_above,
 )
-from app.training.revisit.recording import HashRecording
+from app.training.recomputing.recording import HashRecording
 from app.training.setup.module_checks import mistakes
 from app.util.processors import Delay
 

@@ -43,10 +43,12 @@ def show_failure(
     step, shown = failed.step + 1, workspace.shown_run.figures
     further: dict[str, Callable[[], object]] = {}
     folder = shown.folder if stored and shown is not None else None
+    debug = "debug-this-step"
     if folder is not None and failed.kind == "not finite":
-        further[f"Debug step {step:,}"] = lambda: workspace.commands.trigger(
-            "debug-this-step", step
-        )
+        if workspace.commands.has(debug):
+            further[f"Debug step {step:,}"] = lambda: workspace.commands.trigger(
+                debug, step
+            )
     elif folder is not None and any(
         (folder / CHECKPOINTS).glob("*.pt")
     ):  # a NaN would come again

@@ -31,8 +31,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from app.builder.results import Analysis
-    from app.engine.requests.fork import Fork
-    from app.engine.requests.runs import Resumable
+    from app.engine.requests.runs import Fork, Resumable
     from app.runs.record import Changed
     from app.runs.store import Kept
     from app.training.config import StartWeights
@@ -350,10 +349,10 @@ class RunControl(QObject):
         )
         self._on_begin(run, project)
 
-    def fork_without(
-        self, stored_run: Kept, fork: Fork, history: History, step: int
+    def fork_stored(
+        self, stored_run: Kept, fork: Fork, history: History, name: str
     ) -> None:
-        """Start a fork of a stored run from before a step whose batch is left out; its name says so."""
+        """Start a fork of a stored run under a name."""
 
         if self._session.active:
             self.refused.emit(
@@ -369,8 +368,9 @@ class RunControl(QObject):
             checkpoint.name if checkpoint is not None else "",
             fork.checkpoint_step,
         )
-        name = f"{stored_run.record.title} without step {step:,}"[:MOST_NAME]
-        recorder = self._continuing(stored_run, fork, checkpoint, parent, name)
+        recorder = self._continuing(
+            stored_run, fork, checkpoint, parent, name[:MOST_NAME]
+        )
         if recorder is not None:
             _plan(recorder, fork)
         begun = history if checkpoint is not None else None

@@ -31,7 +31,6 @@ from app.views.training.charts import export
 from app.views.training.charts.card import ChartLegend, LegendEntry, _widths
 from app.views.training.charts.curves import Curves
 from app.views.training.charts.plot import CutLine
-from app.views.training.timeline.timeline_bar import TimelineBar
 from app.views.ui import theme
 from tests.support.training_jobs import CONV_NET, job
 
@@ -109,11 +108,9 @@ def test_a_run_that_goes_on_lays_nothing_out_anew(qtbot, qapp, curves, events):
             self.count += event.type() == QEvent.Type.LayoutRequest
             return False
 
-    history, bar, half = History(), TimelineBar(), len(events) // 2
+    history, half = History(), len(events) // 2
     history.extend(events[:half])
-    curves.add_below(bar)
     curves.set_history(history)
-    bar.show_run(history, True)
     qtbot.waitUntil(lambda: not any(chart.plot.blank for chart in curves.charts))
     for _ in range(4):
         QApplication.processEvents()
@@ -121,12 +118,9 @@ def test_a_run_that_goes_on_lays_nothing_out_anew(qtbot, qapp, curves, events):
     qapp.installEventFilter(requests)
     for event in events[half:]:
         history.extend([event])
-        bar.refresh()
         curves.redraw()
         QApplication.processEvents()
-        shown.add(
-            (bar.field.text(), bar._of.text(), curves.throughput.heading.texts[2])
-        )
+        shown.add(curves.throughput.heading.texts[2])
     qapp.removeEventFilter(requests)
     assert len(shown) > 5, "the figures changed"
     assert requests.count == 0

@@ -11,8 +11,8 @@ from torch import Tensor, nn
 
 from app.engine.requests.observe import Observe
 from app.engine.tasks.observe import load_model
-from app.engine.tasks.past.weights_at_step import weights_at_step
 from app.engine.tasks.weights import fit_weights, state_of
+from app.features.compare.compute.weights_at_step import weights_at_step
 from app.features.compare.values import Diff, DiffSide
 from app.preflight import random_batch
 from app.source.compiled import make_module

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from concurrent.futures import Future
 from typing import TYPE_CHECKING
 
@@ -74,15 +75,11 @@ class WatchControl(QObject):
         reason = "The run is paused. Run resumes it, Step trains one more batch."
         shown, step = workspace.shown_run.figures, caught.step
         stored = shown is not None and shown.folder is not None
-        debug = (
-            {
-                f"Debug step {step:,}": lambda: workspace.commands.trigger(
-                    "debug-this-step", step
-                )
-            }
-            if stored
-            else {}
-        )
+        debug: dict[str, Callable[[], object]] = {}
+        if stored and workspace.commands.has(key := "debug-this-step"):
+            debug[f"Debug step {step:,}"] = lambda: workspace.commands.trigger(
+                key, step
+            )
         workspace.notifier.warn(self._title, reason, LOOK, self._acted, debug)
         if (
             caught.node is not None

@@ -10,7 +10,7 @@ from PySide6.QtCore import QObject, QTimer
 
 from app.engine.requests import evaluation as engine_requests
 from app.engine.requests.capture import WeightsFile
-from app.engine.requests.revisit import LookIntoStep
+from app.engine.requests.evaluation import LookIntoStep
 from app.preflight import preflight
 from app.runs import store
 from app.training.monitoring.looks import LayerInside, StepLayer

@@ -52,6 +52,6 @@ def add(commands: Any) -> argparse.ArgumentParser:
 
 def run(options: argparse.Namespace) -> int:
     """Carry the command out."""
-    from app.cli import revisit
+    from app.features.revisit.cli import revisit
 
     return revisit.run(options)

@@ -10,14 +10,13 @@ from PySide6.QtWidgets import QGridLayout, QProgressBar
 
 from app.data.spec import DataError
 from app.engine.protocol import EngineError
-from app.engine.requests.revisit import FindFirst, FirstStep, Recomputing
+from app.features.revisit.recompute_control import parting_text
+from app.features.revisit.values import NOT_FINITE, FindFirst, FirstStep, Recomputing
 from app.runs.record import RunError
 from app.training.job import JobError
-from app.training.revisit.conditions import NOT_FINITE
-from app.training.revisit.errors import RecomputeError
+from app.training.recomputing.errors import RecomputeError
 from app.util.formatting import figure, grouped_digits
 from app.views.shown_run import Figures
-from app.views.training.timeline.recompute_control import parting_text
 from app.views.ui.background import WorkerFailure
 from app.views.ui.dialogs.base import Dialog
 from app.views.ui.layouts import hbox

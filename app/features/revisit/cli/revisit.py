@@ -12,19 +12,24 @@ from typing import TYPE_CHECKING, Any
 from app.autograd.playback.full_backward import play_through
 from app.cli import console, nets
 from app.cli.autograd import graph_output
-from app.cli.revisit_report import parted_text, plain_parted, plain_step, print_step
 from app.cli.runs import folder_of
 from app.cli.train.run_output import CLEARED
-from app.engine.tasks.past.bisect import first_step
-from app.engine.tasks.past.revisit import labels_of, revisited
+from app.features.revisit.cli.report import (
+    parted_text,
+    plain_parted,
+    plain_step,
+    print_step,
+)
+from app.features.revisit.compute.bisect import first_step
+from app.features.revisit.compute.revisit import labels_of, revisited
+from app.features.revisit.values import parse_condition
 from app.preflight import preflight
 from app.project import custom_layers
 from app.runs import record, stages, store
 from app.runs.record import RunError
-from app.training.revisit.conditions import parse_condition
 
 if TYPE_CHECKING:
-    from app.engine.tasks.past.revisit import HeldRevisit
+    from app.features.revisit.compute.revisit import HeldRevisit
     from app.project.project import Project
     from app.runs.store import Kept
     from app.training.job import Job

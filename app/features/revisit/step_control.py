@@ -9,16 +9,16 @@ from PySide6.QtWidgets import QMenu
 
 from app.data.spec import DataError
 from app.engine.protocol import EngineError
-from app.engine.requests.fork import Fork, ForkWithout
-from app.engine.requests.revisit import Revisited, ShowStepBatch
+from app.engine.requests.runs import Fork
+from app.features.revisit.first_step_dialog import FirstStepDialog
+from app.features.revisit.recompute_control import NOT_STORED, RecomputeControl
+from app.features.revisit.values import ForkWithout, Revisited, ShowStepBatch
 from app.runs import record, store
 from app.runs.record import RunError
 from app.runs.store import Kept
 from app.training.job import JobError
 from app.util.formatting import grouped_digits
 from app.views.run.batch_dialog import BatchDialog
-from app.views.training.timeline.first_step_dialog import FirstStepDialog
-from app.views.training.timeline.recompute_control import NOT_STORED, RecomputeControl
 from app.views.ui.dialogs.message import DialogAnswer, QuestionDialog
 
 if TYPE_CHECKING:
@@ -235,7 +235,8 @@ class StepControl(QObject):
             )
 
         def begin(fork: Fork, stored_run: Kept, history: History) -> None:
-            workspace.run_control.fork_without(stored_run, fork, history, step)
+            name = f"{stored_run.record.title} without step {step:,}"
+            workspace.run_control.fork_stored(stored_run, fork, history, name)
             if fork.passed_over:
                 workspace.notifier.warn(
                     "An older checkpoint was used", " ".join(fork.passed_over)

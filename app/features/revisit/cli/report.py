@@ -9,7 +9,7 @@ from app.cli import console
 from app.util.formatting import counted
 
 if TYPE_CHECKING:
-    from app.engine.requests.revisit import Parted, Revisited
+    from app.features.revisit.values import Parted, Revisited
     from app.runs.store import Kept
 
 

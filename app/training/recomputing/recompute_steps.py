@@ -23,10 +23,10 @@ from app.training.loop import train
 from app.training.monitoring.live_model import LiveRun
 from app.training.monitoring.watch_points import WatchPoints
 from app.training.monitoring.watcher import Watcher
-from app.training.revisit.errors import RecomputeCancelledError, RecomputeError
-from app.training.revisit.hashes import GradientHasher
-from app.training.revisit.recorded import FIRST, GENERATOR, Recorded
-from app.training.revisit.snapshot import Snapshot, gradients_of
+from app.training.recomputing.errors import RecomputeCancelledError, RecomputeError
+from app.training.recomputing.hashes import GradientHasher
+from app.training.recomputing.recorded import FIRST, GENERATOR, Recorded
+from app.training.recomputing.snapshot import Snapshot, gradients_of
 
 if TYPE_CHECKING:
     from torch import Tensor

@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable
 from typing import TYPE_CHECKING, Any
 
+from app.features.revisit.recompute_control import NOT_STORED, RecomputeControl
+from app.features.revisit.step_control import StepControl
+from app.features.revisit.timeline_bar import TimelineBar
 from app.views.feature import Action, Feature
-from app.views.training.timeline.recompute_control import NOT_STORED, RecomputeControl
-from app.views.training.timeline.step_control import StepControl
-from app.views.training.timeline.timeline_bar import TimelineBar
 
 if TYPE_CHECKING:
     from app.views.training.charts.curves import Curves

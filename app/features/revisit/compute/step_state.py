@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from torch import Tensor
 
     from app.data.spec import DataInfo
-    from app.training.revisit.snapshot import Snapshot
+    from app.training.recomputing.snapshot import Snapshot
     from app.training.stepper import Stepper
 
 BUDGET = 256 << 20  # bytes of activations that are kept

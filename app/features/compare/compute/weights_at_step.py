@@ -6,13 +6,14 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from app.engine.tasks.past.revisit import as_recorded, check, stored
+from app.engine.tasks.runs import stored
 from app.runs import resume, step_hashes
 from app.runs.newest import weights_in
 from app.runs.record import RunError
+from app.runs.step_hashes import as_recorded, check_step
 from app.runs.store import PROJECT, stage_folder
 from app.training.checkpoints.checkpoint import step_of
-from app.training.revisit.recompute_steps import (
+from app.training.recomputing.recompute_steps import (
     RecomputeWatcher,
     StepFigures,
     leave_recomputing,
@@ -50,7 +51,7 @@ def weights_at_step(
         )
     recorded = step_hashes.recorded_of(stored_run)
     target_step = max(step, 1)
-    check(stored_run, job, target_step, recorded)
+    check_step(stored_run, job, target_step, recorded)
     if (
         stored_run.record.environment is not None
         and stored_run.record.environment.processes > 1

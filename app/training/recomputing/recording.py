@@ -14,7 +14,7 @@ import torch
 
 from app.telemetry.throttle import Meter
 from app.training.events import Event, Hashing, StepHashes
-from app.training.revisit.hashes import GradientHasher
+from app.training.recomputing.hashes import GradientHasher
 
 if TYPE_CHECKING:
     from torch import Tensor, nn

@@ -13,6 +13,8 @@ from msgspec.structs import replace
 from PySide6.QtCore import QPointF, Qt
 from PySide6.QtWidgets import QMenu
 
+from app.features.revisit.feature import TimelineFeature
+from app.features.revisit.timeline_bar import CANCEL, RECOMPUTE
 from app.project import file as project_file
 from app.project.project import Project
 from app.runs import store
@@ -20,8 +22,6 @@ from app.training.config import Choice
 from app.util.formatting import figure
 from app.util.frozen import FrozenMap
 from app.util.resources import path as resource_path
-from app.views.training.timeline.feature import TimelineFeature
-from app.views.training.timeline.timeline_bar import CANCEL, RECOMPUTE
 from tests.support.tables import texts_of
 from tests.support.whole_window import WholeWindow
 from tests.views.window.test_window import ready, wait_for

@@ -13,40 +13,30 @@ from msgspec.structs import replace
 from app.autograd.batch import TrainingBatch
 from app.autograd.forward_modes import Special
 from app.engine.requests.capture import node_labels
-from app.engine.requests.revisit import (
-    FindFirst,
-    FirstStep,
-    LookIntoStep,
+from app.features.revisit.compute.nondeterminism import parted_at
+from app.features.revisit.compute.processes import recomputed_on_processes
+from app.features.revisit.compute.step_state import StepState
+from app.features.revisit.values import (
     Parted,
-    Recomputing,
-    Revisit,
     Revisited,
     RevisitedLayer,
-    ShowStepBatch,
     digits,
 )
-from app.engine.server import Context, handles
-from app.engine.tasks.past.bisect import first_step
-from app.engine.tasks.past.processes import recomputed_on_processes
-from app.engine.tasks.past.recomputable import as_recorded, check, parted_at
-from app.engine.tasks.runs import job_of_run
 from app.project import custom_layers
 from app.project.project import Project
-from app.runs import record, resume, stages, step_hashes, store
+from app.runs import resume, stages, step_hashes
+from app.runs.step_hashes import as_recorded, check_step
 from app.runs.store import Kept
 from app.training.job import Job
-from app.training.monitoring.looks import BatchPeek, StepLayer
-from app.training.revisit.conditions import parse_condition
-from app.training.revisit.recompute_steps import (
+from app.training.recomputing.recompute_steps import (
     Recomputed,
     RecomputeWatcher,
     StepFigures,
     leave_recomputing,
     recompute_steps,
 )
-from app.training.revisit.recorded import GENERATOR, Recorded
-from app.training.revisit.snapshot import Snapshot, gradients_of, same_bits
-from app.training.revisit.step_state import StepState
+from app.training.recomputing.recorded import GENERATOR, Recorded
+from app.training.recomputing.snapshot import Snapshot, gradients_of, same_bits
 from app.training.setup.torch_flags import cpu_threads, switched
 from app.training.stepper import StepInputs, Stepper
 from app.util.frozen import FrozenMap
@@ -58,61 +48,6 @@ if TYPE_CHECKING:
     from app.autograd.tape import Tape
 
 Tell = Callable[[int, int], None]
-
-
-@handles(Revisit)
-def revisit(request: Revisit, context: Context) -> Revisited:
-    """Recompute a step, and keep it under a handle."""
-    stored_run, project, job = stored(request.run, request.data_root)
-    answer, captured = revisited(
-        stored_run,
-        job,
-        request.step,
-        labels_of(stored_run, project, job, request.step),
-        _progress(context),
-        context.cancelled,
-    )
-    return (
-        replace(answer, held=context.keep(captured)) if captured is not None else answer
-    )
-
-
-@handles(LookIntoStep)
-def look_into_step(request: LookIntoStep, context: Context) -> StepLayer:
-    """Return the results of a layer at a recomputed step."""
-    recomputed: HeldRevisit = context.object_of(request.held)
-    return recomputed.state.layer(request.layer, request.sample)
-
-
-@handles(ShowStepBatch)
-def show_step_batch(request: ShowStepBatch, context: Context) -> BatchPeek:
-    """Return the batch of a recomputed step."""
-    recomputed: HeldRevisit = context.object_of(request.held)
-    return recomputed.state.batch
-
-
-@handles(FindFirst)
-def find_first(request: FindFirst, context: Context) -> FirstStep:
-    """Find the first step at which a condition held."""
-    stored_run, _, job = stored(request.run, request.data_root)
-    return first_step(
-        stored_run,
-        job,
-        parse_condition(request.condition),
-        _progress(context),
-        context.cancelled,
-    )
-
-
-def _progress(context: Context) -> Tell:
-    return lambda done, of: context.progress(Recomputing(done, of))
-
-
-def stored(folder: Path, data_root: str | None) -> tuple[Kept, Project, Job]:
-    """Return a stored run with its project and job. Raises RunError."""
-    stored_run = Kept(folder, record.read(folder))
-    project = store.project_of(stored_run)
-    return stored_run, project, job_of_run(stored_run, project, data_root)
 
 
 def labels_of(stored_run: Kept, project: Project, job: Job, step: int) -> Any:
@@ -195,7 +130,7 @@ def revisited(
 ) -> tuple[Revisited, HeldRevisit | None]:
     """Recompute a step of a run and capture it. Raises as `Revisit`."""
     recorded = step_hashes.recorded_of(stored_run)
-    check(stored_run, job, step, recorded)
+    check_step(stored_run, job, step, recorded)
     notes: list[str] = []
     checkpoint = resume.nearest(stored_run, step - 1, notes.append)
     job = as_recorded(stored_run, job)

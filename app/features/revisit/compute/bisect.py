@@ -7,21 +7,27 @@ from __future__ import annotations
 import math
 from collections.abc import Callable
 
-from app.engine.requests.revisit import FirstStep, Parted
-from app.engine.tasks.past.recomputable import as_recorded, check, parted_at
+from app.features.revisit.compute.nondeterminism import parted_at
+from app.features.revisit.values import (
+    Condition,
+    ConditionError,
+    FirstStep,
+    Hit,
+    Parted,
+)
 from app.runs import layer_tables, step_hashes, store, tables
 from app.runs.record import RunError
+from app.runs.step_hashes import as_recorded, check_step
 from app.runs.store import Kept
 from app.training.job import Job
-from app.training.revisit.conditions import Condition, ConditionError, Hit
-from app.training.revisit.recompute_steps import (
+from app.training.recomputing.recompute_steps import (
     Probe,
     RecomputeWatcher,
     StepFigures,
     leave_recomputing,
     recompute_steps,
 )
-from app.training.revisit.recorded import Recorded
+from app.training.recomputing.recorded import Recorded
 
 Series = dict[int, dict[str, float]]
 
@@ -50,7 +56,7 @@ def first_step(
             True,
         )
     last = hit.step if hit is not None else recorded.last
-    check(stored_run, job, min(recorded.losses, default=last), recorded)
+    check_step(stored_run, job, min(recorded.losses, default=last), recorded)
     if (
         stored_run.record.environment is not None
         and stored_run.record.environment.processes > 1

@@ -12,7 +12,7 @@ from app.engine.requests.run_samples import (
 )
 from app.engine.server import Context, handles
 from app.engine.tasks.evaluation import make_evaluator, tell_samples
-from app.engine.tasks.past.revisit import stored
+from app.engine.tasks.runs import stored
 from app.runs import evaluations
 from app.runs.checkpoint_files import checkpoints
 from app.runs.named import NamedRun

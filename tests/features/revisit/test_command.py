@@ -16,7 +16,7 @@ from msgspec.structs import replace
 from app.main import main
 from app.project import custom_layers, file
 from app.runs import store
-from app.training.revisit import recording
+from app.training.recomputing import recording
 from app.util.resources import path as resource_path
 from app.views.pictures import headless_pictures
 from tests.cli.test_runs import DIGITS, TRAIN, steps

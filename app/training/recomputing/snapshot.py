@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import torch
 
-from app.training.revisit.hashes import bits_of
+from app.training.recomputing.hashes import bits_of
 from app.training.stepper import StepInputs
 from app.util import module_tree
 from app.util.rng import Generators

@@ -10,12 +10,12 @@ from msgspec.structs import replace
 
 from app.engine import run_process
 from app.engine.placement import RunPlacement
-from app.engine.requests.revisit import Parted, Revisited, RevisitedLayer, digits
+from app.features.revisit.values import Parted, Revisited, RevisitedLayer, digits
 from app.runs.store import Kept
 from app.training.events import Event, Failed, Skipped, Started, StepDone, StepHashes
 from app.training.job import Job
-from app.training.revisit.errors import RecomputeCancelledError, RecomputeError
-from app.training.revisit.recorded import BATCH, EPOCH, FIRST, GENERATOR, Recorded
+from app.training.recomputing.errors import RecomputeCancelledError, RecomputeError
+from app.training.recomputing.recorded import BATCH, EPOCH, FIRST, GENERATOR, Recorded
 
 NO_GRAPH = "The graph of a step on several processes is not captured."
 EVERY = 1e9  # times the time of a step that hashing it may take: each is hashed

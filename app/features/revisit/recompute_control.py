@@ -11,13 +11,13 @@ from PySide6.QtCore import QObject
 from app.data.spec import DataError
 from app.engine.protocol import EngineError, Handle
 from app.engine.requests.capture import HeldStep
-from app.engine.requests.revisit import Parted, Recomputing, Revisit, Revisited
+from app.features.revisit.timeline_bar import TimelineBar
+from app.features.revisit.values import Parted, Recomputing, Revisit, Revisited
 from app.runs.record import RunError
-from app.training.revisit.errors import RecomputeError
+from app.training.recomputing.errors import RecomputeError
 from app.util import formatting
 from app.util.formatting import plural
 from app.views.shown_run import RecomputedStep
-from app.views.training.timeline.timeline_bar import TimelineBar
 
 if TYPE_CHECKING:
     from app.views.ui.background import WorkerFailure

@@ -5,21 +5,23 @@ from __future__ import annotations
 import linecache
 import warnings
 from types import FrameType
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import torch
 from msgspec import Struct
+from msgspec.structs import replace
 from torch.utils._pytree import tree_leaves
 
+from app.features.revisit.values import Parted
 from app.source import layer_files
 from app.source.generated import Source
-from app.training.revisit.hashes import hash_of
-from app.training.revisit.snapshot import Snapshot
+from app.training.job import Job
+from app.training.recomputing.hashes import hash_of
+from app.training.recomputing.recompute_steps import Parting, RecomputeWatcher
+from app.training.recomputing.snapshot import Snapshot
+from app.training.stepper import Stepper
 from app.util import module_tree, user_frames
 from app.util.torch_calls import KernelCalls
-
-if TYPE_CHECKING:
-    from app.training.stepper import Stepper
 
 TIMES = 3  # that the step is compared with its first run
 # Their memory is not written yet.
@@ -265,3 +267,31 @@ def _hashes(values: Any) -> tuple[tuple[int, ...], str]:
         else:
             tensor_hashes.append(int(hash_of(leaf)))
     return tuple(tensor_hashes), " ".join(others)
+
+
+def parted_at(
+    parting: Parting, stepper: Stepper, watcher: RecomputeWatcher, job: Job
+) -> Parted:
+    """Return where re-living parted, with the operation that is not deterministic if it can be found."""
+    assert watcher.snapshot is not None
+    first = (
+        parting.layers[-1] if parting.layers else ""
+    )  # backward begins with the last
+    operation = find_operation(stepper, watcher.snapshot, job.source)
+    parted = Parted(parting.step, parting.what, first, parting.layers)
+    if operation is None:
+        reason = "the step gives the same gradients each time it is run from this state, so it is not the network that "
+        return replace(
+            parted,
+            reason=f"{reason}differs: look for data, files or an environment that changed",
+        )
+    where = operation.place
+    name = f"{operation.name} (backward)" if operation.backward else operation.name
+    return replace(
+        parted,
+        layer=where.layer or first,
+        operation=name,
+        node=where.node,
+        line=where.line,
+        reason=operation.reason,
+    )

@@ -10,17 +10,17 @@ from msgspec.structs import replace
 
 from app.engine import run_process
 from app.engine.placement import RunPlacement
-from app.engine.tasks.past.bisect import first_step
-from app.engine.tasks.past.revisit import revisited
+from app.features.revisit.compute.bisect import first_step
+from app.features.revisit.compute.revisit import revisited
+from app.features.revisit.values import Condition, parse_condition
 from app.runs import layer_tables, step_hashes, store, tables
 from app.runs.checkpoint_files import DiskUse, delete_kept, measured
 from app.training.checkpoints import checkpoint
 from app.training.control import Control
 from app.training.events import Finished, RateSet, Started, StepDone
 from app.training.loop import train
-from app.training.revisit import recording
-from app.training.revisit.conditions import Condition, parse_condition
-from app.training.revisit.recorded import RateChange
+from app.training.recomputing import recording
+from app.training.recomputing.recorded import RateChange
 from app.training.run_requests import SetRate
 from tests.runs.test_store import kept_run
 from tests.slow import revisited_steps

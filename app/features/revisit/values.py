@@ -1,7 +1,13 @@
-"""Request: recompute a step of a stored run, verify it by its recorded hashes, and capture its graph."""
+"""Requests: recompute a step of a stored run, verify it by its recorded hashes, and capture its graph; find the first
+step at which a condition held, such as `norm(fc1) > 10`; fork a run without the batch of a step.
+"""
 
 from __future__ import annotations
 
+import math
+import operator
+import re
+from collections.abc import Mapping
 from pathlib import Path
 from typing import ClassVar
 
@@ -9,7 +15,9 @@ from msgspec import Struct
 
 from app.autograd.tape import Tape
 from app.engine.protocol import Handle, Request
-from app.training.monitoring.looks import BatchPeek, StepLayer
+from app.engine.requests.runs import Fork
+from app.training.monitoring.looks import BatchPeek
+from app.util.errors import CodedError
 
 
 def digits(value: int) -> str:
@@ -105,18 +113,6 @@ class FirstStep(Struct, frozen=True):
     parted: Parted | None = None
 
 
-class LookIntoStep(Request[StepLayer], frozen=True):
-    """Return a module's values at a recomputed step, for a sample of its batch, from 0.
-
-    Raises AttributeError for a module that the net has not.
-    """
-
-    lane: ClassVar[str] = "past step"
-    held: Handle
-    layer: str
-    sample: int
-
-
 class ShowStepBatch(Request[BatchPeek], frozen=True):
     """Return the batch of a recomputed step."""
 
@@ -142,3 +138,98 @@ class Revisit(Request[Revisited], frozen=True):
     run: Path
     step: int
     data_root: str
+
+
+class ForkWithout(Request[Fork], frozen=True):
+    """Prepare a fork of a stored run that leaves out the batch of a step. Raises RunError and JobError."""
+
+    lane: ClassVar[str] = "runs"
+    run: Path
+    step: int
+    data_root: str
+
+
+# --- Conditions
+
+FIGURES = {
+    "loss": "the loss",
+    "norm": "the norm of a layer's gradients before the optimizer's step",
+    "weight": "the largest magnitude of a layer's weights after it",
+    "dead": "the fraction of units of a layer that cuts at 0 that were 0 for the whole batch",
+}
+NOT_FINITE = "is not finite"
+_RELATIONS = {">": operator.gt, ">=": operator.ge, "<": operator.lt, "<=": operator.le}
+_TEXT = re.compile(
+    r"\s*([a-z]+)\s*(?:\((.+)\))?\s*(?:(>=|<=|>|<)\s*(\S+)|(is not finite))\s*"
+)
+
+
+class ConditionError(CodedError, ValueError):
+    """Raised for a condition that cannot be parsed; the message gives the syntax."""
+
+    exit_code = 2
+
+
+class Condition(Struct, frozen=True):
+    """A figure of a step compared with a bound: of one layer, or of any if `layer` is "".
+
+    `bound` is NaN for the relation "is not finite".
+    """
+
+    figure: str
+    layer: str
+    relation: str
+    bound: float
+
+    def holds(self, value: float) -> bool:
+        """Return whether a value is beyond the bound; NaN never is, but it is not finite."""
+        if self.relation == NOT_FINITE:
+            return not math.isfinite(value)
+        return bool(_RELATIONS[self.relation](value, self.bound))
+
+    def first(self, values: Mapping[str, float]) -> tuple[str, float] | None:
+        """Return the first layer, with its value, for which it holds."""
+        chosen = (
+            {self.layer: values[self.layer]}
+            if self.layer in values
+            else {}
+            if self.layer
+            else values
+        )
+        return next(
+            ((name, value) for name, value in chosen.items() if self.holds(value)), None
+        )
+
+
+def parse_condition(text: str) -> Condition:
+    """Read a condition. Raises ConditionError.
+
+    >>> parse_condition("norm(encoder.0.fc) > 1e3")
+    Condition(figure='norm', layer='encoder.0.fc', relation='>', bound=1000.0)
+    >>> parse_condition("loss>=5").layer
+    ''
+    >>> parse_condition("loss is not finite").holds(math.nan)
+    True
+    """
+    match = _TEXT.fullmatch(text)
+    how = "write it as norm(LAYER) > 10, with loss, norm, weight or dead, and with one of > >= < <= and a number, or "
+    how += f"“{NOT_FINITE}”"
+    if match is None or match[1] not in FIGURES:
+        raise ConditionError(f"“{text}” is not a condition; {how}")
+    try:
+        bound = math.nan if match[5] else float(match[4])
+    except ValueError:
+        bound = math.nan
+    if math.isnan(bound) and not match[5]:
+        raise ConditionError(f"“{match[4]}” in “{text}” is not a number; {how}")
+    if match[1] == "loss" and match[2]:
+        raise ConditionError(f"“{text}”: the loss takes no layer; {how}")
+    return Condition(match[1], (match[2] or "").strip(), match[3] or NOT_FINITE, bound)
+
+
+class Hit(Struct, frozen=True):
+    """The first step at which a condition held, its layer ("" for the loss) and value."""
+
+    step: int
+    layer: str
+    value: float
