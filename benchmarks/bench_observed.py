@@ -95,10 +95,10 @@ def deep(layers: int) -> Any:
 def panned(layers: int) -> dict[str, Any]:
     """Observe, draw and pan the picture of a deep model in this process: seconds, and ms of a frame."""
     os.environ.setdefault("QT_QPA_PLATFORM", "offscreen")
+    from app.features.opened.page import ObservedPage
     from app.observe.observe import observe
     from app.util import gc_pause
     from app.views.app import make_application
-    from app.views.observed.page import ObservedPage
 
     application = make_application()
     model, given = deep(layers)

@@ -34,7 +34,7 @@ LEAVES = "util source"
 # import all of itself, and nothing imports what stands above it.
 ARROWS = {
     "main": "cli",
-    "cli": "engine runs preflight project export training data autograd builder observe sources"
+    "cli": "engine runs preflight project export training data autograd builder sources"
     " diagram graphviz_export views",
     "views": "training_thread engine runs preflight project export training data telemetry autograd builder observe"
     " sources diagram graphviz_export",
@@ -129,8 +129,6 @@ WINDOW_CLASS = "MainWindow"
 LENT = {
     "views.canvas.items": "sizes and faces of nodes, by which an import is laid out; what is near on a large sheet",
     "views.canvas.difference": "two sheets compared",
-    "views.autograd.graph": "a drawing of any graph: its scene and view, faces and arrows",
-    "views.importing.import_pages": "form fields with a line for an error, and the file of a model before it runs",
     "views.training.charts": "charts of what a run measures",
 }
 

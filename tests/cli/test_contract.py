@@ -50,7 +50,7 @@ def test_a_model_that_raises_is_one_sentence_with_its_line(
     assert not fault(in_forward(command))
 
 
-@pytest.mark.parametrize("command", ["draw", "train"])
+@pytest.mark.parametrize("command", ["autograd", "train"])
 def test_a_model_that_ends_python_is_one_sentence(command: str, folder: Path) -> None:
     assert not fault(raising(command, "Exits", "SystemExit"))
 

@@ -42,7 +42,6 @@ def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 @pytest.mark.parametrize(
     ("command", "more"),
     [
-        ("draw", ["--out", "o.json"]),
         ("autograd", ["--out", "o.json"]),
         ("export", ["--weights", "o.pt"]),
     ],
@@ -89,7 +88,7 @@ def test_inputs_that_are_given_come_first_and_a_project_keeps_its_data(
 ) -> None:
     run(
         [
-            "draw",
+            "autograd",
             "nets.py:Net",
             "--on",
             "digits",

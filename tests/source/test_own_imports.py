@@ -45,7 +45,9 @@ def model(folder: Path) -> Path:
 
 def drawn(folder: Path, *options: str, name: str = "main_net.py:Net") -> int:
     out = str(folder.parent / "picture.json")
-    return main(["draw", f"{folder}/{name}", "--input", "1x4", "--out", out, *options])
+    return main(
+        ["autograd", f"{folder}/{name}", "--input", "1x4", "--out", out, *options]
+    )
 
 
 def test_a_trusted_file_in_another_folder_or_with_another_neighbour_is_asked_about(

@@ -2,16 +2,12 @@
 
 from __future__ import annotations
 
-import json
-import pickle
-import zipfile
 from pathlib import Path
 
 import pytest
 import torch
 from torch import Tensor, nn
 
-from app.cli import run
 from app.observe.folding import Tree
 from app.observe.observe import observe
 from app.observe.picture import to_drawing
@@ -102,42 +98,6 @@ def test_a_file_gives_the_modules_shapes_and_edges_of_the_model_that_was_exporte
     assert Path(relu.file) == Path(__file__) and relu.line and relu.path == "parts.0"
     linear = next(call for call in found.calls if call.parameters)
     assert linear.parameters == ("parts.0.a.weight", "parts.0.a.bias")
-
-
-def test_nothing_that_a_pt2_has_pickled_runs_when_it_is_drawn(
-    files: Path,
-    tmp_path: Path,
-    monkeypatch: pytest.MonkeyPatch,
-    capsys: pytest.CaptureFixture[str],
-) -> None:
-    monkeypatch.chdir(tmp_path)
-    marker, harmful = tmp_path / "ran", Path("harmful.pt2")
-    with (
-        zipfile.ZipFile(files / "net.pt2") as source,
-        zipfile.ZipFile(harmful, "w") as target,
-    ):
-        for name in source.namelist():
-            evil = name.endswith((".pt", "weight_0")) or "/data/weights/weight" in name
-            target.writestr(
-                name, pickle.dumps(Runs(marker)) if evil else source.read(name)
-            )
-    assert run(["draw", str(harmful), "--out", "net.json"]) == 0
-    assert "nothing was run" in capsys.readouterr().err and not marker.exists()
-    plain = json.loads(Path("net.json").read_text())
-    assert {"parts.2.norm", "head"} <= {
-        node["path"] for node in plain["nodes"]
-    } and plain["failed"] is None
-
-
-def test_a_trusted_pt2_is_run_in_a_process_of_its_own(
-    files: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
-    out = tmp_path / "net.json"
-    assert run(["draw", str(files / "net.pt2"), "--trust", "--out", str(out)]) == 0
-    assert "nothing was run" not in capsys.readouterr().err
-    assert {"aten.relu.default", "aten.linear.default"} <= {
-        node["op"] for node in json.loads(out.read_text())["nodes"]
-    }
 
 
 @pytest.mark.parametrize("name", ["net.pt2", "net.onnx"])

@@ -34,10 +34,8 @@ from pytestqt.qtbot import QtBot
 from app.views.autograd.findings.findings_page import BATCH, FINDINGS
 from app.views.autograd.findings.snippet_findings import SnippetFindings
 from app.views.navigation import NETWORK
-from app.views.observed.feature import ObservedFeature
 from app.views.settings import Settings
 from app.views.shell.feature import ShellFeature
-from app.views.training.layer.feature import LayerFeature
 from app.views.ui import theme
 from app.views.ui.widgets.focus import take_typed
 from tests.support.whole_window import WholeWindow
@@ -61,6 +59,11 @@ ANEW = {
     "Outline",
     "ObservedPage",
     "DiffPage",
+}
+# What features remember of what they were asked for last.
+ASKED = {
+    "ObservedFeature": ("_model", "_digest", "_opened"),
+    "LayerFeature": ("_wanted",),
 }
 ALONE = {"AutogradPage", "FindingsPage"}
 # What was done before, which no test hears of.
@@ -233,20 +236,19 @@ class SharedWindow:
 
 def _forget_model(window: WholeWindow) -> None:
     """As if none had been opened or compared, and no step of a script been captured; no command does that."""
-    page = window.diff
-    page.compared = None
-    page.banner.hide()
-    page.which.set_value("layers")
-    page._stack.setCurrentWidget(page.empty)
+    if hasattr(window, "diff"):
+        page = window.diff
+        page.compared = None
+        page.banner.hide()
+        page.which.set_value("layers")
+        page._stack.setCurrentWidget(page.empty)
     if window.autograd_control.subject != "net":
         window.snippets.show("net")
-    window.observed.observation = None
-    for feature, names in (
-        (ObservedFeature, ("_model", "_digest", "_opened")),
-        (LayerFeature, ("_wanted",)),
-    ):
-        for name in names:
-            vars(window.findChild(feature)).pop(name, None)
+    if hasattr(window, "observed"):
+        window.observed.observation = None
+    for feature in window.features:
+        for name in ASKED.get(type(feature).__name__, ()):
+            vars(feature).pop(name, None)
 
 
 def _forget_snippet(window: WholeWindow) -> None:

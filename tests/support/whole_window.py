@@ -15,7 +15,6 @@ from app.views.files.feature import FilesFeature
 from app.views.importing.feature import ImportingFeature
 from app.views.inspector.feature import InspectorFeature
 from app.views.main_window import MainWindow
-from app.views.observed.feature import ObservedFeature
 from app.views.palette.feature import PaletteFeature
 from app.views.training.charts.feature import ChartsFeature
 from app.views.training.evaluation.feature import EvaluationFeature
@@ -81,8 +80,8 @@ class WholeWindow(MainWindow):
     inspectors = Part(InspectorFeature, lambda its: its.inspectors)
     diff = OnShelf("compare", "diff")
     interpreted = OnShelf("interpret", "interpreted")
-    call_inspector = Part(ObservedFeature, lambda its: its.call_inspector)
-    observed = Part(ObservedFeature, lambda its: its.observed)
+    call_inspector = OnShelf("opened", "call_inspector")
+    observed = OnShelf("opened", "observed")
     outline = OnShelf("outline", "outline")
     palette_view = Part(PaletteFeature, lambda its: its.palette_view)
     problems_panel = OnShelf("problems", "problems_panel")

@@ -8,6 +8,8 @@ from pathlib import Path
 
 import pytest
 
+from app.cli import commands
+
 ROOT = Path(__file__).resolve().parents[2]
 NET = """
 import torch
@@ -58,7 +60,7 @@ def warned(folder: Path, *command: str) -> list[str]:
     return [Path(place).name for place in shown]
 
 
-@pytest.mark.parametrize("command", ["draw", "autograd"])
+@pytest.mark.parametrize("command", sorted({"draw", "autograd"} & commands().keys()))
 def test_warnings_of_a_model_name_its_lines(tmp_path: Path, command: str) -> None:
     (tmp_path / "net.py").write_text(NET)
     words = (

@@ -18,7 +18,7 @@ from app.features.compare.values import Diff, DiffSide, Modes, interpreter
 from app.project.weights.state_dict_diff import PATTERNS
 from app.runs.checkpoint_files import checkpoints
 from app.sources.spec import parse_input
-from app.views.importing.import_pages import FormField, code_field
+from app.views.fields.form_field import FormField, code_field
 from app.views.ui import theme
 from app.views.ui.dialogs.base import Dialog
 from app.views.ui.widgets import Button

@@ -11,7 +11,7 @@ from PySide6.QtWidgets import QCompleter, QSplitter, QWidget
 from app.features.interpret.values import Effect, Intervention
 from app.util.columns import Column
 from app.util.formatting import counted, figure
-from app.views.importing.import_pages import code_field
+from app.views.fields.form_field import code_field
 from app.views.ui.flow import FlowLayout
 from app.views.ui.layouts import hbox, vbox
 from app.views.ui.scrolled import Scrolled

@@ -27,6 +27,7 @@ from app.views.importing.redraw_dialog import RedrawDialog
 
 if TYPE_CHECKING:
     from app.builder.results import Analysis
+    from app.engine.requests.observe import Observe
     from app.views.workspace import Workspace
 
 
@@ -86,8 +87,18 @@ class ImportControl(QObject):
         dialog.open()
         return dialog
 
-    def redraw(self, request: ImportModel) -> RedrawDialog:
-        """Show the dialog that redraws an opened model, or a part of one."""
+    def redraw(self, model: Observe, path: str, sha256: str) -> RedrawDialog:
+        """Show the dialog that redraws an opened model, or the module at a path of it; `sha256` is the digest of its
+        files as they were when it was opened."""
+        request = ImportModel(
+            model.source,
+            dict(model.arguments),
+            model.inputs,
+            where=model.folder,
+            opened=True,
+            part=path,
+            sha256=sha256,
+        )
         lay_out = partial(laid_out, room=self._workspace.drawing.room)
         dialog = RedrawDialog(request, lay_out, self.show, self._workspace.window)
         dialog.finished.connect(dialog.deleteLater)

@@ -18,7 +18,8 @@ from app.project.project import Project
 from app.source.layer_files import allowed
 from app.source.own_files import OwnFiles
 from app.sources.finding import files_of
-from app.views.importing.import_pages import FilePage, FormField, TorchvisionPage
+from app.views.fields.form_field import FormField
+from app.views.importing.import_pages import FilePage, TorchvisionPage
 from app.views.importing.import_result import ResultPage
 from app.views.importing.importing import ImportedModel, import_model
 from app.views.trust.layers_control import LayersControl

@@ -11,7 +11,6 @@ from PySide6.QtGui import QFontMetricsF, QKeyEvent
 from PySide6.QtWidgets import (
     QCheckBox,
     QFileDialog,
-    QLineEdit,
     QPlainTextEdit,
     QTreeWidget,
     QTreeWidgetItem,
@@ -21,7 +20,6 @@ from PySide6.QtWidgets import (
 from app.builder.catalog.custom import module_name, read_text
 from app.engine.requests.import_model import (
     ImportModel,
-    ImportRequestError,
     KnownModel,
     ModelImportError,
     names_in,
@@ -30,8 +28,9 @@ from app.engine.requests.import_model import (
 )
 from app.source.layer_files import LayerFile, LayerFileError
 from app.sources.finding import digest_of
-from app.sources.spec import SourceError, SourceSpec
+from app.sources.spec import SourceSpec
 from app.util.user_folders import typed_path
+from app.views.fields.form_field import FormField, code_field
 from app.views.ui import theme
 from app.views.ui.layouts import hbox, vbox
 from app.views.ui.present import present
@@ -44,49 +43,6 @@ NOT_CHOSEN = "Choose a model in the list."
 NOTHING = "The file has no class and no function that can be called without arguments."
 
 T = TypeVar("T")
-
-
-class FormField(QWidget):
-    """A form field below its title, with a line for its error."""
-
-    def __init__(
-        self, title: str, field: QWidget, words: str = "", beside: QWidget | None = None
-    ) -> None:
-        super().__init__()
-        self.field = field
-        field.setAccessibleName(title)
-        self._words = words
-        self.note = label(words, "caption", "text3", wrap=True)
-        row = hbox((field, 1), spacing=8)
-        if beside is not None:
-            row.addWidget(beside)
-        vbox(
-            label(title, "label", "text2"),
-            row,
-            self.note,
-            on=self,
-            margins=0,
-            spacing=3,
-        )
-        self.complain("")
-
-    def complain(self, message: str, tone: str = "error") -> None:
-        """Show an error below the field; "" clears it."""
-        set_property(self.field, "invalid", bool(message) and tone == "error")
-        set_property(self.note, "tone", tone if message else "text3")
-        self.note.setText(message or self._words)
-        self.note.setVisible(bool(message or self._words))
-        self.field.setAccessibleDescription(message or self._words)
-
-    def fits(self, check: Callable[[], object]) -> bool:
-        """Return whether a check of the field's value passes; else show its error, with the focus."""
-        try:
-            check()
-        except (SourceError, ImportRequestError) as error:
-            self.complain(f"{str(error).removesuffix('.')}.")
-            self.field.setFocus()
-            return False
-        return True
 
 
 class ImportPage(QWidget):
@@ -123,15 +79,6 @@ class ImportPage(QWidget):
         except ModelImportError as error:
             self.blame(entry, _sentence(str(error)))
             return None
-
-
-def code_field(placeholder: str) -> QLineEdit:
-    """Return a line edit for code."""
-    field = QLineEdit()
-    field.setFont(theme.font("code"))
-    field.setPlaceholderText(placeholder)
-    field.setMinimumHeight(26)
-    return field
 
 
 class TorchvisionPage(ImportPage):

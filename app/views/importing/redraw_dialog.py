@@ -12,8 +12,8 @@ from PySide6.QtWidgets import QCheckBox, QWidget
 from app.engine.requests.import_advice import cure_of
 from app.engine.requests.import_model import ImportModel
 from app.project.project import Project
+from app.views.fields.form_field import FormField
 from app.views.importing.import_dialog import KEPT, Open, worth_reading
-from app.views.importing.import_pages import FormField
 from app.views.importing.import_result import ResultPage
 from app.views.importing.importing import ImportedModel, import_model
 from app.views.ui.background import WorkerFailure

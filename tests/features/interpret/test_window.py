@@ -28,7 +28,7 @@ from app.preflight import preflight
 from app.sources.spec import AskedModel
 from app.training.evaluation.evaluator import Evaluator
 from app.util import resources
-from app.views.observed.open_dialog import OpenModelDialog
+from app.views.ui.dialogs.progress import ProgressDialog
 from tests.support import windows
 from tests.support.whole_window import WholeWindow
 from tests.views.window.test_window import ready
@@ -234,7 +234,7 @@ def opened(
         AskedModel("patches_opened.py:Patches", "", ("2x1x8x8",), trust=True),
     )
     qtbot.waitUntil(lambda: window.document.project.opened is not None)
-    qtbot.waitUntil(lambda: not window.findChildren(OpenModelDialog))
+    qtbot.waitUntil(lambda: not window.findChildren(ProgressDialog))
     window.document.apply(
         "Choose data", replace(window.document.project, data=DataConfig())
     )

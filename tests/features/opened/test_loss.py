@@ -10,9 +10,9 @@ import pytest
 from pytestqt.qtbot import QtBot
 
 from app.data.config import DataConfig
+from app.features.opened.open_dialog import OpenModelDialog
 from app.sources.spec import AskedModel
 from app.training.config import BY_DATA, INPUT, OutputLoss
-from app.views.observed.open_dialog import OpenModelDialog
 from tests.support.whole_window import WholeWindow
 from tests.views.window.test_window import ready
 

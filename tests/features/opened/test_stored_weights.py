@@ -9,10 +9,10 @@ import pytest
 import torch
 from safetensors.torch import save_file
 
-from app.cli.draw import weight_lines
-from app.sources import stored_weights
+from app.features.opened.cli import stored_weights
+from app.features.opened.cli.draw import weight_lines
+from app.features.opened.cli.stored_weights import weights_of
 from app.sources.spec import SourceError
-from app.sources.stored_weights import weights_of
 
 
 @pytest.fixture

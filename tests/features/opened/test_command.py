@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 import json
+import pickle
 import sys
+import zipfile
 from pathlib import Path
 
 import pytest
 
 from app.cli import run
 from app.project import file
+from tests.sources.test_files import Runs, files  # noqa: F401
 
 NET = """
 import torch
@@ -295,4 +298,54 @@ def test_a_picture_has_as_many_levels_and_the_modules_that_are_asked_for(
     assert (
         "--unfold part.1: no module with parts was called so; near it are parts.1"
         in capsys.readouterr().err
+    )
+
+
+def test_nothing_that_a_pt2_has_pickled_runs_when_it_is_drawn(
+    files: Path,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    marker, harmful = tmp_path / "ran", Path("harmful.pt2")
+    with (
+        zipfile.ZipFile(files / "net.pt2") as source,
+        zipfile.ZipFile(harmful, "w") as target,
+    ):
+        for name in source.namelist():
+            evil = name.endswith((".pt", "weight_0")) or "/data/weights/weight" in name
+            target.writestr(
+                name, pickle.dumps(Runs(marker)) if evil else source.read(name)
+            )
+    assert run(["draw", str(harmful), "--out", "net.json"]) == 0
+    assert "nothing was run" in capsys.readouterr().err and not marker.exists()
+    plain = json.loads(Path("net.json").read_text())
+    assert {"parts.2.norm", "head"} <= {
+        node["path"] for node in plain["nodes"]
+    } and plain["failed"] is None
+
+
+def test_a_trusted_pt2_is_run_in_a_process_of_its_own(
+    files: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    out = tmp_path / "net.json"
+    assert run(["draw", str(files / "net.pt2"), "--trust", "--out", str(out)]) == 0
+    assert "nothing was run" not in capsys.readouterr().err
+    assert {"aten.relu.default", "aten.linear.default"} <= {
+        node["op"] for node in json.loads(out.read_text())["nodes"]
+    }
+
+
+def test_a_model_is_called_with_the_first_batch_of_the_data(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "flat.py").write_text(
+        "from torch import nn\ndef net():\n    return nn.Sequential(nn.Flatten(), nn.Linear(64, 10))\n"
+    )
+    asked = ["draw", "flat.py:net()", "--on", "digits", "--trust", "--out", "o.json"]
+    assert run(asked) == 0
+    assert (
+        "inputs: the first batch of digits, 64x1x8x8:float32" in capsys.readouterr().err
     )

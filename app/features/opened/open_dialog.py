@@ -25,7 +25,7 @@ from app.sources.spec import (
     parse_input,
     parse_source,
 )
-from app.views.importing.import_pages import FormField, code_field
+from app.views.fields.form_field import FormField, code_field
 from app.views.trust.layers_control import LayersControl
 from app.views.trust.trust_dialog import listed
 from app.views.trust.trust_model import PERMISSIONS, ModelTrustDialog

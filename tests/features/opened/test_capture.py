@@ -14,8 +14,8 @@ from PySide6.QtWidgets import QPushButton
 from pytestqt.qtbot import QtBot
 
 from app.engine.tasks.observe import batch_of_model
+from app.features.opened.page import ObservedPage
 from app.sources.spec import AskedModel
-from app.views.observed.page import ObservedPage
 from tests.support.opened_models import NETS
 from tests.support.whole_window import WholeWindow
 

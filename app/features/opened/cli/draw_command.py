@@ -67,6 +67,6 @@ def add(commands: Any) -> argparse.ArgumentParser:
 
 def run(options: argparse.Namespace) -> int:
     """Carry the command out."""
-    from app.cli import draw
+    from app.features.opened.cli import draw
 
     return draw.run(options)

@@ -1,4 +1,4 @@
-"""Feature "observed": the command that opens any model, the page "Model" that shows its calls, and projects of one."""
+"""Opened models in the window: the command that opens one, the page "Model" that shows its calls, projects of one."""
 
 from __future__ import annotations
 
@@ -12,16 +12,15 @@ from msgspec.structs import replace
 from PySide6.QtCore import QFileSystemWatcher, QObject, QTimer, Signal
 
 from app.builder.diagnostics.problems import Problem
-from app.engine.requests.import_model import ImportModel
 from app.engine.requests.observe import opened_model
+from app.features.opened.inspector import CallInspector
+from app.features.opened.open_dialog import OpenModelDialog
+from app.features.opened.page import ObservedPage
 from app.preflight.opened import project_of
 from app.sources.finding import digest_of, file_of, files_of
 from app.sources.spec import AskedModel
 from app.views.feature import Action, Feature, Page
 from app.views.navigation import OPENED
-from app.views.observed.inspector import CallInspector
-from app.views.observed.open_dialog import OpenModelDialog
-from app.views.observed.page import ObservedPage
 from app.views.pictures.picture_export import PictureExport
 
 if TYPE_CHECKING:
@@ -274,16 +273,7 @@ class ObservedFeature(Feature):
         if (model := self._model) is None or not self._unchanged("redraw"):
             return
         self.workspace.notifier.withdraw("There is no drawing")
-        request = ImportModel(
-            model.source,
-            dict(model.arguments),
-            model.inputs,
-            where=model.folder,
-            opened=True,
-            part=path,
-            sha256=self._digest,
-        )
-        self.workspace.commands.trigger("redraw", request)
+        self.workspace.commands.trigger("redraw", model, path, self._digest)
 
     # -- its file ------------------------------------------------------------------------------------------------------
 

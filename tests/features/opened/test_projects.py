@@ -13,6 +13,7 @@ from PySide6.QtWidgets import QPushButton
 from pytestqt.qtbot import QtBot
 
 from app.builder.edits.edits import add
+from app.features.opened.open_dialog import ObserveTrustDialog, OpenModelDialog
 from app.project import file as project_file
 from app.sources.spec import AskedModel
 from app.training.config import TARGET, Choice, OutputLoss
@@ -21,7 +22,6 @@ from app.training.loop import train
 from app.util.frozen import FrozenMap
 from app.views.export.export_dialog import ExportDialog
 from app.views.inspector.pages import OverviewPage
-from app.views.observed.open_dialog import ObserveTrustDialog, OpenModelDialog
 from tests.support.whole_window import WholeWindow
 from tests.views.window.test_window import ready, wait_for
 

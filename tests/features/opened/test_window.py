@@ -13,13 +13,13 @@ from PySide6.QtGui import QPaintEvent, QRegion
 from PySide6.QtWidgets import QFileDialog, QPushButton, QWidget
 from pytestqt.qtbot import QtBot
 
+from app.features.opened import page as page_module
+from app.features.opened.arrangement import READABLE, LayoutCancelledError
+from app.features.opened.open_dialog import ObserveTrustDialog, OpenModelDialog
+from app.features.opened.page import ObservedPage
 from app.observe.figures import ModuleFigures
 from app.observe.observation import Call, Flow, Observation
 from app.sources.spec import AskedModel
-from app.views.observed import page as page_module
-from app.views.observed.arrangement import READABLE, LayoutCancelledError
-from app.views.observed.open_dialog import ObserveTrustDialog, OpenModelDialog
-from app.views.observed.page import ObservedPage
 from tests.support import own_code
 from tests.support.whole_window import WholeWindow
 
