@@ -36,7 +36,7 @@ ARROWS = {
     "main": "cli",
     "cli": "engine runs preflight project export training data autograd builder sources"
     " diagram graphviz_export views",
-    "views": "training_thread engine runs preflight project export training data telemetry autograd builder observe"
+    "views": "training_thread engine runs preflight project training data telemetry autograd builder observe"
     " sources diagram graphviz_export",
     "training_thread": "engine project runs training telemetry",
     # What a process of ours does, and how it is spoken to.

@@ -205,6 +205,7 @@ class Toolbar(QFrame):
         self._blocked(control.blocked)
         self.device_chosen.connect(control.choose_device)
         self.exported.connect(lambda: workspace.commands.trigger("export"))
+        self.export.setVisible(workspace.commands.has("export"))
         workspace.live.torch_loaded.connect(
             lambda torch: self.set_devices(
                 torch.devices, document.project.training.device

@@ -227,7 +227,7 @@ def _export(
     from PySide6.QtCore import Qt
     from PySide6.QtTest import QTest
 
-    from app.views.export.export_dialog import ExportDialog
+    from app.features.export.export_dialog import ExportDialog
 
     window.export_control.ask()
     (dialog,) = window.findChildren(ExportDialog)

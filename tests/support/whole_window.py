@@ -9,7 +9,6 @@ from typing import Any, Generic, TypeVar
 
 from app.views.autograd.feature import AutogradFeature
 from app.views.canvas.feature import CanvasFeature
-from app.views.export.feature import ExportFeature
 from app.views.feature import Feature
 from app.views.files.feature import FilesFeature
 from app.views.importing.feature import ImportingFeature
@@ -72,8 +71,8 @@ class WholeWindow(MainWindow):
     cost_control = OnShelf("cost", "cost_control")
     costs = OnShelf("cost", "costs")
     own_files = OnShelf("custom_layers", "own_files")
-    export_control = Part(ExportFeature, lambda its: its.export_control)
-    pictures = Part(ExportFeature, lambda its: its.pictures)
+    export_control = OnShelf("export", "export_control")
+    pictures = OnShelf("export", "pictures")
     recovery = Part(FilesFeature, lambda its: its.recovery)
     import_control = Part(ImportingFeature, lambda its: its.import_control)
     inspector = Part(InspectorFeature, lambda its: its.inspector)

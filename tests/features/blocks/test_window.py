@@ -15,7 +15,7 @@ from PySide6.QtWidgets import QApplication, QMenu
 from app.builder.expressions import Expr
 from app.builder.graph import Graph, Node
 from app.builder.layout.arrange import arrange
-from app.engine.tasks.export import write_export
+from app.export.layers import write_model
 from app.project import file, library
 from app.project.project import Project
 from app.views.canvas.gestures.gestures import DropOp
@@ -239,7 +239,6 @@ def test_a_block_from_its_making_to_its_file(hand: Hand, tmp_path: Path) -> None
 
 
 def test_a_net_of_blocks_trains_and_is_taken_away(hand: Hand, tmp_path: Path) -> None:
-    from app.engine.requests.export import ExportChoice
     from app.preflight import preflight
     from app.source.compiled import load_class
     from app.source.generated import Source
@@ -276,10 +275,7 @@ def test_a_net_of_blocks_trains_and_is_taken_away(hand: Hand, tmp_path: Path) ->
     hand.ready()
 
     job = preflight.job(hand.project, window.live.analysis)
-    choice = ExportChoice(
-        tmp_path, code=True, script=False, safetensors=False, pt=False
-    )
-    write_export(choice, job, hand.project)
+    write_model(job.source, tmp_path / "model.py")
     text = (tmp_path / "model.py").read_text("utf-8")
     assert "class Residual(nn.Module):" in text
     assert load_class(Source(text))().state_dict().keys()

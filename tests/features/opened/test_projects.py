@@ -20,7 +20,6 @@ from app.training.config import TARGET, Choice, OutputLoss
 from app.training.events import EpochDone
 from app.training.loop import train
 from app.util.frozen import FrozenMap
-from app.views.export.export_dialog import ExportDialog
 from app.views.inspector.pages import OverviewPage
 from tests.support.whole_window import WholeWindow
 from tests.views.window.test_window import ready, wait_for
@@ -223,25 +222,6 @@ def test_a_saved_model_is_opened_again_and_a_drawing_takes_its_place(
     qtbot.waitUntil(lambda: window.document.dirty and not window.live.errors)
     assert window.document.project.opened.sha256 != saved.opened.sha256
     window.document.undo_stack.setClean()
-
-
-def test_it_is_exported_as_the_function_that_makes_it(
-    qtbot: QtBot, window: WholeWindow, tmp_path: Path
-) -> None:
-    window.actions_by_key["export"].trigger()
-    dialog = window.findChild(ExportDialog)
-    assert dialog.boxes["code"].text() == "make_model.py"
-    dialog.folder.setText(str(tmp_path / "out"))
-    qtbot.mouseClick(dialog.export_button, Qt.MouseButton.LeftButton)
-    qtbot.waitUntil(lambda: (tmp_path / "out" / "train.py").is_file())
-    assert (
-        "from mine_opened import Net"
-        in (tmp_path / "out" / "make_model.py").read_text()
-    )
-    assert (
-        "from make_model import make_model"
-        in (tmp_path / "out" / "train.py").read_text()
-    )
 
 
 def test_what_needs_a_drawing_says_so(qtbot: QtBot, window: WholeWindow) -> None:

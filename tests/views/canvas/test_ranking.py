@@ -7,7 +7,7 @@ from PySide6.QtCore import QPointF, QRectF
 from app.builder.catalog.catalog import catalog
 from app.builder.value_types import Dim, TensorType
 from app.views.canvas.search.finder import by_kind, by_shape
-from app.views.canvas.wires.routes import nearest_on, route, through
+from app.views.ui.graphview.routes import nearest_on, route, through
 
 
 def test_a_search_lists_first_what_fits_the_shape() -> None:

@@ -28,11 +28,11 @@ from app.views.canvas.items.node_item import NodeItem, cells_of
 from app.views.canvas.overlays import Callout
 from app.views.canvas.scene import STRIPS
 from app.views.canvas.search.finder import matching_ops
-from app.views.canvas.wires import routes
-from app.views.canvas.wires.detour import around
 from app.views.canvas.wires.wire_item import ASSUMED, ERROR, NORMAL
 from app.views.selection import Selection
 from app.views.ui import theme
+from app.views.ui.graphview import routes
+from app.views.ui.graphview.detour import around
 from app.views.ui.graphview.spatial import RectIndex
 
 OPS = catalog()

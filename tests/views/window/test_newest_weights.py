@@ -11,14 +11,12 @@ import pytest
 import torch
 from PySide6.QtWidgets import QApplication
 from pytestqt.qtbot import QtBot
-from safetensors.torch import load_file
 
 from app.builder.edits import edits
 from app.engine.tasks.capture import batch_of
 from app.main import main
 from app.project import file as project_file
 from app.util import tensor_files  # noqa: F401  # reads the weights that a run wrote
-from app.views.export.export_dialog import ExportDialog
 from app.views.run import newest_weights
 from app.views.ui import theme
 from tests.support.whole_window import WholeWindow
@@ -120,53 +118,6 @@ def test_a_capture_has_them_and_says_so_until_the_net_is_another(
     window.actions_by_key["capture"].trigger()
     qtbot.waitUntil(lambda: room.tape is not before, timeout=60_000)
     assert "weights untrained, initialised with seed 0" in room.head.accessibleName()
-
-
-def test_export_and_save_weights_write_them_and_name_them(
-    qtbot: QtBot, window: WholeWindow, path: Path, tmp_path: Path
-) -> None:
-    window.export_control.ask()
-    (dialog,) = window.findChildren(ExportDialog)
-    qtbot.waitUntil(
-        lambda: dialog.weights.text() == f"{WORDS.capitalize().replace('run', 'Run')}."
-    )
-    dialog.folder.setText(str(tmp_path / "out"))
-    dialog.which.set_value("best")
-    qtbot.waitUntil(lambda: dialog.weights.text().endswith("its best validation loss."))
-    with qtbot.waitSignal(window.export_control.exported) as told:
-        dialog.export_button.click()
-    assert told.args[0].weights.endswith("its best validation loss")
-    best = load_file(tmp_path / "out" / "weights.safetensors")
-    stored = torch.load(
-        next(path.with_suffix(".runs").rglob("best.pt")), weights_only=True
-    )["model"]
-    assert all(torch.equal(value, best[key]) for key, value in stored.items())
-    dialog.which.set_value("newest")
-    with qtbot.waitSignal(window.export_control.exported) as told:
-        window.export_control.export(dialog.choice())
-    assert f"weights {told.args[0].weights}" == WORDS
-    written = load_file(tmp_path / "out" / "weights.safetensors")
-    assert all(torch.equal(value, written[key]) for key, value in learnt(path).items())
-
-
-def test_weights_of_a_run_that_ends_while_the_dialog_is_open_are_named_anew(
-    qtbot: QtBot, path: Path
-) -> None:
-    window = opened(qtbot, path)
-    window.start_run()
-    qtbot.waitUntil(lambda: window.session.state == "running", timeout=60_000)
-    window.run_control.pause()
-    qtbot.waitUntil(lambda: window.session.state == "paused", timeout=60_000)
-    window.export_control.ask()
-    (dialog,) = window.findChildren(ExportDialog)
-    qtbot.waitUntil(
-        lambda: dialog.weights.text() == "Weights of Run 2, under way.", timeout=60_000
-    )
-    window.run_control.run()
-    qtbot.waitUntil(
-        lambda: dialog.weights.text() == "Weights of Run 2 at step 46.", timeout=60_000
-    )
-    closed(window)
 
 
 def test_weights_of_a_run_that_ends_while_they_are_written_are_its_last(

@@ -19,8 +19,8 @@ from app.builder.graph import Edge
 from app.builder.layout.arrange import Size
 from app.views.canvas.items.faces import Pin
 from app.views.canvas.items.painter import paint_port
-from app.views.canvas.wires.routes import free_end
 from app.views.ui import theme
+from app.views.ui.graphview.routes import free_end
 
 if TYPE_CHECKING:
     from app.views.canvas.view import CanvasView

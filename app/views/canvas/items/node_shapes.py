@@ -29,9 +29,9 @@ from app.views.canvas.items.geometry import (
     beside_name,
     text_width,
 )
-from app.views.canvas.wires.detour import led
-from app.views.canvas.wires.routes import Route, runs_back
 from app.views.canvas.wires.wire_item import LABEL_HEIGHT
+from app.views.ui.graphview.detour import led
+from app.views.ui.graphview.routes import Route, runs_back
 from app.views.ui.graphview.spatial import RectIndex, bounds
 
 BESIDE = 56.0  # between the frame's sides and its contents: room for a wire to turn

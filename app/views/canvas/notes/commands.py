@@ -15,7 +15,7 @@ from app.builder.layout.arrange import GRID
 from app.builder.sheet import FRAME, Comment, Point
 from app.util.formatting import plural
 from app.views.canvas.notes.notes import height_for
-from app.views.canvas.wires.routes import nearest_on
+from app.views.ui.graphview.routes import nearest_on
 
 if TYPE_CHECKING:
     from app.views.canvas.commands import Commands

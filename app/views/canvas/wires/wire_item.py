@@ -9,9 +9,9 @@ from PySide6.QtGui import QColor, QPainter, QPainterPath, QPainterPathStroker, Q
 
 from app.builder.graph import Edge
 from app.views.canvas.items.geometry import text_width
-from app.views.canvas.wires.routes import LABEL_RISE, Route
 from app.views.ui import theme
 from app.views.ui.graphview.overview import RepaintTarget
+from app.views.ui.graphview.routes import LABEL_RISE, Route
 from app.views.ui.graphview.spatial import RectIndex
 from app.views.ui.theme import Theme
 from app.views.ui.widgets.painting import TextLine

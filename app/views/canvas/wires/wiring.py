@@ -16,10 +16,10 @@ from app.views.canvas.difference import moved as differing_edges
 from app.views.canvas.items.faces import Problems
 from app.views.canvas.items.node_item import NodeItem
 from app.views.canvas.wires.bend_dots import BendDots
-from app.views.canvas.wires.detour import led
-from app.views.canvas.wires.routes import Route, runs_back, unled
 from app.views.canvas.wires.wire_item import ASSUMED, ERROR, NORMAL, REACH, WireItem
+from app.views.ui.graphview.detour import led
 from app.views.ui.graphview.overview import RepaintTarget
+from app.views.ui.graphview.routes import Route, runs_back, unled
 from app.views.ui.graphview.spatial import RectIndex
 
 if TYPE_CHECKING:

@@ -14,8 +14,6 @@ from app.diagram.diagram import Arrow, Box, Drawing
 from app.diagram.layout import KnownPlaces, Layout, Places, Rect, arrange, keep_places
 from app.diagram.layout.model import Spacing
 from app.views.autograd.graph.arrow_paths import arrow_head, arrow_path
-from app.views.canvas.wires.detour import led
-from app.views.canvas.wires.routes import runs_back
 from app.views.pictures.printing.faces import (
     BACK,
     TEXT2,
@@ -40,6 +38,8 @@ from app.views.pictures.printing.paper import (
     fitting,
     on_paper,
 )
+from app.views.ui.graphview.detour import led
+from app.views.ui.graphview.routes import runs_back
 from app.views.ui.graphview.spatial import RectIndex
 
 SCALES = (1.0, 0.875, 0.75)  # of the largest text that are tried for rows

@@ -8,7 +8,9 @@ from pathlib import Path
 from PySide6.QtCore import QObject, Signal
 
 from app.engine.requests.capture import InitialWeights, WeightsChoice
-from app.engine.requests.export import (
+from app.features.export.export_dialog import ExportDialog
+from app.features.export.proofs_dialog import ProofsDialog
+from app.features.export.values import (
     Export,
     ExportChoice,
     ExportResult,
@@ -19,8 +21,6 @@ from app.preflight import preflight
 from app.source.generated import Source
 from app.util.atomic import failure_text
 from app.util.leftovers import TemporaryFolder
-from app.views.export.export_dialog import ExportDialog
-from app.views.export.proofs_dialog import ProofsDialog
 from app.views.ui.background import WorkerFailure
 from app.views.workspace import Workspace
 

@@ -9,7 +9,7 @@ from typing import TypeVar
 from msgspec.structs import replace
 from PySide6.QtCore import QPointF, QRectF
 
-from app.views.canvas.wires.routes import (
+from app.views.ui.graphview.routes import (
     CLEAR,
     LABEL_RISE,
     RADIUS,

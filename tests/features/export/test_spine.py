@@ -17,8 +17,8 @@ from PySide6.QtGui import QGuiApplication
 from PySide6.QtTest import QTest
 from PySide6.QtWidgets import QApplication, QLineEdit, QScrollArea, QWidget
 
+from app.features.export.export_dialog import ExportDialog
 from app.project.document import Document
-from app.views.export.export_dialog import ExportDialog
 from app.views.settings import Settings
 from app.views.ui import theme
 from tests.support.whole_window import WholeWindow

@@ -1,4 +1,4 @@
-"""Write an export and prove it: handlers of `app.engine.requests.export`."""
+"""Write an export and prove it: handlers of `app.features.export.values`."""
 
 from __future__ import annotations
 
@@ -13,15 +13,6 @@ from app.engine.requests.capture import (
     NewestWeights,
     WeightsChoice,
 )
-from app.engine.requests.export import (
-    Export,
-    ExportChoice,
-    ExportResult,
-    NameWeights,
-    Proofs,
-    Prove,
-    ToProve,
-)
 from app.engine.server import Context, handles
 from app.engine.tasks.weights import describe_weights, load_chosen
 from app.export.certify.certify import certify_export
@@ -33,6 +24,15 @@ from app.export.script.script import training_script, write_start
 from app.export.text_files import write_text
 from app.export.weights import save_pt, save_safetensors
 from app.export.weights_choice import ExportWeights
+from app.features.export.values import (
+    Export,
+    ExportChoice,
+    ExportResult,
+    NameWeights,
+    Proofs,
+    Prove,
+    ToProve,
+)
 from app.project import drawing_digest
 from app.runs.newest import threads_of_newest
 from app.training.setup.weights_header import StartError

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 
 from app.builder.diagram import to_drawing
-from app.views.export.export_control import ExportControl
+from app.features.export.export_control import ExportControl
 from app.views.feature import Action, Feature
 from app.views.pictures.picture_export import PictureExport
 from app.views.workspace import Workspace

@@ -5,7 +5,7 @@ from __future__ import annotations
 from PySide6.QtCore import Qt, QTimer, Signal
 from PySide6.QtWidgets import QGridLayout, QLayout, QProgressBar, QWidget
 
-from app.engine.requests.export import Proofs, Prove, ToProve
+from app.features.export.values import Proofs, Prove, ToProve
 from app.views.engine_service import EngineService
 from app.views.ui.background import WorkerFailure
 from app.views.ui.dialogs.progress import ProgressDialog

@@ -16,14 +16,14 @@ from pytestqt.qtbot import QtBot
 
 from app.engine.client import Engine, Question, shared
 from app.engine.protocol import Handle
-from app.engine.requests.export import ToProve
 from app.engine.requests.measure import Measure
-from app.engine.tasks.export import Rest, prove
 from app.export import formats, onnx_extra
+from app.features.export.export_dialog import ExportDialog
+from app.features.export.proofs_dialog import ProofsDialog
+from app.features.export.task import Rest, prove
+from app.features.export.values import ToProve
 from app.source.compiled import make_module
 from app.views.engine_service import EngineService
-from app.views.export.export_dialog import ExportDialog
-from app.views.export.proofs_dialog import ProofsDialog
 from tests.support.export_here import work_here
 from tests.support.training_jobs import CONV_NET
 from tests.support.whole_window import WholeWindow

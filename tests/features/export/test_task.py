@@ -14,9 +14,9 @@ from app.engine.requests.capture import (
     NewestWeights,
     WeightsFile,
 )
-from app.engine.requests.export import Export, ExportChoice, NameWeights, Prove
 from app.engine.requests.measure import Measure
-from app.engine.tasks.export import write_export
+from app.features.export.task import write_export
+from app.features.export.values import Export, ExportChoice, NameWeights, Prove
 from app.project.project import Project
 from tests.support.training_jobs import SMALL_NET, job
 

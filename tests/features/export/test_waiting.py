@@ -10,8 +10,8 @@ from PySide6.QtTest import QTest
 
 from app.engine import pool
 from app.engine.client import shared
+from app.features.export.export_dialog import ExportDialog
 from app.util.resources import path as resource_path
-from app.views.export.export_dialog import ExportDialog
 from tests.support import windows
 from tests.support.whole_window import WholeWindow
 
