@@ -29,7 +29,7 @@ TORCH = (2, 10)
 PYSIDE, PYSIDE_END, PYSIDE_BAD = (6, 8), (6, 12), ((6, 10, 1),)
 PYQTGRAPH = (0, 14)
 OTHERS = tuple(
-    "numpy scikit-learn torchmetrics charset-normalizer safetensors msgspec graphviz pygments jinja2".split()
+    "numpy scikit-learn torchmetrics charset-normalizer safetensors msgspec graphviz pygments rapidfuzz jinja2".split()
 )
 
 # By which packages of other names are imported.

@@ -21,6 +21,7 @@ from app.views.ui import icons
 
 if TYPE_CHECKING:
     from app.views.actions import Actions
+    from app.views.ui.dialogs.search import SearchEntry
     from app.views.workspace import Workspace
 
 Shortcut = str | QKeySequence.StandardKey | tuple[str, ...]
@@ -119,6 +120,10 @@ class Feature(QObject):
 
     def overlays(self) -> Iterable[str]:
         """Return the overlays that the feature can draw over the nodes of the canvas."""
+        return ()
+
+    def searched(self) -> Iterable[SearchEntry]:
+        """Return what Ctrl+K finds beside the commands."""
         return ()
 
     def begin(self) -> None:

@@ -98,6 +98,7 @@ class MainWindow(ShowsCutTexts, QMainWindow):
         self._make_models()
         self._make_services()
         self.features = [kind(self.workspace) for kind in feature.feature_classes()]
+        self.workspace.searched.extend(owner.searched for owner in self.features)
         self._pages_of = [(owner, tuple(owner.pages())) for owner in self.features]
         self._pages = [page for _, pages in self._pages_of for page in pages]
         self._owners = {
@@ -184,6 +185,7 @@ class MainWindow(ShowsCutTexts, QMainWindow):
             newest_weights=self.newest_weights,
             shown_run=self.shown_run,
             diagnostics=[],
+            searched=[],
             drawing=self.drawing,
             overlays=self.overlays,
             pages=self.pages,

@@ -9,6 +9,8 @@ from msgspec import Struct
 from app.views.navigation import NETWORK
 
 if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable
+
     from PySide6.QtWidgets import QWidget
 
     from app.project.document import Document
@@ -34,6 +36,7 @@ if TYPE_CHECKING:
     from app.views.status import StatusLine
     from app.views.trust.layers_control import LayersControl
     from app.views.ui.background import Background
+    from app.views.ui.dialogs.search import SearchEntry
 
 
 class Workspace(Struct, frozen=True, weakref=True):
@@ -63,8 +66,9 @@ class Workspace(Struct, frozen=True, weakref=True):
     runs_keeper: RunsKeeper
     newest_weights: NewestWeightsSource
     shown_run: ShownRun
-    # Pages of Findings that features add.
+    # Pages of Findings, and what Ctrl+K finds, that features add.
     diagnostics: list[Diagnostic]
+    searched: list[Callable[[], Iterable[SearchEntry]]]
     # What is visible.
     drawing: CanvasFacade
     overlays: Overlays

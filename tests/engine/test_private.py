@@ -98,7 +98,8 @@ def test_two_processes_are_reached_from_loopback_alone_and_no_stranger_joins(
             )
             _stranger_cannot_read(store)
             control.stop()
-    assert len(found) == 2 and isinstance(event, Finished) and event.reason == "stopped"
+    assert isinstance(event, Finished), getattr(event, "traceback", event)
+    assert len(found) == 2 and event.reason == "stopped"
     assert not any(Path(one.name).exists() for one in stores)
 
 

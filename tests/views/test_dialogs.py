@@ -27,8 +27,8 @@ from app.views.ui.dialogs.message import (
     running_dialog,
     unsaved_dialog,
 )
+from app.views.ui.dialogs.search import SearchDialog, command_entry
 from app.views.ui.dialogs.shortcuts import (
-    CommandPalette,
     ShortcutSheet,
     command_text,
     key_text,
@@ -259,10 +259,14 @@ def test_alt_and_a_letter_press_the_buttons_of_a_dialog(qtbot: QtBot) -> None:
     )
 
 
+def palette_of(actions: list[QAction]) -> SearchDialog:
+    return SearchDialog([command_entry(each.text(), each) for each in actions])
+
+
 def test_typing_finds_a_command_and_enter_runs_it(
     qtbot: QtBot, actions: list[QAction]
 ) -> None:
-    palette = CommandPalette(actions)
+    palette = palette_of(actions)
     show(qtbot, palette)
     qtbot.keyClicks(palette.field, "save")
     with qtbot.waitSignal(actions[1].triggered):
@@ -271,7 +275,7 @@ def test_typing_finds_a_command_and_enter_runs_it(
 
 
 def test_arrows_go_through_all_commands(qtbot: QtBot, actions: list[QAction]) -> None:
-    palette = CommandPalette(actions)
+    palette = palette_of(actions)
     show(qtbot, palette)
     assert palette.model.rowCount() == len(actions)
     qtbot.keyClick(palette.field, Qt.Key.Key_Down)
@@ -284,7 +288,7 @@ def test_a_command_that_is_not_available_is_left_alone(
     qtbot: QtBot, actions: list[QAction]
 ) -> None:
     actions[0].setEnabled(False)
-    palette = CommandPalette(actions)
+    palette = palette_of(actions)
     show(qtbot, palette)
     qtbot.keyClicks(palette.field, "new")
     index = palette.model.index(0)
@@ -300,7 +304,7 @@ def test_a_command_that_is_not_available_is_left_alone(
 
 
 def test_no_command_of_that_name(qtbot: QtBot, actions: list[QAction]) -> None:
-    palette = CommandPalette(actions)
+    palette = palette_of(actions)
     show(qtbot, palette)
     palette.field.setText("zzz")
     assert palette.none.isVisible()

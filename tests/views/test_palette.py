@@ -203,11 +203,11 @@ def test_every_op_has_a_picture_to_drag(palette: Palette) -> None:
 
 
 def test_letters_strewn_about_do_not_fit() -> None:
-    assert fuzzy.score("gis", "Regularisation") is None
+    assert fuzzy.score("gis", ("Regularisation", 1.0)) is None
     assert fit("conv", catalog()["nn.Conv2d"]) > fit(
         "conv", catalog()["nn.ConvTranspose2d"]
     )
-    assert fuzzy.ranked("", ["b", "a"], str) == ["b", "a"]
+    assert fuzzy.ranked("", ["b", "a"], lambda text: [(text, 1.0)]) == ["b", "a"]
 
 
 def test_the_model_answers_for_no_index(qapp: QApplication) -> None:

@@ -13,7 +13,7 @@ from app.views.settings import Settings
 from app.views.shell.preferences import PREFERENCES
 from app.views.shell.settings_dialog import SettingsDialog
 from app.views.ui import theme
-from app.views.ui.dialogs.shortcuts import CommandPalette
+from app.views.ui.dialogs.search import SearchDialog
 from tests.support.whole_window import WholeWindow
 
 
@@ -142,12 +142,12 @@ def test_a_setting_is_found_and_takes_effect_in_the_window(
     dialog.close()
     for query in ("settings", "preferences"):
         window.actions_by_key["commands"].trigger()
-        palette = window.findChildren(CommandPalette)[-1]
+        palette = window.findChildren(SearchDialog)[-1]
         QTest.keyClicks(palette.field, query)
         assert palette.model.data(palette.model.index(0)) == "Settings", query
         palette.reject()
     window.actions_by_key["commands"].trigger()
-    palette = window.findChildren(CommandPalette)[-1]
+    palette = window.findChildren(SearchDialog)[-1]
     QTest.keyClicks(palette.field, "tensorboard files")
     QTest.keyClick(palette.field, Qt.Key.Key_Return)
     (shown,) = [

@@ -136,7 +136,9 @@ class CardModel(QAbstractListModel):
         self._query = query.strip()
         self.beginResetModel()
         self._shown = fuzzy.ranked(
-            query, self.cards, lambda card: f"{card.title} {card.words}"
+            query,
+            self.cards,
+            lambda card: ((card.title, 1.0), (card.words, 0.7)),
         )
         self.endResetModel()
 

@@ -102,7 +102,7 @@ class NodeModel(QAbstractListModel):
 
     def _fits(self, entry: OutlineNode, query: Query) -> bool:
         text = f"{entry.node.name} {entry.label}"
-        by_name = not query.words or fuzzy.score(query.words, text) is not None
+        by_name = not query.words or fuzzy.score(query.words, (text, 1.0)) is not None
         return by_name and has_shapes(query, self._values.get(entry.node.id, ()))
 
     def rowCount(self, parent: Index = QModelIndex()) -> int:

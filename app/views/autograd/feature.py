@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
+from functools import partial
 from typing import TYPE_CHECKING
 
 from PySide6.QtWidgets import QStackedWidget, QWidget
 
+from app.autograd.diagnostics.results import LOOKED_FOR
 from app.views.autograd.capture_control import AutogradControl
 from app.views.autograd.capture_menu import CaptureMenu
 from app.views.autograd.model_links import place_of, select_calls
@@ -18,6 +20,7 @@ from app.views.autograd.tape.replay_control import ReplayControl
 from app.views.autograd.tape.tape_control import TapeControl
 from app.views.feature import Action, Feature, Page
 from app.views.run.run_control import NO_SCRIPT
+from app.views.ui.dialogs.search import SearchEntry
 from app.views.ui.inspector import TapeInspector
 
 if TYPE_CHECKING:
@@ -384,6 +387,16 @@ class AutogradFeature(Feature):
     def _go_on(self) -> None:
         if hasattr(self, "autograd_control"):
             self.autograd_control.go_on()
+
+    def searched(self) -> Iterable[SearchEntry]:
+        for what in LOOKED_FOR:
+            yield SearchEntry(
+                f"finding.{what}",
+                f"Look for {what}",
+                partial(self.workspace.commands.trigger, "findings"),
+                "Finding",
+                icon="autograd",
+            )
 
     def _show_snippet(self) -> None:
         self.workspace.pages.show("autograd")

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
+from functools import partial
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 from PySide6.QtCore import QMimeData, QObject
@@ -16,6 +18,7 @@ from app.views.actions import Actions
 from app.views.feature import Action, Feature, Submenu
 from app.views.files.files import project_in
 from app.views.files.recovery_control import RecoveryControl
+from app.views.ui.dialogs.search import SearchEntry
 
 if TYPE_CHECKING:
     from app.views.workspace import Workspace
@@ -90,15 +93,29 @@ class FilesFeature(Feature):
         if menu.isEmpty():
             menu.addAction("No recent projects").setEnabled(False)
 
+    def searched(self) -> Iterable[SearchEntry]:
+        for path in _examples():
+            yield SearchEntry(
+                f"example.{path.stem}",
+                f"Open the example {path.stem}",
+                partial(self.workspace.files.open_example, path.name),
+                "Example",
+                (path.stem,),
+                icon="network",
+            )
+
     def _list_examples(self, _actions: Actions, menu: QMenu) -> None:
-        for path in sorted(
-            resource_path("examples").glob("*.tape"),
-            key=lambda path: path.stem.casefold(),
-        ):
+        for path in _examples():
             action = menu.addAction(path.stem)
             action.triggered.connect(
                 lambda *_, name=path.name: self.workspace.files.open_example(name)
             )
+
+
+def _examples() -> list[Path]:
+    return sorted(
+        resource_path("examples").glob("*.tape"), key=lambda path: path.stem.casefold()
+    )
 
 
 class _SavingControl(QObject):

@@ -101,13 +101,13 @@ def fit(query: str, spec: OpSpec) -> float | None:
     """Return how well an op matches the query: by its name first, then its key, then its category."""
     category = OWN if is_custom(spec.key) else spec.category
     # A layer before the function of its name.
-    name = 1.0 if spec.kind == "module" else 0.95
+    name = 1.0 if spec.kind == "module" else 0.85
     texts = (
         (spec.label, name),
         (spec.key, 0.9),
         (CATEGORY_NAMES.get(category, category), 0.5),
     )
-    return fuzzy.best(query, texts)
+    return fuzzy.score(query, *texts)
 
 
 class OpModel(QStandardItemModel):

@@ -14,13 +14,14 @@ from app.builder.results import Analysis
 from app.engine.requests.shapes import Torch
 from app.views.actions import NAME
 from app.views.feature import Action, Adopted, Feature, Submenu
+from app.views.shell import search
 from app.views.shell.appearance import Appearance
-from app.views.shell.search import found_beside_commands
 from app.views.shell.settings_dialog import SettingsDialog
 from app.views.ui import icons
 from app.views.ui.background import WorkerFailure
 from app.views.ui.dialogs.about import AboutDialog
-from app.views.ui.dialogs.shortcuts import CommandPalette, ShortcutSheet
+from app.views.ui.dialogs.search import SearchDialog
+from app.views.ui.dialogs.shortcuts import ShortcutSheet
 from app.views.workspace import Workspace
 
 ENGINE_ENDED = "The engine stopped"
@@ -124,7 +125,6 @@ class ShellFeature(Feature):
         self.workspace.document.replaced.connect(
             lambda _project: self.workspace.selection.set(())
         )
-        self.workspace.commands["settings"].setData("preferences options configure")
 
     # -- commands -----------------------------------------------------------------------------------------------------
 
@@ -143,13 +143,11 @@ class ShellFeature(Feature):
         ShortcutSheet(self.workspace.commands.all(), self.workspace.window).open()
 
     def _search_commands(self) -> None:
-        palette = CommandPalette(self.workspace.commands.all(), self.workspace.window)
-        palette.add(
-            found_beside_commands(
-                self.workspace, self._show_shortcuts, self.show_settings, palette
-            )
-        )
-        palette.open()
+        SearchDialog(
+            search.commands(self.workspace),
+            search.others(self.workspace, self._show_shortcuts, self.show_settings),
+            self.workspace.window,
+        ).open()
 
     def _show_about(self) -> None:
         AboutDialog(self.workspace.window).open()

@@ -1,78 +1,165 @@
-"""Fuzzy matching of typed letters against a text, shared by the palette, the outline and the command palette."""
+"""How well typed words match names: whole words first, then their starts and insides, misspellings, and initials last.
+
+The palette, the outline, the gallery, the search box of the canvas and Ctrl+K share it.
+"""
 
 from __future__ import annotations
 
 import re
+import unicodedata
 from collections.abc import Callable, Iterable
-from typing import TypeVar
+from functools import lru_cache
+from typing import NamedTuple, TypeVar
+
+from rapidfuzz.distance import OSA
 
 T = TypeVar("T")
 
+# What a word of the query is worth by how it matches; at most 1.
+WHOLE, START, INSIDE, MISSPELT, INITIALS = 1.0, 0.8, 0.6, 0.4, 0.1
+EXACT = 0.25  # beside it, where the whole query is the whole text; half of it where the text begins with it
+SIMILAR = 0.75  # of the letters, for a misspelling
+LEAST = 4  # letters of what may be misspelt
+SENTENCE = 60  # letters above which a text is no name: nearly everything is somewhere inside it
+# Words of questions, which name nothing.
+FILLERS = frozenset(
+    "a an and can do does for how i in is it me my of on or that the this to what where which why with".split()
+)
+_CAMEL = re.compile(r"[A-Z]+(?![a-z])|[A-Z]?[a-z]+|\d+[a-z]?")
 _WORD_START = re.compile(
     r"(?<![A-Za-z0-9])[A-Za-z0-9]|(?<=[a-z])[A-Z]|(?<=[A-Za-z])[0-9]"
 )
 
 
-def score(query: str, text: str) -> float | None:
-    """Return how well `query` matches, higher is better; None if a word of it does not match.
+class _Text(NamedTuple):
+    """A text as it is compared: its words, its letters and digits, and where words start in it."""
 
-    A contiguous match ranks above scattered letters, the start of a word above its middle.
+    words: frozenset[str]
+    letters: str
+    lowered: str
+    starts: frozenset[int]
 
-    >>> score("conv", "Conv2d") > score("conv", "ConvTranspose2d") > score("cnv", "Conv2d")
-    True
-    >>> score("bn", "BatchNorm2d") is None, score("x", "ReLU") is None, score("", "ReLU")
-    (False, True, 0.0)
+
+@lru_cache(16384)
+def _text(text: str) -> _Text:
+    text = unicodedata.normalize("NFKC", text)  # such as R²
+    tokens = {*re.findall(r"\w+", text), *re.findall(r"[^\W_]+", text)}
+    parts = {part for token in tokens for part in _CAMEL.findall(token)}
+    return _Text(
+        frozenset(word.lower() for word in tokens | parts),
+        _letters(text),
+        text.lower(),
+        frozenset(match.start() for match in _WORD_START.finditer(text)),
+    )
+
+
+def _letters(text: str) -> str:
+    return re.sub(r"[\W_]+", "", text.lower())
+
+
+def query_words(query: str) -> list[str]:
+    """Return the words of a query; those of a question are left out where others remain, and arguments in brackets.
+
+    >>> query_words("How do I use nn.Dropout(0.5)?"), query_words("what is this")
+    (['use', 'nn', 'dropout'], ['what', 'is', 'this'])
     """
-    total = 0.0
-    for word in query.lower().split():
-        word_score = _score_word(word, text)
-        if word_score is None:
-            return None
-        total += word_score
-    return total
+    words = re.findall(r"\w+", query.lower().partition("(")[0])
+    return [word for word in words if word not in FILLERS] or words
 
 
-def _score_word(word: str, text: str) -> float | None:
-    lowered = text.lower()
-    starts = {match.start() for match in _WORD_START.finditer(text)}
-    shortness = len(word) / max(len(text), 1)
-    at = lowered.find(word)
-    if at >= 0:
-        if at > 0 and at not in starts:  # the same letters may begin a later word
-            at = next((i for i in sorted(starts) if lowered.startswith(word, i)), at)
-        return (
-            100.0
-            + 20.0 * shortness
-            + (30.0 if at == 0 else 15.0 if at in starts else 0.0)
+def score(query: str, *fields: tuple[str, float], partly: bool = False) -> float | None:
+    """Return how well a query matches texts, each with its weight; higher is better.
+
+    Each word counts by the text that it matches best. None if one matches none, or, if it may match `partly`, half of
+    them do not.
+
+    >>> conv, transposed = score("conv", ("Conv2d", 1)), score("conv", ("ConvTranspose2d", 1))
+    >>> conv > transposed > score("cnv", ("Conv2d", 1))
+    True
+    >>> score("bn", ("BatchNorm2d", 1)) > 0, score("x", ("ReLU", 1)), score("", ("ReLU", 1))
+    (True, None, 0.0)
+    """
+    words = query_words(query)
+    if not words:
+        return 0.0 if not query.strip() else None
+    values = [_best(word, fields) for word in words]
+    matched = [value for value in values if value > 0.0]
+    if len(matched) < len(words) and not (partly and 2 * len(matched) > len(words)):
+        return None
+    letters = "".join(map(_letters, words))
+    exact = max(weight * _likeness(letters, text) for text, weight in fields)
+    shortness = min(len(letters) / max(len(_text(fields[0][0]).letters), 1), 1.0)
+    return sum(values) / len(words) + EXACT * exact + 0.02 * shortness
+
+
+def _likeness(letters: str, text: str) -> float:
+    other = _text(text).letters
+    return 1.0 if other == letters else 0.5 if other.startswith(letters) else 0.0
+
+
+def _best(word: str, fields: Iterable[tuple[str, float]]) -> float:
+    return max((weight * _worth(word, text) for text, weight in fields), default=0.0)
+
+
+@lru_cache(65536)
+def _worth(word: str, text: str) -> float:
+    """Return what a word is worth in a text, 0 if it does not match."""
+    against = _text(text)
+    if word in against.words:
+        return WHOLE
+    begun = [len(other) for other in against.words if other.startswith(word)]
+    if begun or against.letters.startswith(word):
+        return START + 0.1 * len(word) / min(begun, default=len(against.letters))
+    if len(text) > SENTENCE:
+        return 0.0
+    if len(word) > 1 and word in against.letters:
+        return INSIDE
+    if len(word) >= LEAST:
+        likeness = max(
+            (OSA.normalized_similarity(word, other) for other in against.words),
+            default=0.0,
         )
+        if likeness >= SIMILAR:
+            return MISSPELT * likeness
+    return _initials(word, against)
+
+
+def _initials(word: str, against: _Text) -> float:
+    """Return what letters are worth that are strewn about a text, most of which start or continue a word of it."""
     points, position = 0.0, -1
     for letter in word:
         following = position + 1
-        position = lowered.find(letter, following)
+        position = against.lowered.find(letter, following)
         if position < 0:
-            return None
-        points += 2.0 if position in starts else 1.0 if position == following else 0.25
-    # Letters strewn about a long text fit nearly everything, so most of them must begin or continue something.
-    if points < 0.75 * len(word):
-        return None
-    return 20.0 * points / (2.0 * len(word)) + 20.0 * shortness
+            return 0.0
+        if position in against.starts:
+            points += 1.0
+        else:
+            points += 0.5 if position == following else 0.125
+    # Letters strewn about a long text fit nearly everything.
+    return INITIALS * points / len(word) if points >= 0.375 * len(word) else 0.0
 
 
-def best(query: str, texts: Iterable[tuple[str, float]]) -> float | None:
-    """Return the best score among several texts, each with a weight; None if none matches."""
+def ranked(
+    query: str,
+    things: Iterable[T],
+    fields: Callable[[T], Iterable[tuple[str, float]]],
+    partly: bool = False,
+) -> list[T]:
+    """Return the matching things, best first; ties, and all for an empty query, in the order given.
+
+    Where none matches all words, those are taken that match most of them, if it may be `partly`.
+    """
+    candidates = list(things)
     scores = [
-        (fit * weight)
-        for text, weight in texts
-        if (fit := score(query, text)) is not None
+        (value, thing)
+        for thing in candidates
+        if (value := score(query, *fields(thing))) is not None
     ]
-    return max(scores, default=None)
-
-
-def ranked(query: str, things: Iterable[T], text: Callable[[T], str]) -> list[T]:
-    """Return the matching things, best first; ties, and all for an empty query, in the order given."""
-    fits = [
-        (fit, thing)
-        for thing in things
-        if (fit := score(query, text(thing))) is not None
-    ]
-    return [thing for _, thing in sorted(fits, key=lambda pair: -pair[0])]
+    if partly and not scores:
+        scores = [
+            (value, thing)
+            for thing in candidates
+            if (value := score(query, *fields(thing), partly=True)) is not None
+        ]
+    return [thing for _, thing in sorted(scores, key=lambda pair: -pair[0])]

@@ -11,7 +11,7 @@ from PySide6.QtWidgets import QApplication, QWidget
 from pytestqt.qtbot import QtBot
 
 from app.views.ui import theme
-from app.views.ui.dialogs.shortcuts import CommandPalette
+from app.views.ui.dialogs.search import SearchDialog
 from app.views.ui.graphview import small_names
 from tests.support.whole_window import WholeWindow
 from tests.views.window.test_window import ready
@@ -183,7 +183,7 @@ def test_found_nodes_are_stepped_through_and_framed(window: WholeWindow) -> None
 )
 def test_ctrl_k_finds(window: WholeWindow, typed: str, found: str) -> None:
     window.actions_by_key["commands"].trigger()
-    palette = window.findChildren(CommandPalette)[-1]
+    palette = window.findChildren(SearchDialog)[-1]
     QTest.keyClicks(palette.field, typed)
     rows = [
         palette.model.data(palette.model.index(row))

@@ -19,6 +19,7 @@ AWAITED = {
     "msgspec",
     "numpy",
     "pygments",
+    "rapidfuzz",
     "typing_extensions",
 }
 

@@ -95,7 +95,7 @@ def fitting(offers: list[Offer], query: str) -> list[Offer]:
     """Filter offers by letters of node and port, best first; a part of a shape matches too. No letters match all."""
     scored = []
     for offer in offers:
-        fit = fuzzy.score(query, f"{offer.node} {offer.port}")
+        fit = fuzzy.score(query, (f"{offer.node} {offer.port}", 1.0))
         if fit is None and query and query.lower() in offer.hint.lower():
             fit = 0.0
         if fit is not None:

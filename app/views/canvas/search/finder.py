@@ -51,11 +51,14 @@ def matching_ops(
         spec = catalog[key]
         category = CATEGORIES.get(spec.category, spec.category)
         name = (
-            1.0 if spec.kind == "module" else 0.95
+            1.0 if spec.kind == "module" else 0.85
         )  # a layer before the function of its name
-        fit = fuzzy.best(
+        fit = fuzzy.score(
             query,
-            ((spec.label, name), (spec.key, 0.8), (spec.stem, 0.7), (category, 0.5)),
+            (spec.label, name),
+            (spec.key, 0.8),
+            (spec.stem, 0.4),
+            (category, 0.5),
         )
         if fit is not None:
             fits.append((-fit, order, spec))

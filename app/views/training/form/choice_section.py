@@ -54,7 +54,7 @@ class ChoiceSection(FoldingSection):
         self.form: ParamForm | None = None
         self.name = ChoiceField(names, pairs=pairs)
         self.name.setAccessibleName(title)
-        self.name.edited.connect(self._named)
+        self.name.edited.connect(self.choose)
         self.place = QVBoxLayout()
         self.words = label(
             "PyTorch is loading; parameters appear when it is ready.",
@@ -65,10 +65,10 @@ class ChoiceSection(FoldingSection):
         self.body_layout.addWidget(self.name)
         self.body_layout.addWidget(self.words)
         self.body_layout.addLayout(self.place)
-        self.acted.connect(lambda: self._named(self._choice.name))
+        self.acted.connect(lambda: self.choose(self._choice.name))
 
-    def _named(self, name: str) -> None:
-        """Set torch's defaults, where there are some, for the chosen class."""
+    def choose(self, name: str) -> None:
+        """Choose a class, with torch's defaults where there are some."""
         self.chosen.emit(Choice(name), None)
 
     def set_torch_loaded(self) -> None:

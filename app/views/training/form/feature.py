@@ -8,8 +8,10 @@ from typing import TYPE_CHECKING
 
 from app.views.feature import Action, Feature, Page
 from app.views.training.form.data.download_dialog import DownloadDialog
+from app.views.training.form.searched import searched
 from app.views.training.form.settings_form import RunSettings, TrainingForm
 from app.views.training.form.watch_control import WatchControl
+from app.views.ui.dialogs.search import SearchEntry
 
 if TYPE_CHECKING:
     from app.runs.store import Kept
@@ -37,6 +39,12 @@ class TrainingFormFeature(Feature):
             menu="run.rate",
         )
         yield Action("choose-data", "", self.choose_data)
+
+    def searched(self) -> Iterable[SearchEntry]:
+        self.workspace.pages.widget("training")  # which makes the form
+        return searched(
+            self.training_form, lambda: self.workspace.pages.show("training")
+        )
 
     def _setting_changed(self, name: str) -> None:
         if name == "data_folder":

@@ -220,11 +220,11 @@ class LossSection(ChoiceSection):
         self.show_choice(training.loss)
         self._fill()
 
-    def _named(self, name: str) -> None:
+    def choose(self, name: str) -> None:
         if self._rows:  # "Reset" of several losses gives back the one
             self.rows_made.emit((), "Use a single loss", None)
         else:
-            super()._named(name)
+            super().choose(name)
 
     # --- Rows
 

@@ -68,11 +68,12 @@ class MetricsSection(KnobSection):
 
     def _toggle(self, name: str) -> Toggle:
         toggle = Toggle(SCORES[name].label if name in SCORES else name, self)
-        toggle.edited.connect(lambda on, name=name: self._choose(name, bool(on)))
+        toggle.edited.connect(lambda on, name=name: self.choose(name, bool(on)))
         self._rows.addWidget(toggle)
         return toggle
 
-    def _choose(self, name: str, on: bool) -> None:
+    def choose(self, name: str, on: bool) -> None:
+        """Measure a metric, or no longer."""
         chosen = {*self._chosen, name} if on else {*self._chosen} - {name}
         order = [*SCORES, *(other for other in self._chosen if other not in SCORES)]
         self.edited.emit(

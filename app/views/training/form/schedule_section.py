@@ -163,7 +163,7 @@ class ScheduleSection(ChoiceSection):
             self._drop_form()
             self.words.hide()
 
-    def _named(self, name: str) -> None:
+    def choose(self, name: str) -> None:
         """Choose another class, or none; required parameters get suggested values."""
         if name == NONE:
             self._engine.forget(

@@ -81,7 +81,7 @@ class DataSection(Section):
         ] = ()  # height and width of the images that the net takes
         self._training = TrainingConfig()
         self.source.setAccessibleName("Data source")
-        self.source.edited.connect(self._choose_source)
+        self.source.edited.connect(self.choose)
         self.words = label("", "label", "text2", wrap=True)
         self.state = label("", "label", "text3", wrap=True)
         self.download = Button("Download…", icon="save")
@@ -428,7 +428,7 @@ class DataSection(Section):
     def _put(self, config: DataConfig, change: str, merge: str | None) -> None:
         self.chosen.emit(config, change, f"data/{merge}" if merge else None)
 
-    def _choose_source(self, key: str) -> None:
+    def choose(self, key: str) -> None:
         fits = self.synthetic is not None and self.synthetic.source == key
         options = (
             self.synthetic.options
