@@ -1,4 +1,4 @@
-"""The net that a command names, read from a project or opened as a model, checked, and drawn."""
+"""The net that a command names, read from a project or opened as a model, checked, given weights, and drawn."""
 
 from __future__ import annotations
 
@@ -17,8 +17,11 @@ from app.preflight import opened, preflight
 from app.preflight.net_cost import with_cost
 from app.project import custom_layers, file
 from app.project.project import Project
-from app.project.weights import start_weights
+from app.project.weights import start_weights, state_dicts
+from app.runs import store
+from app.runs.resume import find_checkpoint, newest_weights
 from app.sources import finding
+from app.training.evaluation.evaluator import Evaluator, checkpoint_weights
 
 if TYPE_CHECKING:
     from app.builder.diagnostics.problems import Problem
@@ -107,6 +110,34 @@ def sound(project: Project, alone: bool = False) -> Analysis:
             f"{project.name} cannot run: it has the {len(errors)} problems above", 1
         )
     return analysis
+
+
+def evaluator(options: argparse.Namespace) -> tuple[Evaluator, str]:
+    """Return the net of a command with its data and the weights of --checkpoint or --weights, and their name.
+
+    Without either they are the newest of the project's runs, else start weights. Raises CommandError, RunError,
+    WeightsError, CheckpointError.
+    """
+    project = read(options)
+    if options.device is not None:
+        project = replace(
+            project,
+            training=replace(project.training, device=settings.device(options.device)),
+        )
+    job = preflight.job(
+        project, sound(project), str(options.data) if options.data else None
+    )
+    if options.checkpoint is not None:
+        path = find_checkpoint(options.checkpoint, console.warn)
+        return Evaluator(job, checkpoint_weights(path)), path.name
+    if options.weights is not None:
+        return Evaluator(
+            job, state_dicts.read(options.weights).tensors
+        ), options.weights.name
+    newest = newest_weights(store.runs_beside(options.project), console.warn)
+    if newest is not None:
+        return Evaluator(job, checkpoint_weights(newest[0])), newest[1]
+    return Evaluator(job), "start weights"
 
 
 def drawing(project: Project, unfolded: Unfolded) -> Drawing:

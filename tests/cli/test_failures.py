@@ -54,28 +54,29 @@ def path(tmp_path: Path) -> Path:
     return tmp_path / "own.tape"
 
 
-@pytest.mark.parametrize(
-    ("command", "words"),
-    [
-        (["train", "--out", "out"], f"The first step failed with {PLACE}"),
-        (["evaluate"], f"your own code failed with {PLACE}"),
-    ],
-)
 def test_a_layer_that_raises_is_told_with_its_line_and_no_other_code(
-    command: list[str],
-    words: str,
     path: Path,
     monkeypatch: pytest.MonkeyPatch,
     capsys: pytest.CaptureFixture[str],
 ) -> None:
     monkeypatch.chdir(path.parent)
-    assert main([command[0], str(path), *command[1:], "--trust"]) == 1
+    told_of_the_layer(
+        ["train", str(path), "--out", "out"],
+        f"The first step failed with {PLACE}",
+        capsys,
+    )
+
+
+def told_of_the_layer(
+    command: list[str], words: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert main([*command, "--trust"]) == 1
     told = capsys.readouterr().err.splitlines()
     assert told[-1].startswith(f"tapedeck: {words}")
     files = [line for line in told if line.startswith('  File "')]
     assert files[-1] == '  File "mine.py", line 12, in look_up' and len(files) == 3
     assert not any("site-packages" in line or "app/" in line for line in files)
-    assert main([command[0], str(path), *command[1:], "--trust", "--traceback"]) == 1
+    assert main([*command, "--trust", "--traceback"]) == 1
     assert (
         sum(
             line.startswith('  File "') for line in capsys.readouterr().err.splitlines()
@@ -126,7 +127,7 @@ def test_one_problem_is_one_line_and_several_are_listed_above(
         ),
     )
     file.write(replace(project, graph=wrong), path)
-    assert main(["evaluate", str(path)]) == 1
+    assert main(["autograd", str(path), "--findings"]) == 1
     told = capsys.readouterr().err.splitlines()
     assert len(told) == 1 and told[0].startswith(
         "tapedeck: digits cannot run. fc1: Linear expects 7 features, gets"
@@ -144,7 +145,7 @@ def test_one_problem_is_one_line_and_several_are_listed_above(
         [("x", "a"), ("x", "b"), ("a", "sum"), ("b", "sum", "other"), ("sum", "out")],
     )
     file.write(Project(name="digits", graph=two), path)
-    assert main(["evaluate", str(path)]) == 1
+    assert main(["autograd", str(path), "--findings"]) == 1
     *listed, last = capsys.readouterr().err.splitlines()
     assert (
         last == f"tapedeck: digits cannot run: it has the {len(listed)} problems above"

@@ -559,8 +559,8 @@ def test_row_19_gradients_are_looked_at_by_layer_and_retained_ones_too():
 def test_row_28_values_of_a_layer_in_between_and_its_filters_are_seen_as_pictures(
     qtbot,
 ):
+    from app.features.layer.cards import InsideCard
     from app.training.monitoring.activations import of_weights
-    from app.views.training.layer.activations_card import InsideCard
 
     found = of_weights(job(CONV_NET), None, "conv1", 3, "fresh weights")
     assert found.channels.pictures.shape == (

@@ -30,7 +30,7 @@ from app.engine import values
 from app.engine.channel import ChannelError
 from app.engine.client import Engine, traceback_of
 from app.engine.protocol import EngineDiedError, Handle, HandleLostError
-from app.engine.requests.evaluation import ReadSample
+from app.engine.requests.capture import HeldStep
 from app.engine.requests.measure import Measure
 from app.engine.requests.shapes import InferShapes
 from app.engine.values import Codec, NotAValueError
@@ -187,7 +187,7 @@ def test_an_engine_that_grew_and_keeps_nothing_is_replaced_between_two_questions
 
 def test_what_a_handle_names_is_gone_with_its_engine(engine: Engine) -> None:
     with pytest.raises(HandleLostError, match="gone"):
-        engine.ask(ReadSample(Handle(1, -1), 0)).result(PATIENCE)
+        engine.ask(HeldStep(Handle(1, -1), "script", 1)).result(PATIENCE)
 
 
 def test_an_error_of_a_task_comes_with_its_traceback(engine: Engine) -> None:

@@ -6,7 +6,6 @@ import os
 import signal
 import threading
 from collections.abc import Iterator
-from concurrent.futures import CancelledError
 from functools import partial
 
 import pytest
@@ -16,15 +15,12 @@ from app.builder.catalog.catalog import catalog
 from app.engine import pool
 from app.engine import values as values_module
 from app.engine.own_engine import OwnEngine
-from app.engine.protocol import Answer, EngineDiedError
-from app.engine.requests.capture import InitialWeights
-from app.engine.requests.evaluation import PrepareEvaluation
+from app.engine.protocol import EngineDiedError
 from app.engine.requests.measure import Measure
 from app.engine.requests.shapes import InferShapes
 from app.engine.values import Codec
 from tests.engine.test_engine import stop
 from tests.support.builder_nets import net
-from tests.support.training_jobs import SMALL_NET, job
 
 PATIENCE = 60.0
 
@@ -139,24 +135,3 @@ def test_what_arrives_is_read_while_something_waits_to_be_sent() -> None:
         reader.start()
         reader.join(PATIENCE)
         assert not reader.is_alive()
-
-
-def test_what_an_answer_names_is_released_when_nobody_waits_for_it_any_more(
-    monkeypatch: pytest.MonkeyPatch, engine: OwnEngine
-) -> None:
-    """An evaluation that is cancelled at the moment when it is ready would leave its net in the engine."""
-    hear, answered, stopped = engine._receive, threading.Event(), threading.Event()
-
-    def heard_late(process: object, message: object) -> None:
-        if isinstance(message, Answer):
-            answered.set()
-            assert stopped.wait(PATIENCE)
-        hear(process, message)
-
-    monkeypatch.setattr(engine, "_receive", heard_late)
-    question = engine.ask(PrepareEvaluation(job(SMALL_NET), InitialWeights(), None))
-    assert answered.wait(PATIENCE)
-    question.stop()
-    stopped.set()
-    assert question.cancelled() or isinstance(question.exception(), CancelledError)
-    assert engine.ask(Measure()).result(PATIENCE).kept == 0

@@ -115,7 +115,7 @@ def test_a_project_of_a_model_asks_once_a_neighbour_has_changed_and_not_before(
     assert main([*train, "--out", "first"]) == 0
     (folder / "parts.py").write_text(PARTS + marking(folder))
     assert main([*train, "--out", "second"]) == 1
-    assert main(["evaluate", "p.tape"]) != 0
+    assert main(["autograd", "p.tape", "--findings"]) != 0
     assert not (folder / "ran").exists()
 
 

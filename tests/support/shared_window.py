@@ -200,9 +200,10 @@ class SharedWindow:
         window.console.log("")  # else the first run brings its list
         window.console.clear()
         window.status.set_compute("")
-        window.evaluation.trying.clear.click()
-        window.evaluation.view.set_value("results")
-        window.evaluation.part.set_value("validation")
+        if hasattr(window, "evaluation"):
+            window.evaluation.trying.clear.click()
+            window.evaluation.view.set_value("results")
+            window.evaluation.part.set_value("validation")
         window.findings_control.page.over.set_value(BATCH)
         window.findings_control.page.turn_to(FINDINGS)
         window.overlay.set_value("Shapes")

@@ -16,9 +16,7 @@ from app.views.inspector.feature import InspectorFeature
 from app.views.main_window import MainWindow
 from app.views.palette.feature import PaletteFeature
 from app.views.training.charts.feature import ChartsFeature
-from app.views.training.evaluation.feature import EvaluationFeature
 from app.views.training.form.feature import TrainingFormFeature
-from app.views.training.layer.feature import LayerFeature
 from app.views.training.panels.feature import PanelsFeature
 from app.views.training.runs.feature import RunsFeature
 
@@ -85,13 +83,13 @@ class WholeWindow(MainWindow):
     palette_view = Part(PaletteFeature, lambda its: its.palette_view)
     problems_panel = OnShelf("problems", "problems_panel")
     curves = Part(ChartsFeature, lambda its: its.curves)
-    evaluation = Part(EvaluationFeature, lambda its: its.evaluation)
-    evaluation_control = Part(EvaluationFeature, lambda its: its.evaluation_control)
+    evaluation = OnShelf("evaluation", "evaluation")
+    evaluation_control = OnShelf("evaluation", "evaluation_control")
     surgery_control = OnShelf("surgery", "surgery_control")
     training_form = Part(TrainingFormFeature, lambda its: its.training_form)
     watch_control = Part(TrainingFormFeature, lambda its: its.watch_control)
-    layer_control = Part(LayerFeature, lambda its: its.layer_control)
-    layer_page = Part(LayerFeature, lambda its: its.layer_page)
+    layer_control = OnShelf("layer", "layer_control")
+    layer_page = OnShelf("layer", "layer_page")
     memory_control = OnShelf("memory", "memory_control")
     profile_control = OnShelf("memory", "profile_control")
     console = Part(RunsFeature, lambda its: its.console)

@@ -221,32 +221,6 @@ def test_what_was_found_is_written_as_a_table(found):
     )
 
 
-def test_the_command_says_the_same_of_a_file_of_weights_and_refuses_what_is_none(
-    tmp_path, capsys
-):
-    from app.export.weights import save_safetensors
-    from app.main import main
-    from app.util.resources import path
-
-    project, weights = str(path("examples", "digits.tape")), tmp_path / "w.safetensors"
-    assert main(["evaluate", project, "--json", "--device", "cpu"]) == 0
-    first = json.loads(capsys.readouterr().out)
-    assert (
-        first["weights"] == "start weights"
-        and first["accuracy"] < 0.4
-        and len(first["confusion"]) == 10
-    )
-    save_safetensors({"fc.weight": __import__("torch").ones(2)}, weights)
-    assert main(["evaluate", project, "--weights", str(weights)]) == 1
-    assert "another net" in capsys.readouterr().err
-    table = tmp_path / "rows.csv"
-    assert main(["evaluate", project, "--part", "training", "--csv", str(table)]) == 0
-    assert (
-        "precision" in capsys.readouterr().out
-        and len(table.read_text().splitlines()) == 1439
-    )
-
-
 def test_training_samples_are_looked_at_without_what_is_drawn_for_learning():
     from msgspec.structs import replace
 
@@ -264,37 +238,3 @@ def test_training_samples_are_looked_at_without_what_is_drawn_for_learning():
     assert first.loss == second.loss and np.array_equal(
         first.columns["loss"], second.columns["loss"]
     )
-
-
-def test_the_command_takes_a_folder_with_checkpoints(tmp_path, capsys):
-    from app.main import main
-    from app.util.resources import path
-    from tests.concepts.test_training import digits_project, job_of
-
-    a_job, _ = job_of(digits_project(max_steps=3))
-    (last,) = [
-        event for event in train(a_job, folder=tmp_path) if isinstance(event, EpochDone)
-    ]
-    project = str(path("examples", "digits.tape"))
-    assert (
-        main(
-            [
-                "evaluate",
-                project,
-                "--checkpoint",
-                str(tmp_path),
-                "--json",
-                "--device",
-                "cpu",
-            ]
-        )
-        == 0
-    )
-    told = json.loads(capsys.readouterr().out)
-    assert (told["loss"], told["accuracy"], told["weights"]) == (
-        last.val_loss,
-        last.val_accuracy,
-        "last.pt",
-    )
-    assert main(["evaluate", project, "--checkpoint", str(tmp_path / "nowhere")]) == 2
-    assert "nowhere" in capsys.readouterr().err

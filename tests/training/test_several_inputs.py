@@ -28,7 +28,7 @@ from app.source.compiled import make_module
 from app.source.generated import InputSpec
 from app.training.config import Choice, OutputLoss
 from app.training.evaluation.evaluator import Evaluator
-from app.training.evaluation.predict import shown, survey, try_input
+from app.training.evaluation.shown_samples import shown
 from app.training.events import EpochDone, to_json
 from app.training.job import Job, JobError
 from app.training.loop import train
@@ -226,13 +226,6 @@ def test_everything_beside_a_run_takes_several_inputs(tmp_path: Path) -> None:
         16,
         3,
     ), "both stand side by side"
-    parts = survey(evaluator, "").parts
-    assert [part.name for part in parts] == ["first", "second"] and all(
-        part.first is not None for part in parts
-    )
-    given, _ = evaluator.read("validation", [0, 1])
-    sample = {name: one[0].numpy() for name, one in given.parts.items()}
-    assert try_input(evaluator, sample).values.argmax() == found.columns["called"][0, 0]
     seen = preview(a_job.data, None, 8, lambda *_: None)
     assert seen.pictures[0].shape == (8, 16, 3)
     dates = preview(

@@ -11,14 +11,14 @@ from app.engine.requests.run_samples import (
     ShowRunSamples,
 )
 from app.engine.server import Context, handles
-from app.engine.tasks.evaluation import make_evaluator, tell_samples
+from app.engine.tasks.evaluators import make_evaluator, tell_samples
 from app.engine.tasks.runs import stored
 from app.runs import evaluations
 from app.runs.checkpoint_files import checkpoints
 from app.runs.named import NamedRun
 from app.runs.record import RunError
 from app.training.checkpoints.checkpoint import CheckpointError, stage_of
-from app.training.evaluation import predict
+from app.training.evaluation import shown_samples
 from app.training.evaluation.evaluator import (
     EvaluationCancelledError,
     Evaluator,
@@ -79,8 +79,8 @@ def show_run_samples(
     request: ShowRunSamples, context: Context
 ) -> tuple[RunSample, ...]:
     run: _Run = context.object_of(request.net)
-    shown = predict.shown(run.evaluator, run.evaluation.found, request.numbers)
-    maps = predict.output_maps(
+    shown = shown_samples.shown(run.evaluator, run.evaluation.found, request.numbers)
+    maps = shown_samples.output_maps(
         run.evaluator, run.evaluation.found.part, request.numbers
     )
     samples = (

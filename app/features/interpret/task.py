@@ -13,11 +13,10 @@ from torch import Tensor
 
 from app.autograd.diagnostics.inplace_changes import find_broken
 from app.autograd.errors import CaptureError
-from app.data.spec import ReadingCancelledError
 from app.engine.requests.observe import ModelCapture
 from app.engine.server import Context, handles
+from app.engine.tasks.evaluators import make_evaluator, tell_samples
 from app.engine.tasks.observe import batch_of_model
-from app.engine.tasks.pace import Pace
 from app.engine.tasks.weights import load_chosen
 from app.features.interpret.compute import attention_maps, attribution, subject
 from app.features.interpret.compute.interventions import Interventions
@@ -38,9 +37,9 @@ from app.features.interpret.values import (
     SampleLook,
     Samples,
 )
-from app.training.evaluation import predict
 from app.training.evaluation.evaluator import VISIBLE, EvaluationError, Evaluator
-from app.training.evaluation.trying import is_picture
+from app.training.evaluation.result import is_picture
+from app.training.evaluation.shown_samples import picture as picture_of
 from app.training.inputs import arguments
 from app.training.setup.torch_flags import cpu_threads
 from app.training.task import CLASSES, TOKENS
@@ -51,20 +50,12 @@ LARGEST_BATCH = 64  # samples of one intervention
 
 @handles(PrepareInterpreted)
 def prepare(request: PrepareInterpreted, context: Context) -> InterpretedNet:
-    pace = Pace()
-
-    def reading(done: int, total: int, name: str) -> None:
-        if context.cancelled():
-            raise ReadingCancelledError
-        if pace.due():
-            context.progress(f"Reading {name}, {done:,} of {total:,}")
-
     job = request.job
     with cpu_threads(None):
         weights = load_chosen(
             request.weights, job.source, job.training.seed, job.training.start
         )
-        evaluator = Evaluator(job, weights.state_dict, None, reading)
+        evaluator = make_evaluator(job, weights.state_dict, context)
     layers = tuple(
         path for path, _ in module_tree.named_modules(evaluator.stepper.model) if path
     )
@@ -205,7 +196,7 @@ def look_of(net: Subject, number: int, output: Any = None) -> SampleLook:
             and sample.is_floating_point()
             and is_picture(tuple(sample.shape))
         ):
-            picture = predict.picture(sample)
+            picture = picture_of(sample)
         elif (
             not tokens
             and not sample.is_floating_point()
@@ -371,13 +362,9 @@ def effect(source: Evaluator | ModelCapture, request: MeasureEffect) -> Effect:
 def find_worst(request: FindWorst, context: Context) -> tuple[int, ...]:
     evaluator = source_of(request.net, context)
     assert isinstance(evaluator, Evaluator)
-    pace = Pace()
-
-    def watch(done: int, total: int) -> None:
-        if pace.due():
-            context.progress(f"Evaluating, {done:,} of {total:,} samples")
-
-    evaluation = evaluator.evaluate(request.part, (), watch, context.cancelled)
+    evaluation = evaluator.evaluate(
+        request.part, (), tell_samples(context), context.cancelled
+    )
     return tuple(int(number) for number in evaluation.worst()[: request.count])
 
 

@@ -4,8 +4,7 @@ from __future__ import annotations
 
 from msgspec import Struct
 
-from app.training.evaluation.result import Evaluation
-from app.training.evaluation.trying import Picture
+from app.training.evaluation.result import Evaluation, Picture
 
 
 class RunEvaluation(Struct, frozen=True, eq=False):

@@ -1,10 +1,11 @@
-"""The result of an evaluation as a value: metrics, confusion matrix, and one row per sample."""
+"""The result of an evaluation as a value: metrics, confusion matrix, and one row per sample; samples as shown."""
 
 from __future__ import annotations
 
 import csv
 import io
 import math
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
@@ -14,6 +15,7 @@ from numpy.typing import NDArray
 from app.data.spec import CLASSES
 
 Numbers = NDArray[np.int64]
+Picture = NDArray[np.uint8]
 PARTS = ("validation", "test", "training")
 FLIP, SHIFT = "flip", "shift"
 AUGMENTATIONS = {
@@ -218,6 +220,25 @@ class Evaluation(Struct, frozen=True, eq=False):
                 for name, row in zip(self.classes, self.confusion.tolist(), strict=True)
             )
         return out.getvalue()
+
+
+class Shown(Struct, frozen=True, eq=False):
+    """One sample for display: `picture` (H, W, 3) bytes, or `text`; its label and its prediction as text."""
+
+    number: int
+    picture: Picture | None
+    text: str
+    title: str
+    detail: str
+    right: bool | None
+    tip: str
+
+
+def is_picture(shape: Sequence[int]) -> bool:
+    """Return whether a sample can be displayed: grey or colour, (C, H, W) or (H, W)."""
+    return (len(shape) == 3 and shape[0] in (1, 3)) or (
+        len(shape) == 2 and min(shape) > 3
+    )
 
 
 def _ratio(numerator: int, denominator: int) -> float:

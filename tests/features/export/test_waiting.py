@@ -33,19 +33,12 @@ def test_what_is_asked_while_torch_is_loading_is_done_when_it_is_there(
         QTest.mouseClick(window.room._busy.button, LEFT)
         assert not window.room.busy and not window.live.pending("capture")
         window.actions_by_key["capture"].trigger()
-        window.pages.show("evaluation")
-        QTest.mouseClick(window.evaluation.empty.button, LEFT)
-        assert window.evaluation.state.text() == "PyTorch is loading…"
-        QTest.mouseClick(window.evaluation.cancel, LEFT)
-        assert not window.evaluation.state.text()
-        QTest.mouseClick(window.evaluation.empty.button, LEFT)
         window.actions_by_key["export"].trigger()
         assert not dialogs(window) and window.banner.isHidden()
         window.start()
         qtbot.waitUntil(lambda: bool(dialogs(window)), timeout=60_000)
         dialogs(window)[0].reject()
         qtbot.waitUntil(lambda: window.room.tape is not None, timeout=60_000)
-        qtbot.waitUntil(lambda: window.evaluation.found is not None, timeout=60_000)
 
 
 def test_what_waits_for_torch_says_why_it_cannot_be_had(

@@ -64,36 +64,6 @@ def learnt(path: Path) -> dict[str, torch.Tensor]:
     return torch.load(path.with_name("learnt.pt"), weights_only=True)
 
 
-def test_the_layer_page_shows_pictures_and_figures_of_it(
-    qtbot: QtBot, window: WholeWindow, path: Path
-) -> None:
-    window.pages.show("layer")
-    qtbot.waitUntil(lambda: window.furnished)
-    page = window.layer_page
-    qtbot.waitUntil(lambda: "conv1" in page._layers)
-    page.show_layer("conv1")
-    page.layerChosen.emit("conv1")
-    qtbot.waitUntil(lambda: page.inside.inside is not None, timeout=60_000)
-    assert page.inside.inside.weights == WORDS and page.inside.words.toolTip().endswith(
-        f"with {WORDS}"
-    )
-    pictures = torch.from_numpy(page.inside.inside.filters.pictures)
-    assert torch.equal(pictures, learnt(path)["conv1.weight"].flatten(0, 1))
-    qtbot.waitUntil(lambda: page.run_title == "Run 1")
-    steps, ratios = page.ratio.ratios
-    assert (
-        len(steps)
-        and ratios[-1] > 0
-        and page.values.history.seen.histograms["weights"].samples_of("conv1")
-    )
-    window.document.new(small())
-    assert (
-        not page.run_title
-        and not page.ratio.ratios[0].size
-        and page.inside.inside is None
-    ), "of another project"
-
-
 def test_a_capture_has_them_and_says_so_until_the_net_is_another(
     qtbot: QtBot, window: WholeWindow, path: Path
 ) -> None:

@@ -7,7 +7,6 @@ from pathlib import Path
 import numpy as np
 import pytest
 from msgspec.structs import replace
-from PySide6.QtCore import Qt
 from PySide6.QtWidgets import QLabel, QPushButton
 
 from app.project import file as project_file
@@ -394,22 +393,6 @@ def test_charts_are_made_with_the_first_run_or_when_they_are_looked_at(
     assert charts.curves.loss.history is window.session.current.history
     layer = window.live.analysis.source.modules[linear]
     assert window.shown_run.selected == charts.curves.gradients.selected == {layer}
-    assert not hasattr(window, "layer_page")
-    window.pages.show("layer")
-    qtbot.waitUntil(lambda: hasattr(window, "layer_control"))
-    assert window.layer_page.layer == layer and window.layer_page.run_title == "Run 1"
-    window.selection.set(())
-    window.selection.set({linear})
-    assert window.layer_page.layer == layer
-    assert window.shown_run.selected == charts.curves.gradients.selected == {layer}
-    closed(window)
-    window = opened(qtbot, path, charts=False)
-    tabs = window.bottom.pane.tabs
-    place = next(at for at in range(tabs.count()) if tabs.tabText(at) == "Layer")
-    qtbot.mouseClick(tabs, Qt.MouseButton.LeftButton, pos=tabs.tabRect(place).center())
-    qtbot.waitUntil(
-        lambda: hasattr(window, "layer_page") and window.layer_page.isVisible()
-    )
     closed(window)
 
 

@@ -9,9 +9,9 @@ from pathlib import Path
 import pytest
 from pytestqt.qtbot import QtBot
 
-from app.main import main
 from app.project import file as project_file
 from app.runs import checkpoint_files, resume, store
+from app.runs.resume import newest_weights
 from tests.support.whole_window import WholeWindow
 from tests.support.windows import messages
 from tests.views.window.test_runs import listed, run, small
@@ -66,10 +66,8 @@ def test_runs_are_found_from_the_new_file_and_stay_with_the_old_one(
     assert os.path.samefile(
         copy.checkpoints / "last.pt", first.checkpoints / "last.pt"
     ), "not twice on the disk"
-    assert (
-        main(["evaluate", str(other)]) == 0
-        and "newest weights, of Run 1" in capsys.readouterr().out
-    )
+    newest = newest_weights(store.runs_beside(other))
+    assert newest is not None and newest[1].startswith("newest weights, of Run 1")
     run(qtbot, window)
     assert [number for number, _ in records(other)] == [2, 1] and len(
         records(path)

@@ -148,24 +148,6 @@ def test_a_batch_with_numbers_that_are_not_finite_is_shown_and_counted(qtbot):
     )
 
 
-def test_the_page_layer_follows_the_selection_and_looks_into_fresh_weights(
-    qtbot, window
-):
-    window.pages.show("layer")
-    analysis = window.live.analysis
-    node = next(
-        node for node, path in analysis.source.modules.items() if path == "conv1"
-    )
-    window.network_selection.set([node], None)
-    page = window.layer_page
-    qtbot.waitUntil(lambda: page.inside.inside is not None)
-    assert (
-        page.layer == "conv1"
-        and page.inside.inside.weights == "weights untrained, initialised with seed 0"
-    )
-    assert page.inside.grid.count == page.inside.inside.channels.count
-
-
 def test_what_slows_a_run_down_is_said_beside_it_and_mistakes_of_layers_in_the_console_alone(
     qtbot, window
 ):

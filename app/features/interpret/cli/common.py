@@ -14,11 +14,10 @@ import numpy as np
 from msgspec import Struct
 from msgspec.structs import replace
 
-from app.cli import console, evaluate, files, models, nets, settings
+from app.cli import console, files, models, nets
 from app.engine.protocol import Handle
 from app.engine.requests.observe import ModelCapture
 from app.features.interpret.values import Samples
-from app.preflight import preflight
 from app.training.evaluation.evaluator import Evaluator
 from app.util import atomic
 
@@ -51,7 +50,7 @@ def read_source(options: argparse.Namespace) -> InterpretedNet:
     """Build the model or read the project of SOURCE. Raises CommandError."""
     if options.on is None and models.is_model(options):
         return _model(options)
-    return InterpretedNet(_evaluator(options), 0.0)
+    return InterpretedNet(nets.evaluator(options)[0], 0.0)
 
 
 def _model(options: argparse.Namespace) -> InterpretedNet:
@@ -69,20 +68,6 @@ def _model(options: argparse.Namespace) -> InterpretedNet:
     return InterpretedNet(
         ModelCapture(model, seed=options.seed, weights=weights), options.timeout
     )
-
-
-def _evaluator(options: argparse.Namespace) -> Evaluator:
-    project = nets.read(options)
-    if options.device is not None:
-        project = replace(
-            project,
-            training=replace(project.training, device=settings.device(options.device)),
-        )
-    job = preflight.job(
-        project, nets.sound(project), str(options.data) if options.data else None
-    )
-    weights, _ = evaluate.chosen_weights(options)
-    return Evaluator(job, weights)
 
 
 def samples(options: argparse.Namespace) -> Samples:

@@ -11,8 +11,7 @@ from PySide6.QtGui import QImage, QPainter, QPixmap, QResizeEvent
 from PySide6.QtWidgets import QAbstractItemView, QWidget
 
 from app.training.evaluation.of_run import RunEvaluation, RunSample
-from app.training.evaluation.result import PARTS
-from app.training.evaluation.trying import Picture
+from app.training.evaluation.result import PARTS, Picture
 from app.util import formatting
 from app.util.columns import Column
 from app.views.training.panels.metric_chart import RUN_COLORS

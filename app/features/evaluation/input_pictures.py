@@ -1,19 +1,14 @@
-"""Predictions as shown to the user, and user-made inputs: a drawing, a picture, numbers."""
+"""Fit a drawing or a picture to the size, the channels and the range of a net's input."""
 
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
-from pathlib import Path
 
 import numpy as np
-from msgspec import Struct
 from numpy.typing import NDArray
 
-from app.data.spec import ColumnScale
+from app.features.evaluation.values import Image, InputSurvey
 
-Picture = NDArray[np.uint8]
-Image = NDArray[np.float32]
 MNIST_BOX = 20 / 28  # fraction of the side that a digit of MNIST fills
 SMALL = (
     12  # pixels; in smaller pictures a digit fills the whole side, as in scikit-learn's
@@ -21,79 +16,6 @@ SMALL = (
 GREY = np.array(
     [0.299, 0.587, 0.114], np.float32
 )  # of red, green and blue, as PIL weighs them (ITU-R 601)
-
-
-class PictureFile(Struct, frozen=True):
-    """A picture file as an input, read as the data's own reader does; `inverted` swaps dark and light."""
-
-    path: Path
-    inverted: bool = False
-
-
-Entered = Image | PictureFile
-Sample = Entered | Mapping[str, Entered]  # of several inputs by name
-
-
-class Shown(Struct, frozen=True, eq=False):
-    """One sample for display: `picture` (H, W, 3) bytes, or `text`; its label and its prediction as text."""
-
-    number: int
-    picture: Picture | None
-    text: str
-    title: str
-    detail: str
-    right: bool | None
-    tip: str
-
-
-class InputSurvey(Struct, frozen=True, eq=False):
-    """Statistics of the training samples: minimum, maximum and mean of every channel or column, names of the columns.
-
-    They are in the units of the data; `scale` is that of standardised columns; `outputs` name values to predict.
-    If samples have several inputs, each of `parts` is of one, with its `name`, its dtype, its value in the `first`
-    sample, and the texts of its integer codes; other fields are those of the first.
-    """
-
-    shape: tuple[int, ...]
-    classes: tuple[str, ...]
-    low: NDArray[np.float32]
-    high: NDArray[np.float32]
-    mean: NDArray[np.float32]
-    columns: tuple[str, ...]
-    unit: bool  # the net's answers are probabilities
-    weights: str
-    name: str = ""
-    dtype: str = "float32"
-    symbols: tuple[str, ...] = ()
-    first: Image | None = None
-    parts: tuple[InputSurvey, ...] = ()
-    scale: ColumnScale | None = None
-    outputs: tuple[str, ...] = ()
-
-    def scaled(self, values: Image) -> Image:
-        """Return columns in the units of the data as the network gets them."""
-        return values if self.scale is None else self.scale.scaled(values)
-
-    def unscaled(self, values: Image) -> Image:
-        """Return columns as the network gets them in the units of the data."""
-        return values if self.scale is None else self.scale.unscaled(values)
-
-
-class Prediction(Struct, frozen=True, eq=False):
-    """The net's output for an input: a value per class (or output), the input as a picture, and activations as
-    pictures."""
-
-    values: NDArray[np.float32]
-    seen: Picture | None
-    layers: tuple[tuple[str, tuple[Picture, ...]], ...] = ()
-    remark: str = ""  # about the picture file that was read
-
-
-def is_picture(shape: Sequence[int]) -> bool:
-    """Return whether a sample can be displayed: grey or colour, (C, H, W) or (H, W)."""
-    return (len(shape) == 3 and shape[0] in (1, 3)) or (
-        len(shape) == 2 and min(shape) > 3
-    )
 
 
 def as_digit(ink: Image, side: tuple[int, int]) -> Image:

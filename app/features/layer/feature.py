@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING
 from app.views.feature import Action, Feature, Page
 
 if TYPE_CHECKING:
-    from app.views.training.layer.layer_control import LayerControl
-    from app.views.training.layer.layer_page import LayerPage
+    from app.features.layer.control import LayerControl
+    from app.features.layer.page import LayerPage
 
 
 class LayerFeature(Feature):
@@ -40,13 +40,13 @@ class LayerFeature(Feature):
             self.layer_control.choose(path)
 
     def _make(self) -> LayerPage:
-        from app.views.training.layer.layer_page import LayerPage
+        from app.features.layer.page import LayerPage
 
         self.layer_page = LayerPage()
         return self.layer_page
 
     def finish(self) -> None:
-        from app.views.training.layer.layer_control import LayerControl
+        from app.features.layer.control import LayerControl
 
         self.layer_control = LayerControl(self.workspace, self.layer_page)
         if self._wanted:

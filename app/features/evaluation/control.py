@@ -14,13 +14,17 @@ from PySide6.QtWidgets import QFileDialog
 from app.data.spec import DataError
 from app.engine.protocol import Handle, HandleLostError
 from app.engine.requests.capture import InitialWeights
-from app.engine.requests.evaluation import (
+from app.features.evaluation.page import EvaluationPage
+from app.features.evaluation.values import (
     EvaluationScope,
+    Image,
     NamedWeightsFile,
     NewestStored,
+    Prediction,
     PreparedEvaluation,
     PrepareEvaluation,
     ReadSample,
+    Sample,
     ShowSamples,
     TryInput,
     Weights,
@@ -29,11 +33,9 @@ from app.preflight import preflight
 from app.project.weights.state_dict_diff import PATTERNS
 from app.runs import store
 from app.runs.checkpoint_files import checkpoints
-from app.training.evaluation.trying import Image, Prediction, Sample
 from app.training.job import Job
 from app.training_thread import TrainingThread
 from app.util import atomic, leftovers
-from app.views.training.evaluation.page import EvaluationPage
 from app.views.ui.background import WorkerFailure
 
 if TYPE_CHECKING:

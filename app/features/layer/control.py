@@ -8,17 +8,16 @@ from typing import TYPE_CHECKING
 
 from PySide6.QtCore import QObject, QTimer
 
-from app.engine.requests import evaluation as engine_requests
 from app.engine.requests.capture import WeightsFile
-from app.engine.requests.evaluation import LookIntoStep
+from app.features.layer.cards import CHOOSE
+from app.features.layer.page import LayerPage
+from app.features.layer.values import LookIntoStep, ReadActivations
 from app.preflight import preflight
 from app.runs import store
 from app.training.monitoring.looks import LayerInside, StepLayer
 from app.training.run_requests import LookInside
 from app.util.leftovers import TemporaryFolder
 from app.views.shown_run import Figures, RecomputedStep
-from app.views.training.layer.activations_card import CHOOSE
-from app.views.training.layer.layer_page import LayerPage
 from app.views.ui.background import WorkerFailure
 from app.views.ui.deferred_answer import when_done
 from app.views.ui.present import present
@@ -225,7 +224,7 @@ class LayerControl(QObject):
             INSIDE,
             workspace.newest_weights.choice(job.source, folder),
             on_answer=lambda weights: self._ask_engine(
-                engine_requests.ReadActivations(job, weights, layer, sample)
+                ReadActivations(job, weights, layer, sample)
             ),
             on_error=lambda failure: self._fail(failure.error),
         )
@@ -245,7 +244,7 @@ class LayerControl(QObject):
             on_error=lambda failure: self._fail(failure.error),
         )
 
-    def _ask_engine(self, request: engine_requests.ReadActivations) -> None:
+    def _ask_engine(self, request: ReadActivations) -> None:
         file = (
             Path(request.weights.path)
             if isinstance(request.weights, WeightsFile)

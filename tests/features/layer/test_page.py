@@ -5,6 +5,8 @@ import pytest
 from PySide6.QtCore import Qt
 from PySide6.QtGui import QFontMetricsF
 
+from app.features.layer.cards import InsideCard
+from app.features.layer.page import LayerPage
 from app.telemetry.histogram import BINS, Histogram
 from app.training.events import (
     GradientNorms,
@@ -17,8 +19,6 @@ from app.training.history import History
 from app.training.monitoring.looks import Channels, LayerInside
 from app.views.training.charts.card import LINE, ChartLegend, LegendEntry
 from app.views.training.charts.curves import Curves
-from app.views.training.layer.activations_card import InsideCard
-from app.views.training.layer.layer_page import LayerPage
 from app.views.ui import theme
 from tests.support.training_jobs import SMALL_NET, net
 

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
+from app.features.evaluation.control import EvaluationControl
+from app.features.evaluation.page import EvaluationPage
 from app.views.feature import Feature, Page
-from app.views.training.evaluation.control import EvaluationControl
-from app.views.training.evaluation.page import EvaluationPage
 
 
 class EvaluationFeature(Feature):

@@ -16,14 +16,13 @@ from PySide6.QtWidgets import (
     QWidget,
 )
 
-from app.training.evaluation.result import AUGMENTATIONS, PARTS, Evaluation
-from app.training.evaluation.trying import Shown
+from app.features.evaluation.classes import ClassTable
+from app.features.evaluation.confusion_matrix import ConfusionMatrix, ValuesPlot
+from app.features.evaluation.samples import SampleTiles
+from app.features.evaluation.try_page import TryPage
+from app.training.evaluation.result import AUGMENTATIONS, PARTS, Evaluation, Shown
 from app.training.metrics import SCORES
 from app.util import formatting
-from app.views.training.evaluation.classes import ClassTable
-from app.views.training.evaluation.confusion_matrix import ConfusionMatrix, ValuesPlot
-from app.views.training.evaluation.predict import TryPage
-from app.views.training.evaluation.samples import SampleTiles
 from app.views.ui.flow import FlowLayout
 from app.views.ui.layouts import hbox, vbox
 from app.views.ui.present import present

@@ -16,7 +16,7 @@ from PySide6.QtGui import (
 )
 from PySide6.QtWidgets import QFrame, QScrollArea, QSizePolicy, QToolTip, QWidget
 
-from app.training.evaluation.trying import Picture, Shown
+from app.training.evaluation.result import Picture, Shown
 from app.views.ui import theme
 from app.views.ui.widgets.painting import start
 

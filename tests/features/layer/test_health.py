@@ -2,11 +2,11 @@
 
 import math
 
+from app.features.layer.health import health_checks, histogram_at
 from app.runs import layer_tables, tables
 from app.telemetry.histogram import BINS, Histogram
 from app.training.events import GainFigures, Histograms, LayerFigures
 from app.training.history import History
-from app.training.monitoring.layer_health import health_checks, histogram_at
 
 GOOD = Histogram(
     "conv", -0.5, 0.5, (2,) * BINS, 0.0, 0.1, zeros=1, not_finite=0, size=64

@@ -4,17 +4,10 @@ from __future__ import annotations
 
 import argparse
 import json
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from msgspec.structs import replace
-
-from app.cli import console, nets, settings
-from app.preflight import preflight
-from app.project.weights import state_dicts
-from app.runs import store
-from app.runs.resume import find_checkpoint, newest_weights
-from app.training.evaluation.evaluator import Evaluator, checkpoint_weights
-from app.training.metrics import label_of
+from app.cli import arguments, console
 from app.util import atomic
 from app.util.formatting import counted
 
@@ -22,23 +15,42 @@ if TYPE_CHECKING:
     from app.training.evaluation.result import Evaluation
 
 
+def add(commands: Any) -> argparse.ArgumentParser:
+    """Add the command to the parser."""
+
+    evaluate: argparse.ArgumentParser = commands.add_parser(
+        "evaluate", help="evaluate a network: loss, metrics and confusion matrix"
+    )
+    arguments.add_project(evaluate)
+    arguments.add_weights(evaluate)
+    evaluate.add_argument(
+        "--augment",
+        action="append",
+        default=[],
+        choices=("flip", "shift"),
+        help="test-time augmentation of images; may be repeated",
+    )
+    arguments.add(evaluate, "--device", "--data")
+    evaluate.add_argument(
+        "--csv",
+        type=Path,
+        metavar="FILE",
+        help="write a line per sample; its `row` counts the samples of all data that could be read",
+    )
+    arguments.add(evaluate, "--json")
+    arguments.add(evaluate, *arguments.MODEL, *arguments.SETTINGS, "--trust")
+    evaluate.set_defaults(command=run)
+    return evaluate
+
+
 def run(options: argparse.Namespace) -> int:
     """Evaluate, and print the results."""
-    project = nets.read(options)
-    if options.device is not None:
-        project = replace(
-            project,
-            training=replace(project.training, device=settings.device(options.device)),
-        )
+    from app.cli import nets
+
     if options.csv is not None:
         console.has_place(options.csv)
-    job = preflight.job(
-        project, nets.sound(project), str(options.data) if options.data else None
-    )
-    weights, name = chosen_weights(options)
-    evaluation = Evaluator(job, weights).evaluate(
-        options.part, options.augment, weights_name=name
-    )
+    evaluator, name = nets.evaluator(options)
+    evaluation = evaluator.evaluate(options.part, options.augment, weights_name=name)
     if options.csv is not None:
         with console.writing(options.csv):
             atomic.write_text(options.csv, evaluation.to_csv())
@@ -49,23 +61,10 @@ def run(options: argparse.Namespace) -> int:
     return 0
 
 
-def chosen_weights(options: argparse.Namespace) -> tuple[Any, str]:
-    """Return the weights of --checkpoint or --weights, else the newest of the project's runs, with their name;
-    None for start weights. Raises RunError, WeightsError, CheckpointError."""
-    if options.checkpoint is not None:
-        path = find_checkpoint(options.checkpoint, console.warn)
-        return checkpoint_weights(path), path.name
-    if options.weights is not None:
-        return state_dicts.read(options.weights).tensors, options.weights.name
-    if (
-        newest := newest_weights(store.runs_beside(options.project), console.warn)
-    ) is not None:
-        return checkpoint_weights(newest[0]), newest[1]
-    return None, "start weights"
-
-
 def lines(report: Evaluation) -> list[str]:
     """Format the results as text."""
+    from app.training.metrics import label_of
+
     report_lines = [
         f"{report.weights} on {counted(report.count, f'{report.part} sample')}",
         f"loss {report.loss:.4f}",

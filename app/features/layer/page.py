@@ -8,14 +8,13 @@ from PySide6.QtCore import QSize, Qt, QTimer, Signal
 from PySide6.QtGui import QShowEvent
 from PySide6.QtWidgets import QSizePolicy, QSplitter, QWidget
 
+from app.features.layer.cards import HealthCard, InsideCard
+from app.features.layer.charts import HistogramChart, RatioChart
+from app.features.layer.health import health_checks
 from app.training.history import History
-from app.training.monitoring.layer_health import health_checks
 from app.views.training.charts import ticks
 from app.views.training.charts.charts import Chart
 from app.views.training.charts.series import TimeScale
-from app.views.training.layer.activations_card import InsideCard
-from app.views.training.layer.health_card import HealthCard
-from app.views.training.layer.layer_charts import HistogramChart, RatioChart
 from app.views.ui import theme
 from app.views.ui.layouts import hbox, vbox
 from app.views.ui.scrolled import Scrolled

@@ -6,27 +6,35 @@ import csv
 import json
 import os
 import signal
+import threading
+from concurrent.futures import CancelledError
 from pathlib import Path
 
 import numpy as np
 import pytest
-from PySide6.QtCore import QPointF
+from PySide6.QtCore import QPointF, Qt
+from PySide6.QtTest import QTest
 from PySide6.QtWidgets import QApplication
 from pytestqt.qtbot import QtBot
 
 from app.engine.client import shared
-from app.engine.requests.evaluation import PrepareEvaluation
+from app.engine.own_engine import OwnEngine
+from app.engine.protocol import Answer
+from app.engine.requests.capture import InitialWeights
 from app.engine.requests.measure import Measure
+from app.features.evaluation.values import PrepareEvaluation
 from app.main import main
 from app.project import file as project_file
 from app.training.evaluation.evaluator import Evaluator
 from app.views.run.session import Run
 from app.views.ui import theme
+from tests.engine.test_own_engine import PATIENCE, engine  # noqa: F401  a fixture
+from tests.support import windows
 from tests.support.engines import asked, stop
-from tests.support.training_jobs import losses, run
+from tests.support.training_jobs import SMALL_NET, job, losses, run
 from tests.support.whole_window import WholeWindow
 from tests.views.window.test_runs import closed, opened, small
-from tests.views.window.test_window import ready
+from tests.views.window.test_window import DIGITS, ready
 
 
 @pytest.fixture
@@ -245,3 +253,40 @@ def test_newest_weights_are_those_of_the_newest_kept_run_also_after_reopening(
         "newest weights, of Run 1 at step 69",
         last,
     )
+
+
+def test_what_is_asked_while_torch_is_loading_is_done_when_it_is_there(
+    qtbot: QtBot, qapp: QApplication
+) -> None:
+    with windows.shown(qapp, "evaluated early") as window:
+        window.files.open(DIGITS)
+        window.pages.show("evaluation")
+        page, left = window.evaluation, Qt.MouseButton.LeftButton
+        QTest.mouseClick(page.empty.button, left)
+        assert page.state.text() == "PyTorch is loading…"
+        QTest.mouseClick(page.cancel, left)
+        assert not page.state.text()
+        QTest.mouseClick(page.empty.button, left)
+        window.start()
+        qtbot.waitUntil(lambda: page.found is not None, timeout=60_000)
+
+
+def test_what_an_answer_names_is_released_when_nobody_waits_for_it_any_more(
+    monkeypatch: pytest.MonkeyPatch, engine: OwnEngine
+) -> None:
+    """An evaluation that is cancelled at the moment when it is ready would leave its net in the engine."""
+    hear, answered, stopped = engine._receive, threading.Event(), threading.Event()
+
+    def heard_late(process: object, message: object) -> None:
+        if isinstance(message, Answer):
+            answered.set()
+            assert stopped.wait(PATIENCE)
+        hear(process, message)
+
+    monkeypatch.setattr(engine, "_receive", heard_late)
+    question = engine.ask(PrepareEvaluation(job(SMALL_NET), InitialWeights(), None))
+    assert answered.wait(PATIENCE)
+    question.stop()
+    stopped.set()
+    assert question.cancelled() or isinstance(question.exception(), CancelledError)
+    assert engine.ask(Measure()).result(PATIENCE).kept == 0

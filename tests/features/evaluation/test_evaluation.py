@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
+import torch
 from hypothesis import given
 from hypothesis import strategies as st
 from PySide6.QtCore import QCoreApplication, QEvent, QPoint, QPointF, Qt
@@ -12,22 +13,21 @@ from PySide6.QtWidgets import QFileDialog
 
 from app.data.config import DataConfig, Transform
 from app.data.spec import DataError
+from app.features.evaluation.compute import read_file, survey, try_input
+from app.features.evaluation.drawing_pad import Pad
+from app.features.evaluation.input_pictures import as_digit, as_input, resized
+from app.features.evaluation.page import EvaluationPage
+from app.features.evaluation.samples import SampleTiles
+from app.features.evaluation.try_page import TryPage
+from app.features.evaluation.values import PictureFile
 from app.training.config import Choice
 from app.training.evaluation.evaluator import Evaluator
-from app.training.evaluation.predict import read_file, shown, survey, try_input
-from app.training.evaluation.trying import (
-    PictureFile,
-    Shown,
-    as_digit,
-    as_input,
-    resized,
-)
-from app.views.training.evaluation.drawing_pad import Pad
-from app.views.training.evaluation.page import EvaluationPage
-from app.views.training.evaluation.predict import TryPage
-from app.views.training.evaluation.samples import SampleTiles
+from app.training.evaluation.result import Shown
+from app.training.evaluation.shown_samples import shown
 from app.views.ui import theme
 from tests.support.training_jobs import CONV_NET, SMALL_NET, example, job, net
+from tests.training.test_one_output import CODE, binary_job, signs  # noqa: F401
+from tests.training.test_target_units import house_job, prices  # noqa: F401
 
 COLOUR_NET = net(
     ["self.linear1 = nn.Linear(192, 2)"],
@@ -229,7 +229,6 @@ def test_a_drawing_is_put_where_mnist_puts_its_digits(qtbot):
 @given(st.tuples(*[st.integers(2, 40)] * 4), st.integers(0, 2**32 - 1))
 def test_pictures_are_resized_as_torch_does(sides, seed):
     """From 2 pixels on: torch does not agree with itself on a width of 1."""
-    import torch
     from torch.nn import functional as F
 
     values = np.random.default_rng(seed).random((2, *sides[:2]), np.float32)
@@ -319,7 +318,7 @@ def test_a_picture_of_a_folder_is_predicted_from_the_values_that_it_is_trained_a
 
 
 def test_a_colour_net_gets_three_channels_each_in_its_own_range():
-    from app.training.evaluation.trying import InputSurvey
+    from app.features.evaluation.values import InputSurvey
 
     low, high = np.array([-1, -2, 0], np.float32), np.array([1, 2, 4], np.float32)
     taken = InputSurvey((3, 4, 4), ("a",), low, high, (low + high) / 2, (), True, "w")
@@ -440,7 +439,6 @@ def test_a_sample_with_several_inputs_is_entered_one_by_one(qtbot, name):
 
 
 def test_trying_leaves_the_generators_and_the_net_as_they_were():
-    import torch
 
     evaluator = Evaluator(job(SMALL_NET))
     before, weights = (
@@ -512,3 +510,34 @@ def test_metrics_are_drawn_beside_the_accuracy_and_alone_where_there_is_none(qtb
             }
         else:
             assert told == {"MAE": "3.00", "R²": "0.200"}
+
+
+@pytest.mark.parametrize("shape", CODE)
+def test_one_logit_predicts_two_classes(signs, shape):
+    evaluator = Evaluator(binary_job(signs, CODE[shape]))
+    inputs, _ = evaluator.read("validation", [0])
+    with torch.no_grad():
+        second = float(evaluator.stepper.model(inputs).sigmoid())
+    predicted = try_input(evaluator, inputs[0].numpy()).values
+    assert predicted == pytest.approx([1 - second, second], abs=1e-6)
+
+
+def test_a_prediction_is_in_the_units_of_the_file(prices):
+    evaluator = Evaluator(house_job(prices))
+    called = evaluator.evaluate().columns["called"]
+    inputs, _ = evaluator.read("validation", [0])
+    assert try_input(evaluator, inputs[0].numpy()).values[0] == pytest.approx(
+        called[0, 0], rel=1e-4
+    )
+    assert called[0, 0] > 50_000
+
+
+def test_several_inputs_are_surveyed_and_predicted_by_name():
+    evaluator = Evaluator(example("Siamese net on digits", 120))
+    parts = survey(evaluator, "").parts
+    assert [part.name for part in parts] == ["first", "second"]
+    assert all(part.first is not None for part in parts)
+    given, _ = evaluator.read("validation", [0, 1])
+    sample = {name: one[0].numpy() for name, one in given.parts.items()}
+    called = evaluator.evaluate().columns["called"]
+    assert try_input(evaluator, sample).values.argmax() == called[0, 0]

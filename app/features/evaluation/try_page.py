@@ -11,22 +11,19 @@ from PySide6.QtGui import QDragEnterEvent, QDropEvent
 from PySide6.QtWidgets import QFileDialog, QFrame, QScrollArea, QStackedLayout, QWidget
 
 from app.data.known_sources import PICTURE_SUFFIXES
-from app.training.evaluation.trying import (
-    SMALL,
+from app.features.evaluation.bars import Bars, InputPicture, LayerPictures
+from app.features.evaluation.drawing_pad import Pad, picture_of
+from app.features.evaluation.input_forms import NumbersForm, SeveralInputs
+from app.features.evaluation.input_pictures import SMALL, as_digit, as_input
+from app.features.evaluation.values import (
     Image,
     InputSurvey,
     PictureFile,
     Prediction,
     Sample,
-    as_digit,
-    as_input,
-    is_picture,
 )
+from app.training.evaluation.result import is_picture
 from app.util.formatting import shape_text, significant
-from app.views.training.evaluation.bars import Bars, InputPicture, LayerPictures
-from app.views.training.evaluation.drawing_pad import Pad, picture_of
-from app.views.training.evaluation.numbers_form import NumbersForm
-from app.views.training.evaluation.several_inputs import SeveralInputs
 from app.views.ui.layouts import hbox, vbox
 from app.views.ui.widgets.button import Button
 from app.views.ui.widgets.empty import EmptyState

@@ -9,6 +9,7 @@ from PySide6.QtCore import QPointF, QRectF, Qt
 from PySide6.QtGui import QFontMetricsF, QPainter, QPen
 from PySide6.QtWidgets import QStyleOptionGraphicsItem, QWidget
 
+from app.features.layer.cards import FiguresRow
 from app.training.monitoring.layer_history import spread
 from app.training.monitoring.looks import StepLayer
 from app.util.formatting import counted, figure
@@ -17,7 +18,6 @@ from app.views.training.charts.gradient_map import NO_GRADIENT, HeatLayer, sampl
 from app.views.training.charts.histograms import RunHistogram, RunHistograms
 from app.views.training.charts.plot import PlotLayer, StepPlot
 from app.views.training.charts.series import Floats, Series
-from app.views.training.layer.health_card import FiguresRow
 from app.views.ui import theme
 from app.views.ui.widgets.segmented import Segmented
 
