@@ -61,8 +61,8 @@ def measure(model: str) -> Imported:
 def main(model: str) -> None:
     from PySide6.QtCore import QEvent, QEventLoop, QObject, Qt, QTimer
 
+    from app.features.importing.dialogs import ImportDialog
     from app.views.app import make_application
-    from app.views.importing.import_dialog import ImportDialog
     from app.views.main_window import EXAMPLE
     from app.views.settings import Settings
     from app.views.ui import theme
@@ -137,7 +137,7 @@ def main(model: str) -> None:
         dialog.torchvision.list.setCurrentItem(wanted)
         rest(300)
         before, began = window.document.project, watch.begin()
-        dialog.import_button.click()
+        dialog.go.click()
         until(lambda: window.document.project is not before)
         changed = perf_counter()
         nodes = window.document.project.graph.nodes.keys()

@@ -72,7 +72,7 @@ def _example(name: str) -> Project:
 
 
 def _of_module(net: object, name: str, shape: tuple[int, ...]) -> Project:
-    from app.engine.tasks.import_pipeline import project_of
+    from app.features.importing.compute.pipeline import project_of
     from app.sources.spec import InputSpec
 
     return project_of(net, (InputSpec((2, *shape), "float32"),), name)

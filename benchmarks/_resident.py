@@ -154,7 +154,7 @@ def _import(
     """Import a model of torchvision through the dialog."""
     from PySide6.QtCore import Qt
 
-    from app.views.importing.import_dialog import ImportDialog
+    from app.features.importing.dialogs import ImportDialog
 
     window.actions_by_key["import"].trigger()
     dialog = next(
@@ -165,9 +165,9 @@ def _import(
     dialog.torchvision.list.setCurrentItem(
         dialog.torchvision.list.findItems(model, Qt.MatchFlag.MatchExactly)[0]
     )
-    until(dialog.import_button.isEnabled)
+    until(dialog.go.isEnabled)
     before = window.document.project
-    dialog.import_button.click()
+    dialog.go.click()
     until(lambda: window.document.project is not before)
     until(lambda: window.live.up_to_date and window.live.analysis is not None)
 

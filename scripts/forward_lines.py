@@ -24,8 +24,8 @@ import torch
 from torch import Tensor, nn
 
 from app.builder.analysis import analyse
-from app.engine.requests.import_model import ImportModel, ModelImportError
-from app.engine.tasks import import_model as task
+from app.features.importing import task
+from app.features.importing.values import ImportModel, ModelImportError
 from app.project import custom_layers
 from app.project import file as project_file
 from app.source.compiled import make_module

@@ -76,7 +76,7 @@ FEATURES = {
     "gradcheck": "gradcheck",
     "snippets": "snippets snippet snippet_process",
     "playback": "playback tape",
-    "importing": "importing importer import_model import_process import_pipeline",
+    "importing": "importing importer import_model",
     "opened models": "opened observed observe open_model observe_process sources",
     "compare": "compare diff",
     "interpret": "interpret attention attribution interventions",

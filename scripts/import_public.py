@@ -19,8 +19,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from app.engine.requests import import_model
-from app.engine.tasks import import_model as task
+from app.features.importing import task, values
 from app.project import file as project_file
 from app.sources.spec import SourceSpec, parse_input
 from app.util.torchvision_import import import_torchvision
@@ -245,7 +244,7 @@ def imported(public: Public, file: Path) -> Path:
             source = SourceSpec("file", str(file), "make", True)
             inputs = tuple(map(parse_input, public.inputs.split()))
             project_file.write(
-                task.answer(import_model.ImportModel(source, {}, inputs), file.parent),
+                task.answer(values.ImportModel(source, {}, inputs), file.parent),
                 left,
             )
             code = 0
@@ -255,7 +254,7 @@ def imported(public: Public, file: Path) -> Path:
     _, status = os.waitpid(child, 0)
     if status:
         why = left.with_suffix(".why")
-        raise import_model.ModelImportError(
+        raise values.ModelImportError(
             why.read_text() if why.is_file() else f"the import ended with {status}"
         )
     return left
@@ -277,7 +276,7 @@ def checked(public: Public, clean: Clean) -> dict[str, Any]:
             began = time.perf_counter()
             left = imported(public, file)
             row["import s"] = f"{time.perf_counter() - began:.2f}"
-            row["why"] = " ".join(import_model.remarks(project_file.read(left)))[:300]
+            row["why"] = " ".join(values.remarks(project_file.read(left)))[:300]
             drawn_row(row, left, public.maker, clean)
     except Exception as error:  # the reason is a cell of the table
         row["why"] = f"{type(error).__name__}: {error}"[:300]

@@ -17,8 +17,8 @@ from typing import Any
 
 import torch
 
-from app.engine.requests.import_model import ImportModel
-from app.engine.tasks import import_model as task
+from app.features.importing import task
+from app.features.importing.values import ImportModel
 from app.project import file
 from app.sources.spec import SourceSpec, parse_input
 from app.util.torchvision_import import import_torchvision

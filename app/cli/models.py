@@ -72,7 +72,7 @@ def request_of(
     """Return the request for a model whose code may run, as `asked_model`. If it can be `viewed`, a file that describes
     its own graph is not run without trust.
 
-    Raises SourceError, ImportRequestError, and CommandError for code that is not trusted.
+    Raises SourceError, and CommandError for code that is not trusted.
     """
     request = observe.request_of(asked_model(options, source, constructor))
     request = request if viewed else replace(request, source=request.source.as_run)

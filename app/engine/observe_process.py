@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import math
+import sys
 from collections.abc import Callable
 from functools import partial
+from importlib.machinery import PathFinder
 from pathlib import Path
 from typing import TypeVar
 
 from app.engine import child_process, pool
-from app.engine.import_process import shadows_packages
 from app.engine.own_engine import LimitedQuestion, OwnEngine, RequestStoppedError
 from app.engine.protocol import EngineDiedError, Request
 from app.engine.requests.observe import Observe
@@ -83,3 +84,30 @@ def answer_in(
     finally:
         engine.kill()
         engine.close()
+
+
+def shadows_packages(folder: Path) -> bool:
+    """Return whether a module in a folder shadows an installed package: a process that has imported the package would
+    not import the module.
+
+    A folder without `__init__.py`, such as `__pycache__`, shadows nothing: Python prefers a package found later on the
+    path, and joins folders of one name.
+    """
+    try:
+        modules = (
+            path
+            for path in folder.iterdir()
+            if path.suffix == ".py" or (path / "__init__.py").is_file()
+        )
+        names = {path.stem for path in modules}
+        folder = folder.resolve()
+        elsewhere = [
+            entry for entry in sys.path if Path(entry or ".").resolve() != folder
+        ]  # it may be there too
+    except OSError:
+        return False
+    return any(
+        PathFinder.find_spec(name, elsewhere) is not None
+        for name in names
+        if name.isidentifier()
+    )

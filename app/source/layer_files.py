@@ -6,6 +6,7 @@ the text, checks `allowed` each time.
 
 from __future__ import annotations
 
+import ast
 import hashlib
 import re
 import traceback
@@ -67,6 +68,24 @@ _OWN = re.compile(
     r"<(.+\.py) [0-9a-f]{12}>"
 )  # the name under which tracebacks show a file's text
 _FRAME = re.compile(r'  File "([^"]+)", line \d+')
+
+
+def names_in(text: str) -> tuple[str, ...]:
+    """Return the classes of a file, and its functions without required arguments, from its source; nothing runs. Raises
+    LayerFileError."""
+    try:
+        tree = ast.parse(text)
+    except (SyntaxError, ValueError) as error:
+        raise LayerFileError(f"the file is not valid Python: {error}") from error
+    names = []
+    for node in tree.body:
+        if isinstance(node, ast.ClassDef):
+            names.append(node.name)
+        elif isinstance(node, ast.FunctionDef) and len(node.args.args) == len(
+            node.args.defaults
+        ):
+            names.append(f"{node.name}()")
+    return tuple(names)
 
 
 def digest(text: str) -> str:

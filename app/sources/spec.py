@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import json
 import re
+from typing import Any
 
 from msgspec import Struct
 from msgspec.structs import replace
@@ -57,7 +59,7 @@ class ModelRaisedError(SourceError):
 
 
 class ArgumentsError(SourceError):
-    """Arguments that a class or a function cannot be called with; the message says which it takes."""
+    """Arguments that are no JSON object, or that a class or a function cannot be called with; the message says why."""
 
 
 class InputsNeededError(SourceError):
@@ -190,6 +192,19 @@ def parse_source(text: str) -> SourceSpec:
         if _DOTTED.fullmatch(where):
             return SourceSpec("module", where, name, call)
     raise SourceNameError(f"{text!r} does not name a model; write {FORMS}")
+
+
+def parse_arguments(text: str) -> dict[str, Any]:
+    """Parse the constructor's arguments from JSON: `{"num_classes": 10}`. Raises ArgumentsError."""
+    try:
+        arguments = json.loads(text or "{}")
+    except ValueError as error:
+        raise ArgumentsError(f"the arguments are not valid JSON: {error}") from error
+    if not isinstance(arguments, dict):
+        raise ArgumentsError(
+            'the arguments must be a JSON object, such as {"num_classes": 10}'
+        )
+    return arguments
 
 
 def parse_input(text: str) -> InputSpec:

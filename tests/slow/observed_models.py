@@ -197,8 +197,7 @@ def same_bits(one: Any, other: Any) -> bool:
 
 def redrawn(public: Public, folder: Path) -> dict[str, Any]:
     """Redraw a model in this process with the entry of `tapedeck import`; the cells of its row."""
-    from app.engine.requests import import_model
-    from app.engine.tasks import import_model as task
+    from app.features.importing import task, values
 
     importable = public.importable
     if importable is None:
@@ -213,7 +212,7 @@ def redrawn(public: Public, folder: Path) -> dict[str, Any]:
         )
         inputs = tuple(InputSpec(one.shape, one.dtype) for one in public.specs)
         own_code.trust(f"{file}:made")
-        project = task.answer(import_model.ImportModel(source, {}, inputs), folder)
+        project = task.answer(values.ImportModel(source, {}, inputs), folder)
         checked = project.origin.checked if project.origin is not None else ""
         if not checked:
             raise ValueError("it was not held against the model")

@@ -20,8 +20,10 @@ import tempfile
 import time
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
+from importlib import import_module
 from pathlib import Path
 
+from app.util import shelf
 from tests.slow.material.wrong_invocation_cases import CASES, Case
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -281,11 +283,11 @@ def made(cases: Iterable[Case], tell: Callable[[Outcome], None]) -> list[Outcome
 
     from app import cli  # noqa: F401
     from app.builder import analysis  # noqa: F401
-    from app.cli import weights  # noqa: F401
     from app.cli.autograd import project_graph  # noqa: F401
-    from app.engine.tasks import import_model  # noqa: F401
     from app.project.weights import state_dicts  # noqa: F401
 
+    for name in shelf.modules("task"):
+        import_module(name)
     outcomes = []
     with tempfile.TemporaryDirectory() as scratch:
         kept = Path(scratch) / "kept"

@@ -271,7 +271,7 @@ def _import(window: Any, until: Callable[[str, Callable[[], Any]], None]) -> Non
     from PySide6.QtCore import Qt
     from PySide6.QtTest import QTest
 
-    from app.views.importing.import_dialog import ImportDialog
+    from app.features.importing.dialogs import ImportDialog
 
     window.document.undo_stack.setClean()
     window.actions_by_key["import"].trigger()

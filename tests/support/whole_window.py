@@ -11,7 +11,6 @@ from app.views.autograd.feature import AutogradFeature
 from app.views.canvas.feature import CanvasFeature
 from app.views.feature import Feature
 from app.views.files.feature import FilesFeature
-from app.views.importing.feature import ImportingFeature
 from app.views.inspector.feature import InspectorFeature
 from app.views.main_window import MainWindow
 from app.views.palette.feature import PaletteFeature
@@ -72,7 +71,7 @@ class WholeWindow(MainWindow):
     export_control = OnShelf("export", "export_control")
     pictures = OnShelf("export", "pictures")
     recovery = Part(FilesFeature, lambda its: its.recovery)
-    import_control = Part(ImportingFeature, lambda its: its.import_control)
+    import_control = OnShelf("importing", "import_control")
     inspector = Part(InspectorFeature, lambda its: its.inspector)
     inspectors = Part(InspectorFeature, lambda its: its.inspectors)
     diff = OnShelf("compare", "diff")

@@ -14,9 +14,9 @@ from app.autograd.snippets.snippet import Limits, Snippet
 from app.cli import console, models
 from app.cli.autograd import graph_output, model_graph, project_graph
 from app.engine import snippet_process
-from app.engine.requests import import_model
 from app.source import layer_files, own_files
 from app.source.trust import TrustStore, default_file
+from app.sources.spec import parse_input
 from app.util import regular_files
 
 if TYPE_CHECKING:
@@ -50,7 +50,7 @@ def _of_file(options: argparse.Namespace, file: Path, function: str) -> int:
     text = _trusted(options, file)
     inputs = tuple(
         (spec.shape, spec.dtype or "float32")
-        for spec in map(import_model.parse_input, options.input)
+        for spec in map(parse_input, options.input)
     )
     folder, plays = str(file.resolve().parent), graph_output.plays(options)
     snippet = Snippet(

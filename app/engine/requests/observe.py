@@ -12,7 +12,6 @@ from app.autograd.capture_options import CaptureOptions
 from app.autograd.tape import Tape
 from app.engine.protocol import MAIN, Request
 from app.engine.requests.capture import CaptureRequest, HeldStep
-from app.engine.requests.import_model import parse_arguments
 from app.observe.figures import ModuleFigures
 from app.observe.observation import Observation
 from app.sources.opened import OpenedModel
@@ -23,6 +22,7 @@ from app.sources.spec import (
     ModelRaisedError,
     SourceError,
     SourceSpec,
+    parse_arguments,
     parse_example,
     parse_input,
     parse_source,
@@ -55,7 +55,7 @@ class Observe(Request[Observation], frozen=True):
 
 def request_of(model: AskedModel) -> Observe:
     """Return the request for a model as it was written; collections are made without weights, and a .pt2 is run if it
-    is trusted. Raises SourceError, and ImportRequestError for arguments that are no JSON."""
+    is trusted. Raises SourceError."""
     source = parse_source(model.source)
     source = source.as_run if model.trust else source
     arguments, inputs = (

@@ -11,13 +11,12 @@ from msgspec.structs import replace
 from PySide6.QtGui import QFontMetricsF
 from PySide6.QtWidgets import QFileDialog, QLineEdit, QMenu, QPlainTextEdit
 
-from app.engine.requests.import_model import parse_arguments
 from app.engine.requests.observe import Observe
 from app.features.compare.side_reader import AskedSide, SideReader
 from app.features.compare.values import Diff, DiffSide, Modes, interpreter
 from app.project.weights.state_dict_diff import PATTERNS
 from app.runs.checkpoint_files import checkpoints
-from app.sources.spec import parse_input
+from app.sources.spec import parse_arguments, parse_input
 from app.views.fields.form_field import FormField, code_field
 from app.views.ui import theme
 from app.views.ui.dialogs.base import Dialog

@@ -14,7 +14,6 @@ from PySide6.QtCore import QObject
 from PySide6.QtWidgets import QWidget
 
 from app.builder.catalog.custom import read_text
-from app.engine.requests.import_model import ImportRequestError
 from app.engine.requests.observe import Observe, request_of
 from app.features.compare.values import DiffSide, ReadSide
 from app.project.weights.state_dict_diff import SUFFIXES
@@ -89,7 +88,7 @@ class SideReader(QObject):
 
         try:
             side = pending if isinstance(pending, DiffSide) else _side_of(pending)
-        except (SourceError, ImportRequestError) as error:
+        except SourceError as error:
             refuse(index, _sentence(error))
             return
         if isinstance(side, ReadSide):
@@ -147,7 +146,7 @@ class SideReader(QObject):
 
 
 def _side_of(side: AskedSide) -> DiffSide | ReadSide:
-    """Return the side, or the request that reads it. Raises SourceError and ImportRequestError."""
+    """Return the side, or the request that reads it. Raises SourceError."""
     text, weights = side.text, ""
     if not os.path.exists(typed_path(text)) and "@" in text:
         text, _, weights = text.rpartition("@")

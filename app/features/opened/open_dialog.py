@@ -12,7 +12,6 @@ from PySide6.QtWidgets import QCheckBox, QFileDialog, QPlainTextEdit, QWidget
 
 from app.builder.catalog.custom import read_text
 from app.engine import observe_process
-from app.engine.requests.import_model import parse_arguments
 from app.engine.requests.observe import Observe, example_of, request_of
 from app.observe.observation import Observation
 from app.source.layer_files import LayerFileError, allow, allowed
@@ -22,6 +21,7 @@ from app.sources.spec import (
     ArgumentsError,
     AskedModel,
     InputsNeededError,
+    parse_arguments,
     parse_input,
     parse_source,
 )

@@ -6,7 +6,6 @@ from collections.abc import Callable
 
 from PySide6.QtWidgets import QLineEdit, QWidget
 
-from app.engine.requests.import_model import ImportRequestError
 from app.sources.spec import SourceError
 from app.views.ui import theme
 from app.views.ui.layouts import hbox, vbox
@@ -49,7 +48,7 @@ class FormField(QWidget):
         """Return whether a check of the field's value passes; else show its error, with the focus."""
         try:
             check()
-        except (SourceError, ImportRequestError) as error:
+        except SourceError as error:
             self.complain(f"{str(error).removesuffix('.')}.")
             self.field.setFocus()
             return False

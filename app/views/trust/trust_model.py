@@ -9,8 +9,7 @@ from pathlib import Path
 from PySide6.QtWidgets import QWidget
 
 from app.builder.catalog.custom import CustomFile, module_name
-from app.engine.requests.import_model import names_in
-from app.source.layer_files import LayerFile
+from app.source.layer_files import LayerFile, names_in
 from app.source.own_files import OwnFile, OwnFiles
 from app.views.trust.trust_dialog import ReviewedText, TrustDialog, listed
 

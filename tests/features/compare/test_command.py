@@ -17,6 +17,7 @@ from app.runs import record, store
 from app.source import layer_files
 from app.source.trust import TrustStore, default_file
 from app.util.resources import path as resource_path
+from tests.support import opened_projects
 
 pytestmark = pytest.mark.usefixtures("no_pictures")
 
@@ -132,19 +133,7 @@ def test_projects_of_a_file_run_it_once_it_is_trusted(
     versions: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     for name in ("old", "new"):
-        assert (
-            main(
-                [
-                    "import",
-                    f"{name}/net.py:Net",
-                    "--observe",
-                    "--trust",
-                    "-o",
-                    f"{name}.tape",
-                ]
-            )
-            == 0
-        )
+        opened_projects.write(f"{name}/net.py:Net", Path(f"{name}.tape"))
     capsys.readouterr()
     TrustStore(default_file()).file.unlink()
     layer_files.trust_only((), ())

@@ -17,13 +17,11 @@ from app.project.picture_file import into_png
 from app.project.project import Project
 from app.source import layer_files
 from app.source.trust import TrustStore
-from app.views.importing.import_dialog import ImportDialog
 from app.views.pictures.picture import png_bytes
 from app.views.trust.trust_dialog import TrustDialog
 from tests.support import own_code
 from tests.support import own_layers_nets as own
 from tests.support.whole_window import WholeWindow
-from tests.views.window.test_import import own_file as model_file
 
 pytestmark = pytest.mark.usefixtures("nothing_trusted")
 
@@ -293,16 +291,19 @@ def test_a_file_of_the_last_project_is_no_longer_asked_about(
     )
 
 
-def test_a_file_of_the_project_offers_its_models(qtbot, window, tmp_path) -> None:
-    path = model_file(tmp_path)
+def test_a_file_of_the_project_offers_its_models(window, tmp_path, monkeypatch) -> None:
+    path = tmp_path / "mine.py"
+    path.write_text("from torch import nn\nclass Net(nn.Module):\n    pass\n")
     own_code.trust(f"{path}:Net")
     window.layers.add([path])
     (row,) = window.own_files.rows()
+    commands: list[tuple[object, ...]] = []
+    monkeypatch.setattr(
+        window.actions_by_key, "trigger", lambda *command: commands.append(command)
+    )
     next(
         action
         for action in window.own_files.menu(row.file).actions()
         if "model" in action.text()
     ).trigger()
-    (dialog,) = [part for part in window.findChildren(ImportDialog) if part.isVisible()]
-    assert dialog.choice.value() == "file" and dialog.file.path.text() == str(path)
-    dialog.reject()
+    assert commands == [("import-file", path)]

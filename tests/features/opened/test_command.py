@@ -11,8 +11,8 @@ from pathlib import Path
 import pytest
 
 from app.cli import run
-from app.project import file
 from tests.sources.test_files import Runs, files  # noqa: F401
+from tests.support import quantised_nets
 
 NET = """
 import torch
@@ -234,25 +234,6 @@ def test_a_model_of_torchvision_is_drawn_without_trust(folder: Path) -> None:
     assert "layer3.4.bn2" in (folder / "net.dot").read_text()
 
 
-def test_what_can_be_drawn_by_hand_too_is_imported_by_the_same_name(
-    folder: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
-    ask = ["import", "mine.net:make()", "-o", "net.tape", "--input", "2x8"]
-    assert (
-        run(ask) == 1 and "mine.net was not run; review it" in capsys.readouterr().err
-    )
-    assert run([*ask, "--trust"]) == 0
-    told = capsys.readouterr().out
-    assert "Checked against the model" in told and "net.safetensors" in told
-    project = file.read(folder / "net.tape")
-    assert project.origin is not None and project.origin.model == "mine.net:make()"
-    assert (
-        run(["import", "mine.net:Nope", "-o", "no.tape", "--input", "2x8", "--trust"])
-        == 2
-    )
-    assert "has no class or function Nope" in capsys.readouterr().err
-
-
 @pytest.mark.parametrize(
     ("arguments", "words"),
     [
@@ -349,3 +330,14 @@ def test_a_model_is_called_with_the_first_batch_of_the_data(
     assert (
         "inputs: the first batch of digits, 64x1x8x8:float32" in capsys.readouterr().err
     )
+
+
+@pytest.mark.filterwarnings("ignore")
+@pytest.mark.parametrize("name", ["linear", "recurrent", "static"])
+def test_a_quantised_part_is_drawn_as_a_box(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, name: str
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "net.py").write_text(quantised_nets.TEXT)
+    model = [f"net.py:{name}()", "--trust", "--input", "2x4"]
+    assert run(["draw", *model, "--out", "n.svg"]) == 0

@@ -6,6 +6,7 @@ from pathlib import Path
 
 import pytest
 import torch
+from msgspec.structs import replace
 from PySide6.QtCore import QMimeData, QPointF, Qt, QUrl
 from PySide6.QtGui import QDropEvent
 from pytestqt.qtbot import QtBot
@@ -13,15 +14,17 @@ from safetensors.torch import load_file
 
 from app.builder.catalog.catalog import catalog
 from app.builder.edits import head as head_edits
+from app.builder.graph import Init
+from app.builder.importer.origin import ModelInit, Origin
 from app.builder.sheet import changed
 from app.features.weights.weights_dialog import WeightsDialog
 from app.features.weights.weights_table import KEY, STATE
 from app.project import file
 from app.project.weights.state_dict_diff import MISSING, SAME, SHAPE
 from app.source.compiled import make_module
+from app.util.frozen import FrozenMap
+from app.util.resources import path as resource_path
 from tests.support.whole_window import WholeWindow
-from tests.views.window.test_import import asked
-from tests.views.window.test_import import opened as model_opened
 
 
 @pytest.fixture
@@ -325,21 +328,17 @@ def _folder(tmp_path: Path) -> Path:
 def test_an_imported_net_is_initialised_as_its_model(
     qtbot: QtBot, window: WholeWindow
 ) -> None:
-    window.document.undo_stack.setClean()
-    dialog = asked(qtbot, window)
-    qtbot.keyClicks(dialog.torchvision.search, "squeezenet1_1")
-    dialog.torchvision.arguments.setText('{"num_classes": 7}')
-    qtbot.keyClick(dialog.torchvision.search, Qt.Key.Key_Return)
-    model_opened(qtbot, window)
+    project = file.read(resource_path("examples", "digits.tape"))
+    node = next(node for node in project.graph.nodes.values() if node.op == "nn.Linear")
+    init = Init("normal_", FrozenMap({"std": 0.01}))
+    model_init = ModelInit("", node.id, "weight", init)
+    window.document.new(replace(project, origin=Origin("own", "", inits=(model_init,))))
+    qtbot.waitUntil(lambda: window.live.up_to_date)
     take, before = window.actions_by_key["take-inits"], window.document.project
     assert take.isEnabled()
     take.trigger()
     after = window.document.project
-    nodes = [
-        node
-        for sheet in (after, *after.blocks.values())
-        for node in sheet.graph.nodes.values()
-    ]
-    assert any(node.inits for node in nodes) and not take.isEnabled()
+    assert after.graph.nodes[node.id].inits["weight"] == init
+    assert not take.isEnabled()
     window.document.undo_stack.undo()
     assert window.document.project == before and take.isEnabled()
