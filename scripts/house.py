@@ -67,6 +67,7 @@ FEATURES = {
     "sweep": "sweep sweeps sweep_runs",
     "evaluation": "evaluation evaluate evaluations evaluator",
     "layer statistics": "layer layer_stats layer_tables",
+    "panels": "panels run_samples",
     "memory": "memory layer_memory layer_bytes measured_memory memory_report",
     "trials": "trials trial lr_range_test",
     "revisit": "revisit step_hashes timeline",

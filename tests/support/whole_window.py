@@ -16,7 +16,6 @@ from app.views.main_window import MainWindow
 from app.views.palette.feature import PaletteFeature
 from app.views.training.charts.feature import ChartsFeature
 from app.views.training.form.feature import TrainingFormFeature
-from app.views.training.panels.feature import PanelsFeature
 from app.views.training.runs.feature import RunsFeature
 
 F = TypeVar("F", bound=Feature)
@@ -93,7 +92,7 @@ class WholeWindow(MainWindow):
     profile_control = OnShelf("memory", "profile_control")
     console = Part(RunsFeature, lambda its: its.console)
     places = Part(RunsFeature, lambda its: its.places)
-    panels = Part(PanelsFeature, lambda its: its.panels)
+    panels = OnShelf("panels", "panels")
     runs = Part(RunsFeature, lambda its: its.runs)
     runs_control = Part(RunsFeature, lambda its: its.runs_control)
     gradcheck = OnShelf("gradcheck", "control")

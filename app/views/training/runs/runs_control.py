@@ -89,6 +89,7 @@ class RunsControl(QObject):
             lambda a, b: workspace.commands.trigger("compare-runs", a, b)
         )
         panel.curvesRequested.connect(lambda: workspace.pages.show("curves"))
+        panel.panels.setVisible(workspace.commands.has("panels-of-runs"))
         panel.panelsRequested.connect(
             lambda: workspace.commands.trigger("panels-of-runs")
         )

@@ -9,9 +9,9 @@ from app.views.feature import Action, Feature, Page
 from app.views.training.charts.metrics import DEFAULT, Choice, metric_of
 
 if TYPE_CHECKING:
+    from app.features.panels.page import PanelsPage
+    from app.features.panels.samples_control import SamplesControl
     from app.views.shown_run import Figures
-    from app.views.training.panels.page import PanelsPage
-    from app.views.training.panels.samples_control import SamplesControl
     from app.views.workspace import Workspace
 
 TIP = "Metrics and samples of the chosen runs beside one another"
@@ -49,8 +49,8 @@ class PanelsFeature(Feature):
         self.workspace.shown_run.changed.connect(self._show)
 
     def _make(self) -> PanelsPage:
-        from app.views.training.panels.page import PanelsPage
-        from app.views.training.panels.samples_control import SamplesControl
+        from app.features.panels.page import PanelsPage
+        from app.features.panels.samples_control import SamplesControl
 
         workspace, page = self.workspace, PanelsPage()
         self.panels, self.samples = page, SamplesControl(workspace, page.samples)

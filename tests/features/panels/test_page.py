@@ -11,6 +11,8 @@ from msgspec.structs import replace
 from PySide6.QtCore import Qt
 from PySide6.QtWidgets import QWidget
 
+from app.features.panels.metric_chart import histogram_text
+from app.features.panels.page import PanelsPage
 from app.telemetry.histogram import Histogram
 from app.training.config import Choice as Setting
 from app.training.history import History
@@ -24,8 +26,6 @@ from app.views.training.charts.histograms import (
     densities,
 )
 from app.views.training.charts.metrics import Choice, metric_of, offered
-from app.views.training.panels.metric_chart import histogram_text
-from app.views.training.panels.page import PanelsPage
 from app.views.ui import theme
 from tests.support.training_jobs import CONV_NET, SMALL_NET, job
 

@@ -11,9 +11,10 @@ import pytest
 from msgspec.structs import replace
 
 from app.engine.client import Engine
-from app.engine.requests.run_samples import EvaluateRun, ShowRunSamples
+from app.features.panels import evaluations
+from app.features.panels.values import EvaluateRun, ShowRunSamples
 from app.project import file as project_file
-from app.runs import evaluations, store
+from app.runs import store
 from app.runs.record import RunError
 from app.util.resources import path as resource_path
 from app.views.pictures import headless_pictures

@@ -1,19 +1,21 @@
-"""Evaluate stored runs and show their samples: handlers of `app.engine.requests.run_samples`."""
+"""Handlers: evaluate stored runs and show their samples."""
 
 from __future__ import annotations
 
 from msgspec import Struct
 from msgspec.structs import replace
 
-from app.engine.requests.run_samples import (
-    EvaluatedRun,
-    EvaluateRun,
-    ShowRunSamples,
-)
 from app.engine.server import Context, handles
 from app.engine.tasks.evaluators import make_evaluator, tell_samples
 from app.engine.tasks.runs import stored
-from app.runs import evaluations
+from app.features.panels import evaluations
+from app.features.panels.values import (
+    EvaluatedRun,
+    EvaluateRun,
+    RunEvaluation,
+    RunSample,
+    ShowRunSamples,
+)
 from app.runs.checkpoint_files import checkpoints
 from app.runs.named import NamedRun
 from app.runs.record import RunError
@@ -24,7 +26,6 @@ from app.training.evaluation.evaluator import (
     Evaluator,
     checkpoint_weights,
 )
-from app.training.evaluation.of_run import RunEvaluation, RunSample
 from app.training.metrics import PLAIN, reading
 from app.training.setup.torch_flags import cpu_threads
 

@@ -10,14 +10,14 @@ from PySide6.QtCore import QTimer, Signal
 from PySide6.QtGui import QResizeEvent, QShowEvent
 from PySide6.QtWidgets import QGridLayout, QStackedLayout, QWidget
 
+from app.features.panels.metric_chart import MetricChart
+from app.features.panels.samples_view import SamplesView
 from app.views.shown_run import ComparedRun
 from app.views.training.charts import ticks
 from app.views.training.charts.controls import CurveControls
 from app.views.training.charts.metrics import DEFAULT, Choice, known_parts, offered
 from app.views.training.charts.plot import StepView
 from app.views.training.charts.series import Mode
-from app.views.training.panels.metric_chart import MetricChart
-from app.views.training.panels.samples_view import SamplesView
 from app.views.ui import theme
 from app.views.ui.flow import FlowLayout
 from app.views.ui.layouts import vbox

@@ -11,18 +11,20 @@ from PySide6.QtCore import QObject
 
 from app.data.spec import CLASSES
 from app.engine.protocol import Handle, HandleLostError
-from app.engine.requests.run_samples import (
+from app.features.panels import evaluations
+from app.features.panels.sample_rows import SampleRow, rows_of
+from app.features.panels.samples_view import RunColumn, SamplesView
+from app.features.panels.values import (
     EvaluatedRun,
     EvaluateRun,
+    RunEvaluation,
+    RunSample,
     ShowRunSamples,
 )
-from app.runs import evaluations, record
+from app.runs import record
 from app.runs.record import RunError
 from app.runs.store import Kept
-from app.training.evaluation.of_run import RunEvaluation, RunSample
 from app.views.shown_run import ComparedRun
-from app.views.training.panels.sample_rows import SampleRow, rows_of
-from app.views.training.panels.samples_view import RunColumn, SamplesView
 from app.views.ui.background import WorkerFailure
 
 if TYPE_CHECKING:

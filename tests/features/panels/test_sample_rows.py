@@ -4,14 +4,14 @@ from __future__ import annotations
 
 import numpy as np
 
-from app.training.evaluation.of_run import RunEvaluation
-from app.training.evaluation.result import Evaluation
-from app.views.training.panels.sample_rows import (
+from app.features.panels.sample_rows import (
     orders_for,
     prediction_of,
     rows_of,
     target_text,
 )
+from app.features.panels.values import RunEvaluation
+from app.training.evaluation.result import Evaluation
 
 
 def evaluated(

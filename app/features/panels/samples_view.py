@@ -10,12 +10,8 @@ from PySide6.QtCore import QSize, Qt, Signal
 from PySide6.QtGui import QImage, QPainter, QPixmap, QResizeEvent
 from PySide6.QtWidgets import QAbstractItemView, QWidget
 
-from app.training.evaluation.of_run import RunEvaluation, RunSample
-from app.training.evaluation.result import PARTS, Picture
-from app.util import formatting
-from app.util.columns import Column
-from app.views.training.panels.metric_chart import RUN_COLORS
-from app.views.training.panels.sample_rows import (
+from app.features.panels.metric_chart import RUN_COLORS
+from app.features.panels.sample_rows import (
     ORDERS,
     Order,
     SampleRow,
@@ -23,6 +19,10 @@ from app.views.training.panels.sample_rows import (
     prediction_of,
     target_text,
 )
+from app.features.panels.values import RunEvaluation, RunSample
+from app.training.evaluation.result import PARTS, Picture
+from app.util import formatting
+from app.util.columns import Column
 from app.views.ui import theme
 from app.views.ui.layouts import vbox
 from app.views.ui.tables import Index, RowsModel, Table

@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import csv
+import io
+from collections.abc import Iterator, Sequence
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 from PySide6.QtCore import QRectF, QSize, Qt, Signal
@@ -22,6 +25,7 @@ from app.views.training.charts.histograms import RunHistogram, RunHistograms
 from app.views.training.charts.metrics import (
     FIXED,
     Choice,
+    Metric,
     Reading,
     layers_of,
     metric_of,
@@ -36,7 +40,6 @@ from app.views.training.charts.series import (
     Smoother,
     TimeScale,
 )
-from app.views.training.panels.panel_csv import to_csv
 from app.views.ui import theme
 from app.views.ui.present import present
 from app.views.ui.widgets.button import icon_button
@@ -452,3 +455,46 @@ def _fill(field: ChoiceField, choices: Sequence[tuple[str, str]]) -> None:
     field.clear_choices()
     for value, text in choices:
         field.add_choice(value, text)
+
+
+def to_csv(metric: Metric, choice: Choice, runs: Sequence[ComparedRun]) -> str:
+    """Return what a panel shows as CSV, in full precision: a row per stored value of a run, or bin of a histogram."""
+    out = io.StringIO()
+    writer = csv.writer(out, lineterminator="\n")
+    named = ("run", "layer", "step")
+    writer.writerow(
+        (*named, "low", "high", "count") if metric.histogram else (*named, metric.title)
+    )
+    rows = _bins if metric.histogram else _values
+    for run in runs:
+        writer.writerows(
+            (run.label, choice.layer, *row) for row in rows(metric, choice, run)
+        )
+    return out.getvalue()
+
+
+def _values(
+    metric: Metric, choice: Choice, run: ComparedRun
+) -> Iterator[tuple[Any, ...]]:
+    reading = metric.read(run.history, choice.layer)
+    for step, value in zip(
+        reading.steps.tolist(), reading.values.tolist(), strict=True
+    ):
+        yield int(step), "" if value != value else repr(value)
+
+
+def _bins(
+    metric: Metric, choice: Choice, run: ComparedRun
+) -> Iterator[tuple[Any, ...]]:
+    newest = newest_histogram(metric.histogram, run.history, choice.layer)
+    if newest is None:
+        return
+    step, values = newest
+    wide = (values.high - values.low) / len(values.counts)
+    for at, count in enumerate(values.counts):
+        yield (
+            step,
+            repr(values.low + at * wide),
+            repr(values.low + (at + 1) * wide),
+            count,
+        )

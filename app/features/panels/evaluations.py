@@ -10,12 +10,12 @@ from typing import Any
 
 import numpy as np
 
+from app.features.panels.values import RunEvaluation
 from app.project.run_records import data_record
 from app.runs.checkpoint_files import measured
 from app.runs.named import NamedRun
 from app.runs.record import RunError
 from app.runs.store import Kept
-from app.training.evaluation.of_run import RunEvaluation
 from app.training.evaluation.result import Evaluation
 from app.training.job import Job
 from app.util import atomic

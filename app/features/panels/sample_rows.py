@@ -9,7 +9,7 @@ from typing import Literal, NamedTuple
 import numpy as np
 
 from app.data.spec import CLASSES, TOKENS
-from app.training.evaluation.of_run import RunEvaluation
+from app.features.panels.values import RunEvaluation
 from app.training.evaluation.result import Evaluation
 from app.util.formatting import significant
 
