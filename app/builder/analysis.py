@@ -221,13 +221,9 @@ def _with_cures_that_work(
                 (0 if c.opens else _failing(c, node, sheet) if few else None, c)
                 for c in problem.cures
             ]
-            good = [
-                (c.destructive, count, c) for count, c in fails if count is not None
-            ]
-            problem = replace(
-                problem,
-                cures=tuple(c for *_, c in sorted(good, key=lambda ranked: ranked[:2])),
-            )
+            good = [(count, c) for count, c in fails if count is not None]
+            good.sort(key=lambda tried: tried[0])
+            problem = replace(problem, cures=tuple(c for _, c in good))
         checked.append(problem)
     return checked
 

@@ -73,10 +73,14 @@ def run(options: argparse.Namespace) -> int:
 
 
 def _plain(problem: Problem, project: Project) -> dict[str, Any]:
-
+    """Return a problem as JSON, with its cures in the order in which they are offered."""
+    name = console.name_of(problem, project)
     return {
+        "code": problem.code,
+        "where": name,
+        "sentence": console.sentence(problem, project),
         "severity": problem.severity,
-        "node": console.name_of(problem, project) if problem.node else None,
+        "node": name if problem.node else None,
         "message": problem.message,
         "reason": problem.reason,
         "torch": problem.torch_message,

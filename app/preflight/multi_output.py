@@ -194,12 +194,24 @@ def without_losses(
     if len(outputs) > 1:
         reason = f"The network has {len(outputs)} outputs. Choose a target for each under Training, Loss."
         return Problem(
-            "error", outputs[1].id, "One loss takes one output", reason, cures=cures
+            "error",
+            outputs[1].id,
+            "One loss takes one output",
+            reason,
+            cures=cures,
+            code="outputs-without-losses",
         )
     names = ", ".join(target.name for target in targets)
     reason = f"{source.label} has {names}. Choose the target of the output under Training, Loss."
     node = outputs[0].id if outputs else None
-    return Problem("error", node, "The loss takes one target", reason, cures=cures)
+    return Problem(
+        "error",
+        node,
+        "The loss takes one target",
+        reason,
+        cures=cures,
+        code="targets-without-losses",
+    )
 
 
 def problems(project: Project, analysis: Analysis, source: SourceSpec) -> list[Problem]:
@@ -225,6 +237,7 @@ def problems(project: Project, analysis: Analysis, source: SourceSpec) -> list[P
                     f"The network has no output {row.output}",
                     reason,
                     cures=(again,),
+                    code="loss-without-output",
                 )
             )
         elif target is None:
@@ -232,7 +245,14 @@ def problems(project: Project, analysis: Analysis, source: SourceSpec) -> list[P
             reason = f"{source.label} has: {named or 'one, without a name'}."
             message = f"There is no target {row.target} for {row.output}"
             findings.append(
-                Problem("error", output.node.id, message, reason, cures=(again,))
+                Problem(
+                    "error",
+                    output.node.id,
+                    message,
+                    reason,
+                    cures=(again,),
+                    code="loss-without-target",
+                )
             )
         else:
             findings += _against(project, row, output, target)
@@ -240,7 +260,14 @@ def problems(project: Project, analysis: Analysis, source: SourceSpec) -> list[P
         reason = "Accuracy and metrics use the first loss. Put a loss first whose output is always returned."
         message = f"{first.name} is returned in one mode only"
         findings.append(
-            Problem("error", first.node.id, message, reason, cures=(again,))
+            Problem(
+                "error",
+                first.node.id,
+                message,
+                reason,
+                cures=(again,),
+                code="output-in-one-mode",
+            )
         )
     if project.data.class_weights and (
         refusal := weighted_losses.refusal(project.training.loss, rows)
@@ -270,7 +297,12 @@ def problems(project: Project, analysis: Analysis, source: SourceSpec) -> list[P
         )
         findings.append(
             Problem(
-                "error", None, "No loss supports class weights", reason, cures=cures
+                "error",
+                None,
+                "No loss supports class weights",
+                reason,
+                cures=cures,
+                code="class-weights-unsupported",
             )
         )
     return findings
@@ -289,7 +321,16 @@ def _against(
         )
         cure = Cure(f"Use {other.loss.name}", (SetTraining("", "losses", rows),))
         message = f"{row.loss.name} of {row.output} expects class labels"
-        return [Problem("error", output.node.id, message, reason, cures=(cure,))]
+        return [
+            Problem(
+                "error",
+                output.node.id,
+                message,
+                reason,
+                cures=(cure,),
+                code="loss-needs-classes",
+            )
+        ]
     shape = required_shape(target)
     more = target.task != VALUES and LOSSES.get(row.loss.name) == CLASS_IDS
     if output.type is None or compares_one_output(row.loss.name, target, output.type):
@@ -319,6 +360,7 @@ def _against(
             f"{output.name} is {output.type}",
             reason,
             cures=cures,
+            code="output-does-not-match-data",
         )
     ]
 

@@ -92,23 +92,47 @@ def analysis_of(project: Project) -> Analysis:
     except (SourceError, InputError) as error:
         source = Source("")
         problems.append(
-            Problem("error", None, f"{opened.source}{NOT_ON_THESE}", _sentence(error))
+            Problem(
+                "error",
+                None,
+                f"{opened.source}{NOT_ON_THESE}",
+                _sentence(error),
+                code="model-not-on-data",
+            )
         )
     if refusal := opened.refusal or _too_large(opened):
         problems.insert(
-            0, Problem("error", None, f"{opened.source} cannot be trained", refusal)
+            0,
+            Problem(
+                "error",
+                None,
+                f"{opened.source} cannot be trained",
+                refusal,
+                code="model-not-trainable",
+            ),
         )
     elif stale := changed(opened):
         problems.insert(
             0,
             Problem(
-                "error", None, f"{opened.source} has changed since it was opened", stale
+                "error",
+                None,
+                f"{opened.source} has changed since it was opened",
+                stale,
+                code="model-changed",
             ),
         )
     elif custom_layers.waiting(project):
         reason = "Open the model again to review its code: nothing of it runs before."
         problems.insert(
-            0, Problem("error", None, f"{opened.source} is not trusted yet", reason)
+            0,
+            Problem(
+                "error",
+                None,
+                f"{opened.source} is not trusted yet",
+                reason,
+                code="model-not-trusted",
+            ),
         )
     return Analysis(
         project.graph,
@@ -148,6 +172,7 @@ def without_data(
             None,
             f"No data are chosen to train {project.opened.source}",
             CHOOSE_DATA,
+            code="no-data",
         ),
     )
 
@@ -296,6 +321,7 @@ def problems(project: Project, source: SourceSpec) -> Iterator[Problem]:
             None,
             f"{source.label} has {len(source.known_targets)} targets",
             reason,
+            code="targets-without-losses",
         )
     try:
         arguments = taken(project, opened, source)
@@ -325,7 +351,11 @@ def problems(project: Project, source: SourceSpec) -> Iterator[Problem]:
                 "model was opened. Choose other data, or another field for it (Training, Data)."
             )
             yield Problem(
-                "error", None, f"{argument.name} does not match the data", reason
+                "error",
+                None,
+                f"{argument.name} does not match the data",
+                reason,
+                code="input-does-not-match-data",
             )
     yield from opened_losses.problems(project, source)
     yield from _other_shape(project, arguments, field_infos, fields)
@@ -359,7 +389,14 @@ def _other_shape(
             )
             message = f"{argument.name} had another shape"
             cures = synthetic_data.cures(project, Analysis(project.graph, Source("")))
-            yield Problem("warning", None, message, reason, cures=cures)
+            yield Problem(
+                "warning",
+                None,
+                message,
+                reason,
+                cures=cures,
+                code="other-shape-than-called",
+            )
 
 
 def fit(project: Project, source: SourceSpec) -> tuple[str, str]:

@@ -275,7 +275,13 @@ def problems(project: Project, source: SourceSpec) -> Iterator[Problem]:
     }
     if training.loss.name == OWN_LOSS and not training.losses:
         reason = "It returns no number that depends on its weights. Choose a loss for an output (Training, Loss)."
-        yield Problem("error", None, "The model computes no loss of its own", reason)
+        yield Problem(
+            "error",
+            None,
+            "The model computes no loss of its own",
+            reason,
+            code="no-own-loss",
+        )
     targets = target_fields(source)
     passed, label = (
         any(field in targets for field in training.inputs.values()),
@@ -290,6 +296,7 @@ def problems(project: Project, source: SourceSpec) -> Iterator[Problem]:
                 None,
                 f"The model's own loss, {row.output}, must be one number",
                 reason,
+                code="own-loss-not-one-number",
             )
         elif (
             loss is not None
@@ -305,6 +312,7 @@ def problems(project: Project, source: SourceSpec) -> Iterator[Problem]:
                 f"{name} does not fit its loss",
                 layout.misfit,
                 cures=_cures(project, source),
+                code="loss-does-not-fit",
             )
 
 
@@ -320,7 +328,12 @@ def _without_target(project: Project, row: OutputLoss) -> Problem:
         )
     reason = f"The model computes {row.output} from its target: choose it for an argument (Training, Data)."
     return Problem(
-        "error", None, "The model does not receive the target", reason, cures=cures
+        "error",
+        None,
+        "The model does not receive the target",
+        reason,
+        cures=cures,
+        code="target-not-passed",
     )
 
 

@@ -57,7 +57,15 @@ def problems(
         check_data(project.data)
         source = spec_of(project.data)
     except (JobError, DataError) as error:
-        return (Problem("error", None, "The data cannot be used", str(error)),)
+        return (
+            Problem(
+                "error",
+                None,
+                "The data cannot be used",
+                str(error),
+                code="data-unusable",
+            ),
+        )
     if not source.is_read:
         return (
             Problem(
@@ -65,6 +73,7 @@ def problems(
                 None,
                 UNREAD,
                 "They are read under Training, Data, and by the command line.",
+                code="data-unread",
             ),
         )
     if project.opened is not None:
@@ -158,20 +167,19 @@ def fit(project: Project, analysis: Analysis) -> Fit | None:
 def _ends(
     project: Project, analysis: Analysis, source: SourceSpec
 ) -> tuple[Problem, ...]:
-    """Report mismatches of the data with inputs and outputs. If an input has another shape, cures that change the data
-    come first, those that change the net last; not where files of the user's were chosen, which the net is to fit."""
+    """Report mismatches of the data with inputs and outputs. An output is computed from the input, so what mends the
+    input may mend the output too."""
     inputs, ends = (
         _inputs(project, analysis, source),
         outputs(project, analysis, source),
     )
-    more = synthetic_data.cures(project, analysis) if inputs or ends else ()
-    findings = (*inputs, *ends)
-    if inputs and not project.data.path:
-        return tuple(
-            replace(problem, cures=(*more, *problem.cures)) for problem in findings
-        )
-    return tuple(
-        replace(problem, cures=(*problem.cures, *more)) for problem in findings
+    if not inputs and not ends:
+        return ()
+    mend_inputs = tuple(cure for problem in inputs for cure in problem.cures)
+    others = synthetic_data.cures(project, analysis)
+    return (
+        *(replace(p, cures=(*p.cures, *others)) for p in inputs),
+        *(replace(p, cures=(*mend_inputs, *p.cures, *others)) for p in ends),
     )
 
 
@@ -193,12 +201,19 @@ def _data(project: Project, source: SourceSpec) -> list[Problem]:
                 message,
                 reason,
                 cures=(Cure("Skip them", (SetData("", "bad", "skip"),)),),
+                code="unreadable-samples",
             )
         )
     if source.task == CLASSES and len(source.classes) == 1:
         reason = f"All samples are {source.classes[0]}, so there is nothing to classify. Check it under Training, Data."
         findings.append(
-            Problem("warning", None, f"{source.label} has only one class", reason)
+            Problem(
+                "warning",
+                None,
+                f"{source.label} has only one class",
+                reason,
+                code="one-class",
+            )
         )
     if several:
         return findings
@@ -209,7 +224,12 @@ def _data(project: Project, source: SourceSpec) -> list[Problem]:
         cure = Cure(f"Use {other.name}", (SetTraining("", "loss", other),))
         findings.append(
             Problem(
-                "error", None, f"{loss} expects class labels", reason, cures=(cure,)
+                "error",
+                None,
+                f"{loss} expects class labels",
+                reason,
+                cures=(cure,),
+                code="loss-needs-classes",
             )
         )
     if project.data.class_weights and (
@@ -219,7 +239,13 @@ def _data(project: Project, source: SourceSpec) -> list[Problem]:
             f"{refusal} Choose one of these, or disable class_weights (Training, Data)."
         )
         findings.append(
-            Problem("error", None, f"{loss} does not support class weights", reason)
+            Problem(
+                "error",
+                None,
+                f"{loss} does not support class weights",
+                reason,
+                code="class-weights-unsupported",
+            )
         )
     return findings
 
@@ -241,12 +267,27 @@ def _learning(graph: Graph, analysis: Analysis) -> list[Problem]:
         reason = (
             "No layer has parameters. Add a trainable layer, such as Linear or Conv2d."
         )
-        return [Problem("error", None, "There is nothing to train", reason)]
+        return [
+            Problem(
+                "error",
+                None,
+                "There is nothing to train",
+                reason,
+                code="nothing-to-train",
+            )
+        ]
     last = graph.nodes[able[-1]]
     reason = f"Every layer with parameters is frozen: {', '.join(graph.nodes[node].name for node in able[:6])}."
     cure = Cure(f"Unfreeze {last.name}", (Thaw(last.id),))
     return [
-        Problem("error", last.id, "There is nothing to train", reason, cures=(cure,))
+        Problem(
+            "error",
+            last.id,
+            "There is nothing to train",
+            reason,
+            cures=(cure,),
+            code="nothing-to-train",
+        )
     ]
 
 
@@ -305,7 +346,13 @@ def _choices(project: Project) -> list[Problem]:
         ):  # `opened_losses` reports it
             reason = f"Choose one under Training: {', '.join(names)}."
             findings.append(
-                Problem("error", None, f"Unknown {setting} {name!r}", reason)
+                Problem(
+                    "error",
+                    None,
+                    f"Unknown {setting} {name!r}",
+                    reason,
+                    code="unknown-choice",
+                )
             )
     return findings
 
@@ -323,6 +370,7 @@ def _inputs(project: Project, analysis: Analysis, source: SourceSpec) -> list[Pr
                 inputs[1].id,
                 f"{source.label} provides one input, the network has {len(inputs)}",
                 reason,
+                code="too-many-inputs",
             )
         ]
     if not source.inputs:
@@ -337,7 +385,9 @@ def _inputs(project: Project, analysis: Analysis, source: SourceSpec) -> list[Pr
         message = (
             f"{source.label} has {len(source.inputs)} inputs, which are not all matched"
         )
-        return [Problem("error", inputs[0].id, message, str(error))]
+        return [
+            Problem("error", inputs[0].id, message, str(error), code="inputs-unmatched")
+        ]
     fields = {field.name: field for field in source.inputs}
     pairs = zip(inputs, chosen, strict=True)
     return [
@@ -378,7 +428,11 @@ def _input(node: Node, source: FieldInfo, label: str) -> list[Problem]:
         reason = "Set it to 0, and insert a torch.transpose after the input if the network needs another order."
         cure = Cure("Set batch to 0", (SetParam(node.id, "batch", 0),))
         message = f"{label} has the batch first, {node.name} does not"
-        return [Problem("error", node.id, message, reason, cures=(cure,))]
+        return [
+            Problem(
+                "error", node.id, message, reason, cures=(cure,), code="batch-dimension"
+            )
+        ]
     shape, dtype = node.params.get("shape"), node.params.get("dtype", DType("float32"))
     if shape == source.shape and dtype == DType(source.dtype):
         return []
@@ -397,6 +451,7 @@ def _input(node: Node, source: FieldInfo, label: str) -> list[Problem]:
             f"{node.name} does not match the data",
             reason,
             cures=(cure,),
+            code="input-does-not-match-data",
         )
     ]
 
@@ -461,7 +516,16 @@ def _outputs(project: Project, analysis: Analysis, source: SourceSpec) -> list[P
         cures += (
             Cure(f"Use {OF_LOGITS}", (SetTraining("", "loss", Choice(OF_LOGITS)),)),
         )
-    return [Problem("error", outputs[0].id, message, reason, cures=cures)]
+    return [
+        Problem(
+            "error",
+            outputs[0].id,
+            message,
+            reason,
+            cures=cures,
+            code="output-does-not-match-data",
+        )
+    ]
 
 
 def _has_more_tokens(kind: TensorType, expected_shape: tuple[int, ...]) -> bool:
@@ -499,4 +563,5 @@ def _special_output(output: Node) -> Problem | None:
         f"The loss takes {output.name} as a tensor, always",
         reason,
         cures=(cure,),
+        code="output-not-a-tensor",
     )

@@ -60,6 +60,7 @@ def _closure(training: TrainingConfig) -> Iterator[Problem]:
                 f"{CLOSURE} does not support {name}={value}",
                 reason,
                 cures=cures,
+                code="lbfgs-setting",
             )
     if training.groups or training.no_decay:
         setting = "groups" if training.groups else "no_decay"
@@ -71,6 +72,7 @@ def _closure(training: TrainingConfig) -> Iterator[Problem]:
             f"{CLOSURE} does not support parameter groups",
             reason,
             cures=cures,
+            code="lbfgs-setting",
         )
 
 
@@ -83,7 +85,9 @@ def _schedule(
     name = schedule.choice.name
     if name not in SCHEDULERS:
         reason = f"Choose one under Training: {', '.join(SCHEDULERS)}."
-        yield Problem("error", None, f"Unknown schedule {name!r}", reason)
+        yield Problem(
+            "error", None, f"Unknown schedule {name!r}", reason, code="unknown-choice"
+        )
         return
     moves, total_steps = (
         length.moves(schedule.per),
@@ -103,7 +107,12 @@ def _schedule(
             else ()
         )
         yield Problem(
-            "error", None, "OneCycleLR ends before the run", reason, cures=cures
+            "error",
+            None,
+            "OneCycleLR ends before the run",
+            reason,
+            cures=cures,
+            code="schedule-too-short",
         )
 
 
@@ -133,7 +142,12 @@ def target_scale(project: Project, source: SourceSpec) -> Iterator[Problem]:
         options = FrozenMap({**chosen, STANDARDISE_TARGET.name: True})
         cures = (Cure("Standardise the target", (SetData("", "options", options),)),)
         yield Problem(
-            "warning", None, f"The scale of {name} is far from 1", reason, cures=cures
+            "warning",
+            None,
+            f"The scale of {name} is far from 1",
+            reason,
+            cures=cures,
+            code="target-scale",
         )
         return
 
@@ -144,7 +158,12 @@ def _mixup(training: TrainingConfig, source: SourceSpec) -> Iterator[Problem]:
         reason = f"{source.label} has {source.dtype}, such as token ids, which cannot be blended."
         cures = _set("Set mixup to 0", "mixup", 0.0)
         yield Problem(
-            "error", None, "mixup blends samples as numbers", reason, cures=cures
+            "error",
+            None,
+            "mixup blends samples as numbers",
+            reason,
+            cures=cures,
+            code="mixup-of-ids",
         )
 
 
@@ -173,6 +192,7 @@ def _validation(project: Project, source: SourceSpec) -> Iterator[Problem]:
             "No samples are held out for validation",
             why,
             cures=several,
+            code="no-validation-samples",
         )
     if training.schedule is not None and training.schedule.choice.name == PLATEAU:
         cures = _set("Remove the schedule", "schedule", None)
@@ -182,6 +202,7 @@ def _validation(project: Project, source: SourceSpec) -> Iterator[Problem]:
             f"{PLATEAU} needs a validation loss, and there is none",
             reason,
             cures=cures,
+            code="no-validation-samples",
         )
     if training.patience:
         epochs = counted(training.patience, "epoch")
@@ -191,6 +212,7 @@ def _validation(project: Project, source: SourceSpec) -> Iterator[Problem]:
             f"patience={training.patience} ends the run after {epochs}",
             reason,
             cures=_set("Set patience to 0", "patience", 0),
+            code="no-validation-samples",
         )
 
 
@@ -213,6 +235,7 @@ def _paths(project: Project, analysis: Analysis) -> Iterator[Problem]:
             f"recompute names {gone[0]}, which the network does not have",
             reason,
             cures=cures,
+            code="layer-gone",
         )
     lost = [group.path for group in training.groups if not layers.has(group.path)]
     if lost:
@@ -227,4 +250,5 @@ def _paths(project: Project, analysis: Analysis) -> Iterator[Problem]:
             f"The parameter group of {lost[0]} is empty",
             reason,
             cures=cures,
+            code="layer-gone",
         )

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from functools import partial
+from pathlib import PurePath
 from typing import TYPE_CHECKING, Any
 
 from msgspec import Struct
@@ -32,6 +33,7 @@ if TYPE_CHECKING:
 
     from app.builder.graph import Node
     from app.builder.results import Analysis
+    from app.data.config import DataConfig
     from app.project.project import Project
     from app.sources.opened import OpenedModel
 
@@ -57,14 +59,15 @@ class SyntheticData(Struct, frozen=True):
         }
 
     @property
-    def label(self) -> str:
+    def sizes(self) -> str:
+        """What they hold, such as "1×9×9, 7 classes"."""
         options = {
             option.name: option.default for option in SOURCES[self.source].options
         } | dict(self.options)
         if self.source == NOISE:
-            return f"Synthetic data {shape_text(options['shape'])}, {counted(options['classes'], 'class', 'classes')}"
+            return f"{shape_text(options['shape'])}, {counted(options['classes'], 'class', 'classes')}"
         targets = parse_targets(options["targets"])
-        return f"Synthetic data {options['fields']}, {'; '.join(map(target_text, targets))}"
+        return f"{options['fields']}, {'; '.join(map(target_text, targets))}"
 
 
 def fitting(project: Project, analysis: Analysis) -> SyntheticData | None:
@@ -141,8 +144,8 @@ def _targets_of(project: Project, opened: OpenedModel) -> tuple[TargetInfo, ...]
 
 
 def cures(project: Project, analysis: Analysis) -> tuple[Cure, ...]:
-    """Return the cures that change the data and leave the net as it is; first that with which it runs in one click."""
-    choose = Cure("Choose other data…", (ChooseData(""),))
+    """Return the cures that replace the data and leave the net as it is; random noise is the last of them."""
+    choose = Cure("Choose other data…", (ChooseData(""),), replaces=True)
     synthetic = fitting(project, analysis)
     if synthetic is None:
         return (choose,)
@@ -153,7 +156,21 @@ def cures(project: Project, analysis: Analysis) -> tuple[Cure, ...]:
     if fitted is not None and fitted.training != project.training:
         edits.append(SetTraining("", "losses", fitted.training.losses))
         edits.append(SetTraining("", "inputs", fitted.training.inputs))
-    return (Cure(synthetic.label, tuple(edits)), choose)
+    if project.data.source in (NOISE, FIELDS):
+        return (
+            Cure(f"Fit the synthetic data to {synthetic.sizes}", tuple(edits)),
+            choose,
+        )
+    label = f"Replace {_data_name(project.data)} by random noise"
+    return (choose, Cure(label, tuple(edits), replaces=True))
+
+
+def _data_name(data: DataConfig) -> str:
+    """Return what a cure calls the data that it replaces."""
+    if data.path:
+        return f"{PurePath(data.path).name}, which you chose,"
+    source = SOURCES.get(data.source)
+    return source.label.removesuffix("…") if source is not None else data.source
 
 
 def with_these(project: Project, analysis: Analysis) -> Project | None:

@@ -2,8 +2,19 @@
 
 from __future__ import annotations
 
+import ast
+from pathlib import Path
+
 from app.builder.analysis import analyse
 from app.builder.catalog.catalog import catalog
+from app.builder.diagnostics.problems import (
+    ChooseData,
+    Cure,
+    InsertBefore,
+    Problem,
+    RemoveNode,
+    SetParam,
+)
 from app.builder.graph import Edge, Graph, Node
 from app.util.frozen import FrozenMap
 
@@ -46,3 +57,24 @@ def test_a_flatten_too_early_is_moved_or_removed() -> None:
     assert (
         offered[0] == "Move flatten1 behind conv1" and offered[-1] == "Remove flatten1"
     )
+
+
+def test_cures_of_any_problem_fit_first_then_add_and_change_what_was_chosen_last() -> (
+    None
+):
+    noise = Cure("Replace by noise", (ChooseData(""),), replaces=True)
+    removed = Cure("Remove a", (RemoveNode("a"),))
+    insert = Cure("Insert Flatten", (InsertBefore("a", "input", "nn.Flatten"),))
+    shape = Cure("Set shape", (SetParam("a", "shape", (5,)),))
+    problem = Problem("error", "a", "", cures=(noise, removed, insert, shape))
+    assert problem.cures == (shape, insert, noise, removed)
+
+
+def test_every_problem_has_a_code() -> None:
+    for file in (Path(__file__).parents[2] / "app").rglob("*.py"):
+        calls = (
+            n for n in ast.walk(ast.parse(file.read_text())) if isinstance(n, ast.Call)
+        )
+        for call in calls:
+            if isinstance(call.func, ast.Name) and call.func.id == "Problem":
+                assert any(k.arg == "code" for k in call.keywords), (file, call.lineno)

@@ -115,6 +115,24 @@ def test_check_says_what_is_wrong_and_how_to_mend_it(
     )
 
 
+def test_check_lists_the_cures_of_own_data_in_the_order_in_which_they_are_offered(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    rows = "".join(f"{i},{i % 3},{i / 7}\n" for i in range(20))
+    (tmp_path / "t.csv").write_text(f"a,b,y\n{rows}")
+    assert main(["check", str(DIGITS), "--on", str(tmp_path / "t.csv"), "--json"]) == 1
+    problems = json.loads(capsys.readouterr().out)["problems"]
+    shapes = next(p for p in problems if p["code"] == "input-does-not-match-data")
+    assert shapes["where"] == "input" and "2 float32" in shapes["sentence"]
+    assert shapes["cures"] == [
+        "Set shape to 2",
+        "Choose other data…",
+        "Replace t.csv, which you chose, by random noise",
+    ]
+    for problem in problems:
+        assert problem["code"] and "noise" not in "".join(problem["cures"][:1])
+
+
 def test_check_of_a_sound_project(capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["check", str(DIGITS)]) == 0
     assert "N×10" in capsys.readouterr().out

@@ -116,18 +116,18 @@ def test_an_input_of_another_shape_is_said_and_cured() -> None:
     wrong = project(*MLP, shape=(1, 9, 9))
     (problem,) = said(wrong)
     assert problem.severity == "error" and "1×8×8" in problem.reason
-    assert problem.cures[-1].label == "Set shape to 1×8×8", (
-        "what changes the net is offered last"
-    )
+    assert [cure.label for cure in problem.cures] == [
+        "Set shape to 1×8×8",
+        "Choose other data…",
+        "Replace Handwritten digits (scikit-learn) by random noise",
+    ]
     assert (
-        said(
-            replace(wrong, graph=apply_cure(wrong.graph, catalog(), problem.cures[-1]))
-        )
+        said(replace(wrong, graph=apply_cure(wrong.graph, catalog(), problem.cures[0])))
         == ()
     )
 
 
-def test_a_net_made_for_other_data_is_offered_data_first_with_which_it_runs_in_one_click() -> (
+def test_random_noise_that_fits_a_net_is_the_last_cure_and_says_what_it_replaces() -> (
     None
 ):
     wrong = project(
@@ -135,13 +135,15 @@ def test_a_net_made_for_other_data_is_offered_data_first_with_which_it_runs_in_o
         ("nn.Linear", "fc", {"out_features": 1000}),
         shape=(3, 16, 16),
     )
-    first, second = said(wrong)
-    for problem in (first, second):
-        synthetic, choose, *others = problem.cures
-        assert choose.chooses_data and not choose.data and others
-        assert synthetic.label == "Synthetic data 3×16×16, 1,000 classes"
+    for problem in said(wrong):
+        first, *_, choose, noise = problem.cures
+        assert first.label == "Set shape to 1×8×8", "what mends the input comes first"
+        assert choose.chooses_data and not choose.data
+        assert (
+            noise.label == "Replace Handwritten digits (scikit-learn) by random noise"
+        )
         assert apply_cure(wrong.graph, catalog(), choose) == wrong.graph
-        assert said(replace(wrong, data=replace(wrong.data, **synthetic.data))) == (), (
+        assert said(replace(wrong, data=replace(wrong.data, **noise.data))) == (), (
             "the network itself stays"
         )
 
@@ -159,6 +161,7 @@ def test_a_net_is_fitted_first_to_files_of_ones_own(tmp_path: Path) -> None:
         each for each in said(wrong) if each.message == "x does not match the data"
     ]
     assert problem.cures[0].label == "Set shape to 2"
+    assert problem.cures[-1].label == "Replace t.csv, which you chose, by random noise"
 
 
 @pytest.mark.parametrize(
@@ -195,11 +198,9 @@ def test_synthetic_data_have_a_target_for_each_output() -> None:
         ]
     )
     wired = Project(graph=graph)
-    made, other = synthetic_data.cures(wired, analyse(graph))
-    assert (
-        other.chooses_data
-        and made.label == "Synthetic data ids (6,) int64 < 30, tokens (6,) 30"
-    )
+    other, made = synthetic_data.cures(wired, analyse(graph))
+    assert other.chooses_data
+    assert made.data["options"]["fields"] == "ids (6,) int64 < 30"
     fitted = replace(wired, data=replace(wired.data, **made.data))
     assert said(fitted) == ()
 

@@ -525,11 +525,12 @@ def test_net_and_data_stand_side_by_side_with_a_cure(qtbot, section):
     labels = [
         "Set shape to 1×8×8",
         "Set out_features=10",
-        "Synthetic data 1×9×9, 7 classes",
+        "Replace Handwritten digits (scikit-learn) by random noise",
     ]
-    assert [button.text() for button in section.fit.buttons] == labels
+    buttons = section.fit.buttons
+    assert [button.accessibleName() for button in buttons] == labels
     with qtbot.waitSignal(section.fit.cure_requested) as asked:
-        qtbot.mouseClick(section.fit.buttons[0], Qt.MouseButton.LeftButton)
+        qtbot.mouseClick(buttons[0], Qt.MouseButton.LeftButton)
     assert asked.args[0].label == "Set shape to 1×8×8"
     section.fit.show_fit(None)
     assert not section.fit.isVisible()

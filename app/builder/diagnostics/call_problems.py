@@ -43,6 +43,7 @@ def loop_problems(graph: Graph, walk: Plan) -> list[Problem]:
             walk.loops[0],
             "These layers form a cycle, so forward has no order",
             reason,
+            code="cycle",
         )
     ]
 
@@ -55,6 +56,7 @@ def net_problems(sheet: InferredGraph) -> list[Problem]:
                 None,
                 "Nothing on the canvas yet",
                 "Drag a layer here, or press Tab to search.",
+                code="empty-canvas",
             )
         ]
     kinds = {node.op for node in sheet.graph.nodes.values()}
@@ -67,11 +69,16 @@ def net_problems(sheet: InferredGraph) -> list[Problem]:
                 None,
                 f"The {subject} has no Input",
                 "Drag an Input onto the canvas.",
+                code="no-input",
             )
         )
     if "output" not in kinds:
         reason = "Drag an Output onto the canvas and connect the last layer to it."
-        problems.append(Problem("error", None, f"The {subject} has no Output", reason))
+        problems.append(
+            Problem(
+                "error", None, f"The {subject} has no Output", reason, code="no-output"
+            )
+        )
     uncalled = [step.node for step in sheet.walk.steps if step.kept]
     return [*problems, _uncalled_note(uncalled)] if uncalled else problems
 
@@ -90,6 +97,7 @@ def _uncalled_note(nodes: list[Node]) -> Problem:
         f"{names} {verb} not used by forward",
         reason,
         cures=(cure,),
+        code="unused-module",
     )
 
 
@@ -119,7 +127,11 @@ def _bad_ties(step: Step, sheet: InferredGraph) -> list[Problem]:
             cure = Cure(
                 f"Give {step.node.name} its own parameter", (Untie(step.id, name),)
             )
-            return [Problem("error", step.id, message, reason, cures=(cure,))]
+            return [
+                Problem(
+                    "error", step.id, message, reason, cures=(cure,), code="tie-shapes"
+                )
+            ]
     return []
 
 
@@ -145,6 +157,7 @@ def _ties_note(step: Step, graph: Graph) -> list[Problem]:
             f"{pairs[0][0]} is tied to {pairs[0][1]}{more}",
             reason,
             cures=(cure,),
+            code="tied-parameter",
         )
     ]
 
@@ -166,6 +179,7 @@ def _kept_problems(step: Step, result: StepResult, graph: Graph) -> list[Problem
                 step.id,
                 f"{step.node.name} cannot be constructed",
                 result.outcome.error,
+                code="constructor-failed",
             )
         ]
     if not isinstance(result.outcome, Ran):
@@ -179,6 +193,7 @@ def _kept_problems(step: Step, result: StepResult, graph: Graph) -> list[Problem
                 step.id,
                 f"{step.node.name} is constructed: set {names or 'parameters'}",
                 reason,
+                code="missing-parameter",
             )
         ]
     return _init_problems(step, result) or _ties_note(step, graph)
@@ -205,16 +220,27 @@ def step_problems(step: Step, sheet: InferredGraph) -> list[Problem]:
                 f"{step.node.name} is not connected to an output",
                 reason,
                 cures=cures,
+                code="dead-branch",
             )
         ]
     if explanation := custom.why_not(step.spec):
         cure = Cure(
             "View the file", (OpenLayers(step.id, custom.module_of(step.spec.key)),)
         )
-        return [Problem("error", step.id, *explanation, cures=(cure,))]
+        return [
+            Problem("error", step.id, *explanation, cures=(cure,), code="layer-file")
+        ]
     if step.spec.kind == "unknown":
         reason = "It comes from another version or from layers that are missing here. Its data are kept in the file."
-        return [Problem("error", step.id, f"{step.node.op!r} is an unknown op", reason)]
+        return [
+            Problem(
+                "error",
+                step.id,
+                f"{step.node.op!r} is an unknown op",
+                reason,
+                code="unknown-op",
+            )
+        ]
     bad = (
         []
         if _is_port(step, sheet)
@@ -236,7 +262,13 @@ def step_problems(step: Step, sheet: InferredGraph) -> list[Problem]:
         reason = "Drag a wire from another layer to it."
         return [
             Problem(
-                "error", step.id, message, reason, port=unconnected[0].name, cures=cures
+                "error",
+                step.id,
+                message,
+                reason,
+                port=unconnected[0].name,
+                cures=cures,
+                code="unconnected-input",
             )
         ]
     failed = next(
@@ -252,7 +284,7 @@ def step_problems(step: Step, sheet: InferredGraph) -> list[Problem]:
             else ""
         )
         if explanation := custom_calls.why_failed(step.spec, step.node.name, error):
-            return [Problem("error", step.id, *explanation)]
+            return [Problem("error", step.id, *explanation, code="call-failed")]
         return [
             explain(step, result if failed is None else _at_turn(result, failed), graph)
         ]
@@ -289,6 +321,7 @@ def _init_problems(step: Step, result: StepResult) -> list[Problem]:
                     refusal,
                     torch_message=refusal,
                     cures=(cure,),
+                    code="init-not-possible",
                 )
             )
     return problems
@@ -321,6 +354,7 @@ def _shared_problems(step: Step, sheet: InferredGraph) -> list[Problem]:
             message,
             "One module has one set of weights.",
             cures=(cure,),
+            code="shared-shapes",
         )
     ]
 
@@ -347,6 +381,7 @@ def _repeat_problems(step: Step, result: StepResult) -> list[Problem]:
             step.id,
             message,
             "A repeated layer takes one tensor and returns one. Set repeat to 1.",
+            code="cannot-repeat",
         )
     ]
 
@@ -379,9 +414,19 @@ def _misfits(
                             reason,
                             port=port.name,
                             cures=(cure,),
+                            code="missing-output",
                         )
                     ]
-                return [Problem("error", step.id, message, reason, port=port.name)]
+                return [
+                    Problem(
+                        "error",
+                        step.id,
+                        message,
+                        reason,
+                        port=port.name,
+                        code="missing-output",
+                    )
+                ]
             kind = kind_of(outcome.outputs[ref.output])
             if not any_kind and not kinds_fit(kind, port.kind):
                 message = f"{source.name} gives a {kind}, {step.node.name} expects a {port.kind} as {port.name}"
@@ -392,6 +437,7 @@ def _misfits(
                         message,
                         "Connect another output of it.",
                         port=port.name,
+                        code="wire-kind",
                     )
                 ]
     return []
@@ -409,12 +455,26 @@ def _param_problems(step: Step, values: Mapping[str, Any]) -> list[Problem]:
         except ExpressionError as error:
             where = "Set it in the inspector, or expose the parameter on the block."
             return [
-                Problem("error", step.id, f"{name} of {step.node.name}: {error}", where)
+                Problem(
+                    "error",
+                    step.id,
+                    f"{name} of {step.node.name}: {error}",
+                    where,
+                    code="expression",
+                )
             ]
     try:
         check_node(step.spec, step.node)
     except ParamError as error:
-        return [Problem("error", step.id, str(error), "Set it in the inspector.")]
+        return [
+            Problem(
+                "error",
+                step.id,
+                str(error),
+                "Set it in the inspector.",
+                code="parameter-value",
+            )
+        ]
     absent = missing(step.spec, step.node)
     if absent:
         names = " and ".join(absent)
@@ -424,6 +484,7 @@ def _param_problems(step: Step, values: Mapping[str, Any]) -> list[Problem]:
                 step.id,
                 f"{step.node.name} needs {names}",
                 "Set it in the inspector.",
+                code="missing-parameter",
             )
         ]
     there = {port.name for port in wirable_of(step.spec, step.node)}
@@ -439,6 +500,7 @@ def _param_problems(step: Step, values: Mapping[str, Any]) -> list[Problem]:
                 f"{step.node.name} has no {lost[0]}",
                 reason,
                 port=lost[0],
+                code="missing-port",
             )
         ]
     return []
@@ -459,7 +521,7 @@ def _auto_problems(step: Step, result: StepResult) -> list[Problem]:
     shape = next(iter(result.inputs.values()))[0]
     reason = "The dimension to infer it from is missing or is the batch. Set it in the inspector, or change the shape."
     message = f"{step.node.name} cannot infer {open_params[0]} from {shape}"
-    return [Problem("error", step.id, message, reason)]
+    return [Problem("error", step.id, message, reason, code="cannot-infer")]
 
 
 def _channels_first(step: Step, sheet: InferredGraph) -> bool:
@@ -489,13 +551,29 @@ def _warnings(step: Step, result: StepResult, sheet: InferredGraph) -> list[Prob
         message = f"{step.node.name} works with a batch size of {result.outcome.fixed_batch} only"
         reason = "The batch size is hard-coded, and the last batch of an epoch may be smaller. Use -1 instead."
         problems.append(
-            Problem("warning", step.id, message, reason, cures=_any_batch(step))
+            Problem(
+                "warning",
+                step.id,
+                message,
+                reason,
+                cures=_any_batch(step),
+                code="fixed-batch",
+            )
         )
     if _batch_as_time(step, arriving):
         first = Cure("Set batch_first=True", (SetParam(step.id, "batch_first", True),))
         reason = f"With batch_first=False the first dimension of {arriving}, the batch, is read as the sequence."
         message = f"{step.node.name} reads the batch as a sequence"
-        problems.append(Problem("warning", step.id, message, reason, cures=(first,)))
+        problems.append(
+            Problem(
+                "warning",
+                step.id,
+                message,
+                reason,
+                cures=(first,),
+                code="batch-as-sequence",
+            )
+        )
     picture = (
         arriving
         if isinstance(arriving, TensorType) and len(arriving.shape) == 4
@@ -507,7 +585,16 @@ def _warnings(step: Step, result: StepResult, sheet: InferredGraph) -> list[Prob
         )
         reason = f"It acts on the last {picture.shape[-1]} values. Most networks flatten first."
         message = f"{step.node.name} acts on the last dimension only"
-        problems.append(Problem("warning", step.id, message, reason, cures=(flatten,)))
+        problems.append(
+            Problem(
+                "warning",
+                step.id,
+                message,
+                reason,
+                cures=(flatten,),
+                code="linear-on-picture",
+            )
+        )
     return problems
 
 

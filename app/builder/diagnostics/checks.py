@@ -195,7 +195,14 @@ def _double_activations(net: Net) -> Iterator[Problem]:
         if second_name == "relu" and plain_name(first.op) in NEVER_NEGATIVE:
             reason = f"The output of {first.name} is never below 0, so {label} changes no value of {shape}."
         message = f"{node.name} follows another activation, {first.name}"
-        yield Problem("warning", node.id, message, reason, cures=(take_out(node),))
+        yield Problem(
+            "warning",
+            node.id,
+            message,
+            reason,
+            cures=(take_out(node),),
+            code="double-activation",
+        )
 
 
 def _double_linears(net: Net) -> Iterator[Problem]:
@@ -229,7 +236,15 @@ def _double_linears(net: Net) -> Iterator[Problem]:
             f"express what these {both:,} do."
         )
         cure = Cure("Insert ReLU", (InsertBefore(node.id, "input", "nn.ReLU"),))
-        yield Problem("warning", node.id, message, reason, port="input", cures=(cure,))
+        yield Problem(
+            "warning",
+            node.id,
+            message,
+            reason,
+            port="input",
+            cures=(cure,),
+            code="double-linear",
+        )
 
 
 def _lost_biases(net: Net) -> Iterator[Problem]:
@@ -259,7 +274,9 @@ def _lost_biases(net: Net) -> Iterator[Problem]:
         message = f"The bias of {node.name} has no effect before {listed(takers)}"
         reason = f"BatchNorm subtracts the mean of each channel, and {count:,} bias parameters with it."
         cure = Cure("Set bias=False", (SetParam(node.id, "bias", False),))
-        yield Problem("warning", node.id, message, reason, cures=(cure,))
+        yield Problem(
+            "warning", node.id, message, reason, cures=(cure,), code="bias-before-norm"
+        )
 
 
 def _late_dropouts(net: Net) -> Iterator[Problem]:
@@ -285,7 +302,14 @@ def _late_dropouts(net: Net) -> Iterator[Problem]:
             count = f" {shape.per_sample():,}" if shape.per_sample() else ""
             message = f"{node.name} comes after the last layer"
             reason = f"In training it sets each of the{count} output values to 0 with probability {chance}."
-            yield Problem("warning", node.id, message, reason, cures=(take_out(node),))
+            yield Problem(
+                "warning",
+                node.id,
+                message,
+                reason,
+                cures=(take_out(node),),
+                code="late-dropout",
+            )
 
 
 def _dropped_pixels(net: Net, runs: Callable[[Graph], bool]) -> Iterator[Problem]:
@@ -319,6 +343,7 @@ def _dropped_pixels(net: Net, runs: Callable[[Graph], bool]) -> Iterator[Problem
             message,
             reason,
             cures=(cure,) if _helps(net, cure, runs) else (),
+            code="dropped-pixels",
         )
 
 
@@ -366,7 +391,15 @@ def _deaf_outputs(net: Net) -> Iterator[Problem]:
             else ()
         )
         message = f"No Input reaches {output.name}"
-        yield Problem("warning", output.id, message, reason, port="input", cures=cures)
+        yield Problem(
+            "warning",
+            output.id,
+            message,
+            reason,
+            port="input",
+            cures=cures,
+            code="output-without-input",
+        )
 
 
 # --- Parameters ---------------------------------------------------------------------------------------------------
@@ -388,7 +421,9 @@ def _large_layers(net: Net, runs: Callable[[Graph], bool]) -> Iterator[Problem]:
             for cure in _smaller(net, node, total - count)
             if _helps(net, cure, runs)
         )
-        yield Problem("warning", node.id, message, reason, cures=cures)
+        yield Problem(
+            "warning", node.id, message, reason, cures=cures, code="large-layer"
+        )
 
 
 def _too_large(count: int, total: int) -> bool:
@@ -496,6 +531,7 @@ def _cut_problem(net: Net, cutter: Node, nodes: tuple[Node, ...]) -> Problem:
         f"No gradient flows through {cutter.name}",
         reason,
         cures=cures,
+        code="cut-gradient",
     )
 
 
@@ -548,12 +584,19 @@ def _ranges(net: Net) -> Iterator[Problem]:
                     (SetParam(source.id, "high", size),),
                 ),
             )
-            yield Problem("error", node.id, message, reason, cures=cures)
+            yield Problem(
+                "error", node.id, message, reason, cures=cures, code="index-range"
+            )
         elif low is not None and low < 0:
             message = f"{source.name} has values from {low}, and {node.name} has no rows below 0"
             cure = Cure(f"Set low=0 at {source.name}", (SetParam(source.id, "low", 0),))
             yield Problem(
-                "error", node.id, message, "Rows are counted from 0.", cures=(cure,)
+                "error",
+                node.id,
+                message,
+                "Rows are counted from 0.",
+                cures=(cure,),
+                code="index-range",
             )
 
 

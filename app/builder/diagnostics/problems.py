@@ -5,10 +5,11 @@ from __future__ import annotations
 from typing import Any
 
 from msgspec import Struct
-from msgspec.structs import replace
+from msgspec.structs import force_setattr, replace
 
 from app.builder.catalog.catalog import Catalog
 from app.builder.graph import Edge, Graph, Node
+from app.builder.literals import AUTO
 from app.util.frozen import FrozenMap, Shared
 
 
@@ -126,11 +127,25 @@ OfGraph = Wiring | SetParam | Thaw | Unshare | Untie | Keep | DropInit
 Edit = OfGraph | SetTraining | SetData | OpenLayers | ChooseData
 
 
+FITS, ADDS, CHANGES = range(3)  # the order in which cures are offered
+
+
 class Cure(Struct, frozen=True):
-    """One click that mends a problem: its words and its edits."""
+    """One click that mends a problem: its words and its edits.
+
+    `replaces` is true if it gives up something that somebody chose, which the label names.
+    """
 
     label: str
     edits: tuple[Edit, ...]
+    replaces: bool = False
+
+    @property
+    def rank(self) -> int:
+        """The place among the cures of a problem, everywhere: FITS what was chosen, ADDS to it, or CHANGES it."""
+        if self.replaces or self.destructive:
+            return CHANGES
+        return ADDS if any(map(_gives_other_layers, self.edits)) else FITS
 
     @property
     def opens(self) -> str:
@@ -169,12 +184,18 @@ class Cure(Struct, frozen=True):
         }
 
 
+def _gives_other_layers(edit: Edit) -> bool:
+    """Return whether an edit adds, moves or exchanges a layer, or has it take the size that arrives."""
+    return isinstance(edit, Wiring) or getattr(edit, "value", None) is AUTO
+
+
 class Problem(Shared, frozen=True):
     """A problem: `severity` is "error" (the net cannot run), "warning" or "info".
 
     `port` is the input that causes it: None for any of them, "" for a problem with none, such as one of weights.
     `torch_message` is PyTorch's own message, if the call was tried. A problem inside a block is reported at its
-    instance, `node`, with the `path` to it: pairs of instance and repetition.
+    instance, `node`, with the `path` to it: pairs of instance and repetition. Its cures are in the order of their
+    ranks. `code` names the kind of problem, as `tapedeck check --json` writes it.
     """
 
     severity: str
@@ -185,6 +206,11 @@ class Problem(Shared, frozen=True):
     port: str | None = None
     cures: tuple[Cure, ...] = ()
     path: tuple[tuple[str, int], ...] = ()
+    code: str = ""
+
+    def __post_init__(self) -> None:
+        ordered = tuple(sorted(self.cures, key=lambda cure: cure.rank))
+        force_setattr(self, "cures", ordered)
 
     @property
     def rank(self) -> int:

@@ -68,7 +68,9 @@ def _loss_problems(net: Net, loss: str) -> Iterator[Problem]:
         message = f"BCELoss expects values between 0 and 1, {last.name} is unbounded"
         reason = f"{net.spec(last).label} is unbounded, and torch raises an error for a value below 0 or above 1."
         cure = Cure("Insert Sigmoid", (InsertBefore(output.id, "input", "nn.Sigmoid"),))
-        yield Problem("warning", output.id, message, reason, cures=(cure,))
+        yield Problem(
+            "warning", output.id, message, reason, cures=(cure,), code="loss-range"
+        )
 
 
 def _before_cross_entropy(net: Net, last: Node) -> Iterator[Problem]:
@@ -89,6 +91,7 @@ def _before_cross_entropy(net: Net, last: Node) -> Iterator[Problem]:
             f"{last.name} and CrossEntropyLoss both apply softmax",
             reason,
             cures=(take_out(last),),
+            code="softmax-twice",
         )
     elif name == "logsoftmax":
         reason = (
@@ -96,7 +99,14 @@ def _before_cross_entropy(net: Net, last: Node) -> Iterator[Problem]:
             f"{last.name}, or keep it and choose NLLLoss under Training."
         )
         message = f"{last.name} and CrossEntropyLoss both apply log_softmax"
-        yield Problem("warning", last.id, message, reason, cures=(take_out(last),))
+        yield Problem(
+            "warning",
+            last.id,
+            message,
+            reason,
+            cures=(take_out(last),),
+            code="log-softmax-twice",
+        )
 
 
 def _before_sigmoid(net: Net, last: Node, loss: str) -> Iterator[Problem]:
@@ -108,7 +118,14 @@ def _before_sigmoid(net: Net, last: Node, loss: str) -> Iterator[Problem]:
         f"given a probability below {low}."
     )
     message = f"{last.name} and {loss} both apply a sigmoid"
-    yield Problem("warning", last.id, message, reason, cures=(take_out(last),))
+    yield Problem(
+        "warning",
+        last.id,
+        message,
+        reason,
+        cures=(take_out(last),),
+        code="sigmoid-twice",
+    )
 
 
 def _before_logarithms(
@@ -130,6 +147,7 @@ def _before_logarithms(
             f"{last.name} gives probabilities to {loss}",
             reason,
             cures=cures,
+            code="probabilities-as-logs",
         )
     elif net.spec(last).category in _RAW:
         shape = net.arriving(output)
@@ -146,6 +164,7 @@ def _before_logarithms(
             f"{loss} expects log-probabilities, {last.name} is unbounded",
             reason,
             cures=cures,
+            code="loss-range",
         )
 
 
@@ -162,7 +181,14 @@ def _batch_norm(net: Net, batch_size: int, samples: int | None) -> Iterator[Prob
         if alone:
             reason = "With 1 sample a channel has 1 value, and torch raises an error. Set batch_size to 2 or more."
             message = f"{listed(alone)} cannot train with a batch size of 1"
-            yield Problem("error", alone[0].id, message, reason, cures=larger)
+            yield Problem(
+                "error",
+                alone[0].id,
+                message,
+                reason,
+                cures=larger,
+                code="norm-of-one-sample",
+            )
             return
         count = spatial(net.arriving(norms[0]))
         many = f" {count:,}" if count else ""
@@ -171,7 +197,14 @@ def _batch_norm(net: Net, batch_size: int, samples: int | None) -> Iterator[Prob
             "each. Set batch_size under Training to 2 or more; 16 and more is usual."
         )
         message = f"{listed(norms)} would normalise over 1 sample"
-        yield Problem("warning", norms[0].id, message, reason, cures=larger)
+        yield Problem(
+            "warning",
+            norms[0].id,
+            message,
+            reason,
+            cures=larger,
+            code="norm-of-one-sample",
+        )
     elif alone and samples and samples % batch_size == 1:
         better = _without_single_sample(samples, batch_size + 1)
         message = f"The last batch of an epoch has 1 sample, which {listed(alone)} cannot normalise"
@@ -181,7 +214,12 @@ def _batch_norm(net: Net, batch_size: int, samples: int | None) -> Iterator[Prob
             f"Set batch_size under Training to {better}, for example: that leaves {samples % better or better}."
         )
         yield Problem(
-            "error", alone[0].id, message, reason, cures=_batch_of(alone, better)
+            "error",
+            alone[0].id,
+            message,
+            reason,
+            cures=_batch_of(alone, better),
+            code="norm-of-one-sample",
         )
 
 

@@ -52,7 +52,15 @@ def explain(step: Step, result: StepResult, graph: Graph) -> Problem:
     if wanting:
         reason = f"{reason} {broken.arriving}".strip()
     torch_message = result.outcome.real_error or _with_n(result.outcome.error)
-    return Problem("error", step.id, message, reason, torch_message, cures=cures)
+    return Problem(
+        "error",
+        step.id,
+        message,
+        reason,
+        torch_message,
+        cures=cures,
+        code="shapes-do-not-fit",
+    )
 
 
 def _named(name: str, text: str) -> bool:

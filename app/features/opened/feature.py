@@ -141,7 +141,9 @@ class ObservedFeature(Feature):
             else ""
         )
         self.workspace.live.show_raised(
-            Problem("error", None, title, observation.failure) if title else None
+            Problem("error", None, title, observation.failure, code="model-raised")
+            if title
+            else None
         )
         if model.source.looked_at:  # nothing of it was run
             self.observed.capture.setEnabled(False)

@@ -64,7 +64,16 @@ def lost_buffers(project: Project, source: Source) -> tuple[Problem, ...]:
         if start_weights
         else ()
     )
-    return (Problem("warning", node_of(lost[0], source), message, reason, cures=cures),)
+    return (
+        Problem(
+            "warning",
+            node_of(lost[0], source),
+            message,
+            reason,
+            cures=cures,
+            code="lost-buffers",
+        ),
+    )
 
 
 def node_of(key: str, source: Source) -> str | None:

@@ -65,6 +65,7 @@ def problems(start: StartWeights | None, source: Source) -> tuple[Problem, ...]:
                 "The start weights cannot be used",
                 reason,
                 cures=(_without(),),
+                code="start-weights-unusable",
             ),
         )
     return (_unfit(start, source, wrong),) if wrong else ()
@@ -90,7 +91,13 @@ def _unfit(start: StartWeights, source: Source, wrong: Mapping[str, str]) -> Pro
     )
     node = node_of(next(iter(wrong)), source)
     return Problem(
-        "error", node, f"{many} not fit the net", reason, port="", cures=tuple(cures)
+        "error",
+        node,
+        f"{many} not fit the net",
+        reason,
+        port="",
+        cures=tuple(cures),
+        code="start-weights-do-not-fit",
     )
 
 

@@ -323,7 +323,7 @@ def test_synthetic_data_come_with_the_shape_and_the_classes_of_the_net(
     assert not window.live.errors
 
 
-def test_the_bubble_of_an_input_lists_data_before_what_changes_the_net(
+def test_the_bubble_of_an_input_lists_what_fits_it_first_and_noise_last(
     qtbot: QtBot, window: WholeWindow
 ) -> None:
     graph = window.document.project.graph
@@ -334,8 +334,9 @@ def test_the_bubble_of_an_input_lists_data_before_what_changes_the_net(
     settle(qtbot, window)
     callout = window.canvas.callout
     assert callout.isVisible() and callout.more.isVisible()
-    synthetic, choose, shape = callout.menu().actions()
-    assert "Synthetic" in synthetic.text() and shape.text().startswith("Set shape")
+    shape, noise, choose = callout.menu().actions()
+    assert noise.text() == "Fit the synthetic data to 1×8×8, 10 classes"
+    assert shape.text().startswith("Set shape")
     choose.trigger()
     source = window.training_form.data.source
     assert (
@@ -346,9 +347,11 @@ def test_the_bubble_of_an_input_lists_data_before_what_changes_the_net(
     source.hidePopup()
     QTest.mouseClick(
         callout.button, Qt.MouseButton.LeftButton
-    )  # the first cure makes the net run in one click
+    )  # the first cure has the net take what was chosen
     settle(qtbot, window)
-    assert not window.live.errors and window.document.project.graph is graph
+    (node,) = [node for node in graph.nodes.values() if node.op == "input"]
+    mended = window.document.project.graph.nodes[node.id]
+    assert mended.params["shape"] == (3, 8, 8)
 
 
 def test_a_list_that_is_made_anew_keeps_the_focus_and_the_text_only_if_it_had_them(

@@ -15,14 +15,10 @@ MOST = 236  # px of the words on a button
 
 
 def _offered(fit: Fit) -> tuple[Cure, ...]:
-    """Return the cures for chosen data: first those that change the net, then one that changes the data."""
-    every = [
-        [cure for cure in problem.cures if not cure.chooses_data]
-        for problem in fit.problems
-    ]
-    first = [next((cure for cure in cures if not cure.data), None) for cures in every]
-    data = next((cure for cures in every for cure in cures if cure.data), None)
-    return tuple(cure for cure in (*first, data) if cure is not None)
+    """Return the cures of all problems in the order in which they are offered; other data are chosen above."""
+    cures = [cure for problem in fit.problems for cure in problem.cures]
+    by_label = {cure.label: cure for cure in reversed(cures) if not cure.chooses_data}
+    return tuple(sorted(reversed(by_label.values()), key=lambda cure: cure.rank))
 
 
 class FitBox(QWidget):
@@ -78,9 +74,8 @@ class FitBox(QWidget):
         self.buttons = []
         for cure in cures:
             text = elided(cure.label, "tab", MOST).text
-            button = Button(
-                text.replace("&", "&&"), "secondary" if cure.data else "primary"
-            )
+            first = "secondary" if self.buttons else "primary"
+            button = Button(text.replace("&", "&&"), first)
             button.setToolTip(cure.label if text != cure.label else "")
             button.setAccessibleName(cure.label)
             button.clicked.connect(
