@@ -127,7 +127,6 @@ WINDOW_CLASS = "MainWindow"
 # Features of the window, each a folder with a `feature.py`, meet in the workspace and import of one another only these:
 # services that the workspace is made of, and what draws or edits one thing wherever it stands.
 LENT = {
-    "views.canvas.difference": "two sheets compared",
     "views.training.charts": "charts of what a run measures",
 }
 

@@ -29,7 +29,7 @@ from app.views.cure_control import CureControl
 from app.views.drawing import CanvasFacade
 from app.views.engine_service import EngineService
 from app.views.feature import Action, Adopted, Feature, Page, Submenu
-from app.views.files.files import FileMenu
+from app.views.files import FileMenu
 from app.views.menus import build_menus, fit_corners
 from app.views.navigation import Navigation, SheetDocument
 from app.views.notifier import Notifier

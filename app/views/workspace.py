@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from app.views.cure_control import CureControl
     from app.views.drawing import CanvasFacade
     from app.views.engine_service import EngineService
-    from app.views.files.files import FileMenu
+    from app.views.files import FileMenu
     from app.views.navigation import Navigation, SheetDocument
     from app.views.notifier import Notifier
     from app.views.overlays import Overlays

@@ -19,7 +19,7 @@ from app.builder.layout.layout import with_places
 from app.project import file
 from app.project.limits import LARGEST_FILE, MOST_VALUES
 from app.project.module_paths import Layers
-from app.views.files import reading
+from app.views import files
 from tests.slow.material.monsters import MONSTERS, ends, layers, nested, project
 from tests.support.whole_window import WholeWindow
 from tests.views.window.test_window import ready
@@ -154,7 +154,7 @@ def test_a_large_sheet_comes_in_turns_and_is_whole(
 ) -> None:
     path = tmp_path / "chain.tape"
     path.write_bytes(MONSTERS["a chain of 1000 nodes"]())
-    assert path.stat().st_size > reading.SMALL, "it is read beside the window"
+    assert path.stat().st_size > files.SMALL, "it is read beside the window"
     assert window.files.open(path)
     scene, growth = window.canvas.scene, window.canvas.growth
     assert growth.growing and len(scene.nodes) < 1_002, (

@@ -10,7 +10,6 @@ from typing import Any, Generic, TypeVar
 from app.views.autograd.feature import AutogradFeature
 from app.views.canvas.feature import CanvasFeature
 from app.views.feature import Feature
-from app.views.files.feature import FilesFeature
 from app.views.inspector.feature import InspectorFeature
 from app.views.main_window import MainWindow
 from app.views.palette.feature import PaletteFeature
@@ -69,7 +68,7 @@ class WholeWindow(MainWindow):
     own_files = OnShelf("custom_layers", "own_files")
     export_control = OnShelf("export", "export_control")
     pictures = OnShelf("export", "pictures")
-    recovery = Part(FilesFeature, lambda its: its.recovery)
+    recovery = OnShelf("files", "recovery")
     import_control = OnShelf("importing", "import_control")
     inspector = Part(InspectorFeature, lambda its: its.inspector)
     inspectors = Part(InspectorFeature, lambda its: its.inspectors)

@@ -15,9 +15,9 @@ from PySide6.QtCore import QObject, QPoint, QSocketNotifier, Qt, QTimer
 from PySide6.QtTest import QTest
 from PySide6.QtWidgets import QApplication, QFileDialog
 
+from app.features.files.changed_file_dialog import ChangedFileDialog
 from app.project import file
 from app.views import app
-from app.views.files.changed_file_dialog import ChangedFileDialog
 from app.views.ui.dialogs.message import DialogAnswer, QuestionDialog
 from tests.support.whole_window import WholeWindow
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from datetime import datetime
 from pathlib import Path
 
 import pytest
@@ -13,11 +12,9 @@ from pytestqt.qtbot import QtBot
 
 from app.builder.edits import head
 from app.project import file
-from app.project.journal import JOURNAL, Journal, JournalEntry
 from app.views.canvas.items.sheet_part import SheetPart
 from app.views.canvas.scene import CanvasScene
 from app.views.fields.line_edits import TOO_LONG, NotesField
-from app.views.files import recovery_control
 from app.views.inspector.io_section import MOST, InputsOutputsSection
 from app.views.ui.widgets import ShapeChip
 from tests.slow.material.monsters import MONSTERS
@@ -158,26 +155,6 @@ def test_notes_with_a_line_that_takes_a_minute_to_lay_out_are_cut_where_they_are
     field.show_text("short\nagain")
     assert not field.isReadOnly() and field.toPlainText() == "short\nagain"
     field.show_text(window.document.project.notes)
-
-
-def test_a_large_sheet_is_restored_with_places_that_were_made_beside_the_window(
-    tmp_path: Path,
-) -> None:
-    project = file.loads(MONSTERS["a chain of 1000 nodes"]())
-    assert not project.positions
-    kept = Journal(tmp_path)
-    kept.write(JournalEntry(project, None, None, datetime.now().astimezone()))
-    left = tmp_path / f"left{JOURNAL}"
-    left.write_bytes(kept.path.read_bytes())
-    kept.close()
-    findings, offers = recovery_control._offers(tmp_path)
-    (found,) = findings.found
-    assert (
-        found.entry is not None
-        and len(found.entry.project.positions) == 1_002
-        and offers[0][0] is found
-    )
-    found.leave()
 
 
 def test_wires_that_come_at_once_between_few_nodes_get_the_ways_that_they_would_have(

@@ -717,20 +717,6 @@ def test_saving_over_an_older_format_says_where_the_original_is(
     assert (tmp_path / "net.v1.tape").read_bytes() == old and not window.document.dirty
 
 
-def test_a_save_that_fails_keeps_the_work(
-    qtbot, window: WholeWindow, tmp_path: Path
-) -> None:
-    window.canvas.add_op("nn.ReLU")
-    assert not window.files.save_to(tmp_path / "no" / "such" / "folder.tape")
-    assert (
-        window.document.dirty
-        and "was not saved" in window.recovery.files.banner.title()
-    )
-
-
-# -- one selection, five readings -------------------------------------------------------------------------------------
-
-
 def test_selecting_a_layer_selects_it_everywhere(qtbot, window: WholeWindow) -> None:
     run_to_the_end(qtbot, window)
     window.pages.show("autograd")

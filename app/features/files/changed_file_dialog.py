@@ -9,10 +9,10 @@ from msgspec import Struct
 from PySide6.QtCore import Qt
 from PySide6.QtWidgets import QWidget
 
+from app.features.files.project_difference import differences, lines
 from app.project import file
 from app.project.file import ProjectFileError
 from app.project.project import Project
-from app.views.files.project_difference import differences, lines
 from app.views.trust.trust_dialog import DiffEdit
 from app.views.ui.background import WorkerFailure
 from app.views.ui.dialogs.base import Dialog

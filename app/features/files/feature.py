@@ -11,13 +11,13 @@ from PySide6.QtCore import QMimeData, QObject
 from PySide6.QtGui import QKeySequence
 from PySide6.QtWidgets import QMenu
 
+from app.features.files.recovery_control import RecoveryControl
 from app.training.checkpoints.save_report import SaveReport
 from app.training.events import Event, Saved
 from app.util.resources import path as resource_path
 from app.views.actions import Actions
 from app.views.feature import Action, Feature, Submenu
-from app.views.files.files import project_in
-from app.views.files.recovery_control import RecoveryControl
+from app.views.files import project_in
 from app.views.ui.dialogs.search import SearchEntry
 
 if TYPE_CHECKING:

@@ -11,6 +11,7 @@ from app.builder.blocks import Block
 from app.builder.graph import Edge, Node
 from app.builder.importer.origin import Origin
 from app.builder.sheet import Comment
+from app.features.files.project_difference import differences, lines, summary
 from app.project import file
 from app.project.project import Project
 from app.sources.opened import OpenedModel
@@ -18,7 +19,6 @@ from app.sources.spec import parse_source
 from app.training.config import Choice
 from app.util.frozen import FrozenMap
 from app.util.resources import path as resource_path
-from app.views.files.project_difference import differences, lines, summary
 
 ONE = file.read(resource_path("examples", "digits.tape"))
 CONV = next(node for node in ONE.graph.nodes.values() if node.name == "conv1")

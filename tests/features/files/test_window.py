@@ -14,11 +14,11 @@ from PySide6.QtCore import Qt, QTimer
 from PySide6.QtTest import QTest
 from PySide6.QtWidgets import QApplication, QFileDialog
 
+from app.features.files.changed_file_dialog import ChangedFileDialog
 from app.project import file as project_file
 from app.project import file_lock
 from app.project.project import Project
 from app.util.resources import path as resource_path
-from app.views.files.changed_file_dialog import ChangedFileDialog
 from app.views.ui.dialogs.message import DialogAnswer, QuestionDialog
 from app.views.ui.widgets.banner import Banner
 from tests.support import windows
@@ -470,3 +470,17 @@ def test_a_saved_project_is_called_as_its_file(
     assert window.document.project.name == "big", (
         "the steps before the save have the name too"
     )
+
+
+def test_a_save_that_fails_keeps_the_work(
+    qtbot, window: WholeWindow, tmp_path: Path
+) -> None:
+    window.canvas.add_op("nn.ReLU")
+    assert not window.files.save_to(tmp_path / "no" / "such" / "folder.tape")
+    assert (
+        window.document.dirty
+        and "was not saved" in window.recovery.files.banner.title()
+    )
+
+
+# -- one selection, five readings -------------------------------------------------------------------------------------

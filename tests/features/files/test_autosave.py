@@ -13,15 +13,16 @@ from PySide6.QtCore import Qt
 from PySide6.QtTest import QTest
 from PySide6.QtWidgets import QApplication
 
+from app.features.files import autosave, recovery_control
+from app.features.files.recovery_dialog import NO_PICTURE, RecoveryCard, RecoveryDialog
 from app.project import file as project_file
 from app.project import file_lock, journal
-from app.project.journal import ClaimedJournal, JournalEntry
+from app.project.journal import JOURNAL, ClaimedJournal, Journal, JournalEntry
 from app.project.project import Project
 from app.runs import store
 from app.util.resources import path as resource_path
-from app.views.files import autosave, recovery_control
-from app.views.files.recovery_dialog import NO_PICTURE, RecoveryCard, RecoveryDialog
 from app.views.ui.dialogs.message import DialogAnswer, QuestionDialog
+from tests.slow.material.monsters import MONSTERS
 from tests.support import own_layers_nets as own
 from tests.support import windows
 from tests.support.training_jobs import SMALL_NET, job
@@ -412,3 +413,23 @@ def test_journals_that_cannot_be_removed_are_said(
     press(card.discard_button)
     press(card.discard_button)
     assert "could not be discarded" in window.banner.title()
+
+
+def test_a_large_sheet_is_restored_with_places_that_were_made_beside_the_window(
+    tmp_path: Path,
+) -> None:
+    project = project_file.loads(MONSTERS["a chain of 1000 nodes"]())
+    assert not project.positions
+    kept = Journal(tmp_path)
+    kept.write(JournalEntry(project, None, None, datetime.now().astimezone()))
+    left = tmp_path / f"left{JOURNAL}"
+    left.write_bytes(kept.path.read_bytes())
+    kept.close()
+    findings, offers = recovery_control._offers(tmp_path)
+    (found,) = findings.found
+    assert (
+        found.entry is not None
+        and len(found.entry.project.positions) == 1_002
+        and offers[0][0] is found
+    )
+    found.leave()

@@ -1,4 +1,4 @@
-"""Opening and saving projects: dialogs, recent files, and errors."""
+"""Opening and saving projects: dialogs, recent files, and errors. A large file is read on a worker thread."""
 
 from __future__ import annotations
 
@@ -6,24 +6,33 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from PySide6.QtCore import QMimeData, QObject, Signal
+from PySide6.QtCore import QEventLoop, QMimeData, QObject, Qt, QTimer, Signal, Slot
 from PySide6.QtWidgets import QFileDialog, QWidget
 
-from app.project import picture_file
+from app.builder.blocks import with_blocks
+from app.builder.catalog.catalog import catalog
+from app.builder.layout.layout import with_places
+from app.project import file, picture_file
 from app.project.document import Document
 from app.project.file import ChangedOnDiskError, ProjectFileError
-from app.util import leftovers
+from app.project.project import Project
+from app.util import leftovers, regular_files
 from app.util.resources import path as resource_path
-from app.views.files import reading
 from app.views.settings import Settings
+from app.views.ui.background import WorkerFailure
+from app.views.ui.dialogs.base import Dialog
 from app.views.ui.dialogs.message import DialogAnswer, ask_unsaved
+from app.views.ui.task import BackgroundTask
 from app.views.ui.widgets.focus import take_typed
+from app.views.ui.widgets.painting import label
 
 if TYPE_CHECKING:
     from app.views.run.run_guard import RunGuard
 
 FILTER = "Tapedeck project (*.tape)"
 OPENED = "Tapedeck projects and pictures of them (*.tape *.png *.svg)"
+SMALL = 64 * 1024  # bytes of a file that is read at once
+PATIENCE = 300  # milliseconds before the dialog comes
 
 
 class FileMenu(QObject):
@@ -83,7 +92,7 @@ class FileMenu(QObject):
         Then the open project stays, and so does the run.
         """
         try:
-            read = reading.read(path, self._window)
+            answer = read(path, self._window)
         except ProjectFileError as error:
             self.refused.emit(
                 f"{path.name} cannot be opened",
@@ -96,14 +105,14 @@ class FileMenu(QObject):
                 f"{path.name} cannot be opened", f"{error.strerror or error}: {path}"
             )
             return False
-        if read is None or not self._runs.may_end():
+        if answer is None or not self._runs.may_end():
             return False
         if picture_file.is_picture(path):
             self._document.new(
-                read[0]
+                answer[0]
             )  # without a file: saving must not write over the picture
         else:
-            self._document.take(path, *read)
+            self._document.take(path, *answer)
         self._settings.add_recent(path)
         leftovers.sweep_aside(
             path.parent
@@ -195,3 +204,77 @@ def project_in(data: QMimeData) -> Path | None:
         path.suffix == ".tape" or picture_file.is_picture(path)
     )
     return path if supported else None
+
+
+# --- Reading
+
+
+class ReadingDialog(Dialog):
+    """Shown while a large file is read. Cancel abandons it."""
+
+    def __init__(self, name: str, parent: QWidget) -> None:
+        super().__init__(f"Opening {name}", parent)
+        self.body.addWidget(
+            label(
+                "Large file: reading and checking the network.",
+                "label",
+                "text2",
+                wrap=True,
+            )
+        )
+        self.add_button("Cancel").clicked.connect(self.reject)
+
+
+class _Reader(QObject):
+    """Waits for a file that a background thread reads."""
+
+    def __init__(self, path: Path, parent: QWidget) -> None:
+        super().__init__(parent)
+        self._path, self._parent = path, parent
+        self._answer: tuple[Project, str] | WorkerFailure | None = None
+        self._loop = QEventLoop(self)
+        self._dialog: ReadingDialog | None = None
+        self._task = BackgroundTask(lambda *_: _prepared(path))
+        self._task.ended.connect(self._ended, Qt.ConnectionType.QueuedConnection)
+
+    def wait(self) -> tuple[Project, str] | WorkerFailure | None:
+        self._task.begin()
+        QTimer.singleShot(PATIENCE, self._loop, self._loop.quit)
+        self._loop.exec(QEventLoop.ProcessEventsFlag.ExcludeUserInputEvents)
+        if self._answer is None:
+            self._dialog = ReadingDialog(self._path.name, self._parent)
+            self._dialog.exec()
+            self._dialog.deleteLater()
+        if self._answer is None:
+            self._task.abandon()
+        return self._answer
+
+    @Slot(object)
+    def _ended(self, answer: tuple[Project, str] | WorkerFailure) -> None:
+        self._answer = answer
+        self._loop.quit()
+        if self._dialog is not None:
+            self._dialog.accept()
+
+
+def read(path: Path, parent: QWidget) -> tuple[Project, str] | None:
+    """Read a project and the digest of its file; None if the user cancelled.
+
+    Nodes of large graphs get positions if the file has none. Raises ProjectFileError and OSError.
+    """
+    if regular_files.check(path) <= SMALL:
+        return file.read_with_digest(path)
+    reader = _Reader(path, parent)
+    answer = reader.wait()
+    reader.deleteLater()
+    if isinstance(answer, WorkerFailure):
+        raise answer.error
+    return answer
+
+
+def _prepared(path: Path) -> tuple[Project, str]:
+    """Read a file, and prepare positions and ops of its blocks on a worker, so that the window need not."""
+    project, digest = file.read_with_digest(path)
+    project = with_places(project)
+    with_blocks(catalog(), project.blocks)
+    return project, digest

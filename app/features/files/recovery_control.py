@@ -12,12 +12,12 @@ from msgspec.structs import replace
 from PySide6.QtCore import QObject, Qt
 
 from app.builder.layout.layout import with_places
+from app.features.files.autosave import Autosave
+from app.features.files.file_control import FileControl
+from app.features.files.recovery_dialog import RecoveryDialog, RecoveryOffer
 from app.project import custom_layers, file, file_lock, journal
 from app.project.journal import ClaimedJournal, FoundJournals, JournalEntry
 from app.util.resources import python_path
-from app.views.files.autosave import Autosave
-from app.views.files.file_control import FileControl
-from app.views.files.recovery_dialog import RecoveryDialog, RecoveryOffer
 from app.views.ui.background import WorkerFailure
 from app.views.ui.task import BackgroundTask
 

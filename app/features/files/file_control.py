@@ -12,23 +12,23 @@ from msgspec import Struct
 from PySide6.QtCore import QFileSystemWatcher, QObject, Qt, QTimer
 from PySide6.QtGui import QGuiApplication
 
-from app.project import file_lock
-from app.project.project import Project
-from app.util.resources import path as resource_path
-from app.views.files.autosave import Autosave
-from app.views.files.changed_file_dialog import (
+from app.features.files.autosave import Autosave
+from app.features.files.changed_file_dialog import (
     ChangedFileDialog,
     VersionChoice,
     read_on_disk,
 )
-from app.views.files.project_difference import differences, summary
+from app.features.files.project_difference import differences, summary
+from app.project import file_lock
+from app.project.project import Project
+from app.util.resources import path as resource_path
 from app.views.ui.background import WorkerFailure
 from app.views.ui.dialogs.message import DialogAnswer, QuestionDialog
 from app.views.ui.task import BackgroundTask
 from app.views.ui.widgets.banner import Banner
 
 if TYPE_CHECKING:
-    from app.views.files.changed_file_dialog import OnDisk
+    from app.features.files.changed_file_dialog import OnDisk
     from app.views.workspace import Workspace
 
 SETTLED = 100  # ms of debounce: programs may save a file in several steps
