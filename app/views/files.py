@@ -27,27 +27,34 @@ from app.views.ui.widgets.focus import take_typed
 from app.views.ui.widgets.painting import label
 
 if TYPE_CHECKING:
+    from app.views.notifier import Notifier
     from app.views.run.run_guard import RunGuard
 
 FILTER = "Tapedeck project (*.tape)"
+OLD_FORMAT = "The file had an older format; this version saved it in the current one."
 OPENED = "Tapedeck projects and pictures of them (*.tape *.png *.svg)"
 SMALL = 64 * 1024  # bytes of a file that is read at once
 PATIENCE = 300  # milliseconds before the dialog comes
 
 
 class FileMenu(QObject):
-    """The actions of the File menu. `refused(title, reason)` and `not_saved` report failures; nothing is lost then.
+    """The actions of the File menu. `refused(title, reason)` reports failures; nothing is lost then.
 
     `settle(path)` asks about a file that changed on disk and returns whether the open project was saved.
     `may_replace(path, asked)` returns whether another file may be overwritten; `asked` if the user confirmed already.
+    `not_saved(title, reason)` reports a save that failed in place of `refused`.
     """
 
     refused = Signal(str, str)
-    not_saved = Signal(str, str)
     saved = Signal(object)
 
     def __init__(
-        self, document: Document, settings: Settings, runs: RunGuard, window: QWidget
+        self,
+        document: Document,
+        settings: Settings,
+        runs: RunGuard,
+        notifier: Notifier,
+        window: QWidget,
     ) -> None:
         super().__init__(window)
         self._document, self._settings, self._runs, self._window = (
@@ -56,14 +63,29 @@ class FileMenu(QObject):
             runs,
             window,
         )
-        self._settle: Callable[[Path], bool] = lambda _path: False
+        self._settle: Callable[[Path], bool] | None = None
         self._may_replace: Callable[[Path, bool], bool] = lambda _path, _asked: True
+        self._not_saved: Callable[[str, str], None] = notifier.refuse
+        self.refused.connect(notifier.refuse)
+        self.saved.connect(
+            lambda path: notifier.say(f"Saved {path.name}", str(path.parent))
+        )
+        document.backed_up.connect(
+            lambda copy: notifier.say(
+                f"The original is kept as {copy.name}", OLD_FORMAT
+            )
+        )
+        document.replaced.connect(lambda _project: notifier.withdraw())
 
     def ask_through(
-        self, settle: Callable[[Path], bool], may_replace: Callable[[Path, bool], bool]
+        self,
+        settle: Callable[[Path], bool],
+        may_replace: Callable[[Path, bool], bool],
+        not_saved: Callable[[str, str], None],
     ) -> None:
         """Set the functions that ask the user: see the class."""
         self._settle, self._may_replace = settle, may_replace
+        self._not_saved = not_saved
 
     def new(self) -> None:
         if self.may_leave():
@@ -157,14 +179,14 @@ class FileMenu(QObject):
     def save_to(self, path: Path) -> bool:
         try:
             self._document.save(path)
-        except ChangedOnDiskError:
-            return self._settle(path)
         except ProjectFileError as error:
-            self.not_saved.emit(f"{path.name} was not saved", str(error))
+            if isinstance(error, ChangedOnDiskError) and self._settle is not None:
+                return self._settle(path)
+            self._not_saved(f"{path.name} was not saved", str(error))
             return False
         except OSError as error:
             reason = f"{error.strerror or error}: {path}. Choose another place."
-            self.not_saved.emit(f"{path.name} was not saved", reason)
+            self._not_saved(f"{path.name} was not saved", reason)
             return False
         self._settings.add_recent(path)
         self.saved.emit(path)

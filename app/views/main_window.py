@@ -146,7 +146,11 @@ class MainWindow(ShowsCutTexts, QMainWindow):
         self.pages = Pages(lambda key: self.furnish(self._owners[key]), self)
         self.drawing = CanvasFacade()
         self.files = FileMenu(
-            self.document, self.settings, RunGuard(self.session, self), self
+            self.document,
+            self.settings,
+            RunGuard(self.session, self),
+            self.notifier,
+            self,
         )
         self.layers = LayersControl(
             self.document, self.catalog, self.engine, self.settings, self

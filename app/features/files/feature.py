@@ -24,7 +24,6 @@ if TYPE_CHECKING:
     from app.views.workspace import Workspace
 
 Key = QKeySequence.StandardKey
-OLD_FORMAT = "The file had an older format; this version saved it in the current one."
 _FAILING = "Checkpoints cannot be written"
 _NOT_ALL = "Some data of this run could not be saved"
 
@@ -58,19 +57,8 @@ class FilesFeature(Feature):
         )
 
     def begin(self) -> None:
-        workspace, notifier = self.workspace, self.workspace.notifier
-        self.recovery = RecoveryControl(workspace)
-        self.saving = _SavingControl(workspace)
-        workspace.files.refused.connect(notifier.refuse)
-        workspace.files.saved.connect(
-            lambda path: notifier.say(f"Saved {path.name}", str(path.parent))
-        )
-        workspace.document.backed_up.connect(
-            lambda copy: notifier.say(
-                f"The original is kept as {copy.name}", OLD_FORMAT
-            )
-        )
-        workspace.document.replaced.connect(lambda _project: notifier.withdraw())
+        self.recovery = RecoveryControl(self.workspace)
+        self.saving = _SavingControl(self.workspace)
 
     def drop(self, data: QMimeData) -> Callable[[], object] | None:
         path = project_in(data)

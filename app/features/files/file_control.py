@@ -81,9 +81,8 @@ class FileControl(QObject):
         self._document.replaced.connect(self._replaced)
         self._document.path_changed.connect(self._path_changed)
         files = workspace.files
-        files.not_saved.connect(self._not_saved)
         files.saved.connect(lambda _path: self._drop(UNSAVED))
-        files.ask_through(self.settle, self.may_replace)
+        files.ask_through(self.settle, self.may_replace, self._not_saved)
 
     def close(self) -> None:
         """Release the lock and stop watching."""

@@ -629,7 +629,7 @@ def test_at_the_start_the_window_and_its_frame_are_on_the_screen(
 def leave_by(window: WholeWindow, way: str, other: Path) -> None:
     """Go on to another project."""
     if way == "new":
-        QTest.keyClick(window, Qt.Key.Key_N, CTRL)
+        window.files.new()
     elif way == "recent":
         window.files.open_asking(other)
     else:
