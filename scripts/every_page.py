@@ -166,7 +166,7 @@ class Shoot:
         until(lambda: bool(page.samples.model.rows))
 
     def _run_snippet(self) -> None:
-        from app.autograd.snippets.snippet import ready_snippet
+        from app.features.snippets.values import ready_snippet
         from scripts.screenshots import until
 
         window = self.window
@@ -175,7 +175,7 @@ class Shoot:
         window.snippets.page.load_ready(ready_snippet(SNIPPET))
         window.snippets.run()
         until(lambda: not window.snippets.running)
-        window.snippets.show("net")
+        window.graphs.show("net")
 
     def _first(self, *kinds: str) -> str:
         nodes = self.window.document.project.graph.nodes.values()
@@ -252,9 +252,9 @@ class Shoot:
             window.pages.show("network")
         if self._wants(SNIPPET_PAGE):
             window.pages.show("autograd")
-            window.snippets.show("snippet")
+            window.graphs.show("snippet")
             self._take(SNIPPET_PAGE, name, window)
-            window.snippets.show("net")
+            window.graphs.show("net")
             window.pages.show("network")
         for key in DIALOGS:
             if self._wants(key):

@@ -75,7 +75,7 @@ FEATURES = {
     "watched scripts": "watched scripts run_script remote_control",
     "findings": "findings diagnostics",
     "gradcheck": "gradcheck",
-    "snippets": "snippets snippet snippet_process",
+    "snippets": "snippets snippet",
     "playback": "playback tape",
     "importing": "importing importer import_model",
     "opened models": "opened observed observe open_model observe_process sources",

@@ -138,7 +138,7 @@ class Photographer:
         self.take("autograd")
 
     def snippet(self) -> None:
-        from app.autograd.snippets.snippet import ready_snippet
+        from app.features.snippets.values import ready_snippet
 
         window = self.window
         window.actions_by_key["snippet"].trigger()
@@ -146,7 +146,7 @@ class Photographer:
         window.snippets.run()
         until(lambda: not window.snippets.running)
         self.take("snippet")
-        window.snippets.show("net")
+        window.graphs.show("net")
 
     def code(self) -> None:
         window = self.window

@@ -113,7 +113,7 @@ COMPILES_SOURCE = {
     "app.source.compiled",
     "app.source.layer_modules",
     "app.source.own_imports",
-    "app.engine.tasks.snippet",
+    "app.features.snippets.task",
 }
 
 # What leaves a folder or a file behind if the process is killed, and who may use it: what the rest takes in its place,
@@ -513,9 +513,8 @@ def test_only_the_source_is_compiled() -> None:
         and isinstance(node.func, ast.Name)
         and node.func.id in UNSAFE_CALLS
     }
-    assert callers == COMPILES_SOURCE, (
-        f"eval, exec or compile: {callers ^ COMPILES_SOURCE}"
-    )
+    known = COMPILES_SOURCE & modules().keys()  # a feature need not be there
+    assert callers == known, f"eval, exec or compile: {callers ^ known}"
 
 
 def _annotations(name: str) -> Iterator[ast.expr]:

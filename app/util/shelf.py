@@ -11,10 +11,13 @@ FEATURES = Path(__file__).resolve().parent.parent / "features"
 
 
 def modules(role: str) -> list[str]:
-    """Return the names of the modules of a role, one of each feature that has it.
+    """Return the names of the modules of a role, such as "task" or "cli.options", one of each feature that has it.
 
     >>> modules("nothing")
     []
     """
-    folders = sorted(file.parent.name for file in FEATURES.glob(f"*/{role}.py"))
+    file = f"{role.replace('.', '/')}.py"
+    folders = sorted(
+        folder.name for folder in FEATURES.iterdir() if (folder / file).is_file()
+    )
     return [f"{PACKAGE}.{folder}.{role}" for folder in folders]

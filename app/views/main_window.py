@@ -189,6 +189,7 @@ class MainWindow(ShowsCutTexts, QMainWindow):
             newest_weights=self.newest_weights,
             shown_run=self.shown_run,
             diagnostics=[],
+            graph_subjects=[],
             searched=[],
             drawing=self.drawing,
             overlays=self.overlays,

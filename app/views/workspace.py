@@ -17,6 +17,7 @@ if TYPE_CHECKING:
     from app.views.actions import Actions
     from app.views.analysis_service import AnalysisService, Hearers
     from app.views.autograd.findings.diagnostic import Diagnostic
+    from app.views.autograd.graph_tab import GraphSubject
     from app.views.cure_control import CureControl
     from app.views.drawing import CanvasFacade
     from app.views.engine_service import EngineService
@@ -66,8 +67,9 @@ class Workspace(Struct, frozen=True, weakref=True):
     runs_keeper: RunsKeeper
     newest_weights: NewestWeightsSource
     shown_run: ShownRun
-    # Pages of Findings, and what Ctrl+K finds, that features add.
+    # What features add: pages of Findings, graphs of the tab Autograd, and what Ctrl+K finds.
     diagnostics: list[Diagnostic]
+    graph_subjects: list[GraphSubject]
     searched: list[Callable[[], Iterable[SearchEntry]]]
     # What is visible.
     drawing: CanvasFacade

@@ -32,7 +32,6 @@ from PySide6.QtWidgets import (
 from pytestqt.qtbot import QtBot
 
 from app.views.autograd.findings.findings_page import BATCH, FINDINGS
-from app.views.autograd.findings.snippet_findings import SnippetFindings
 from app.views.navigation import NETWORK
 from app.views.settings import Settings
 from app.views.shell.feature import ShellFeature
@@ -244,7 +243,7 @@ def _forget_model(window: WholeWindow) -> None:
         page.which.set_value("layers")
         page._stack.setCurrentWidget(page.empty)
     if window.autograd_control.subject != "net":
-        window.snippets.show("net")
+        window.graphs.show("net")
     if hasattr(window, "observed"):
         window.observed.observation = None
     for feature in window.features:
@@ -254,12 +253,12 @@ def _forget_model(window: WholeWindow) -> None:
 
 def _forget_snippet(window: WholeWindow) -> None:
     """As if none had been looked at: its page and that of its findings are made when they are."""
-    control, findings = window.snippets, window.findChild(SnippetFindings)
-    if control._page is None:
+    control = getattr(window, "snippets", None)
+    if control is None or control._page is None:
         return
     control.close()
-    control.show("net")
-    for page in (control._page, vars(findings).pop("page", None)):
+    window.graphs.show("net")
+    for page in (control._page, vars(window.snippet_findings).pop("page", None)):
         if page is not None:
             page.parentWidget().removeWidget(page)
             page.deleteLater()

@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import argparse
+from importlib import import_module
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from app.autograd import checks
 from app.cli import arguments
+from app.util import shelf
 from app.util.frozen import FrozenMap
 
 if TYPE_CHECKING:
@@ -21,9 +23,6 @@ of its last expression, its `loss`, or its newest tensor; a FUNCTION the graph o
 network that is then called with --input; a model the graph of the loss it computes itself, else of all its outputs.
 Your own files run once they are trusted, by --trust or in the window, until one changes, in a separate process.
 """
-
-
-GIGABYTES = 4.0
 
 
 def add(commands: Any) -> argparse.ArgumentParser:
@@ -68,16 +67,9 @@ def add(commands: Any) -> argparse.ArgumentParser:
     arguments.add(model, *arguments.MODEL, "--seed")
     arguments.add_first_batch(parser, "--on")
     file = parser.add_argument_group("file options")
-    file.add_argument(
-        "--of", metavar="NAME", help="name of the tensor whose graph to show"
-    )
     arguments.add(file, "--timeout")
-    file.add_argument(
-        "--memory",
-        type=arguments.above_zero,
-        default=GIGABYTES,
-        help=f"memory limit in GiB ({GIGABYTES:.0f})",
-    )
+    for name in shelf.modules("cli.file_graph"):
+        import_module(name).add(file)
     parser.set_defaults(command=run)
     return parser
 

@@ -11,10 +11,10 @@ from PySide6.QtWidgets import QStackedWidget, QWidget
 from app.autograd.diagnostics.results import LOOKED_FOR
 from app.views.autograd.capture_control import AutogradControl
 from app.views.autograd.capture_menu import CaptureMenu
+from app.views.autograd.graph_tab import MODEL, NET, GraphTab
 from app.views.autograd.model_links import place_of, select_calls
 from app.views.autograd.options_control import OptionsControl
 from app.views.autograd.page import AutogradPage
-from app.views.autograd.snippets.snippet_control import SnippetControl, create_pages
 from app.views.autograd.tape.player import Player
 from app.views.autograd.tape.replay_control import ReplayControl
 from app.views.autograd.tape.tape_control import TapeControl
@@ -29,9 +29,7 @@ if TYPE_CHECKING:
     from app.engine.requests.observe import Observe
     from app.observe.observation import CallPlace
     from app.views.autograd.findings.findings_control import FindingsControl
-    from app.views.autograd.findings.snippet_findings import SnippetFindings
 
-NET, MODEL = "net", "model"
 STEP_TIP = (
     "Pauses the watched script before its next backward, to inspect and play it here"
 )
@@ -43,10 +41,9 @@ class AutogradFeature(Feature):
     room: AutogradPage
     tape_inspector: TapeInspector
     autograd_control: AutogradControl
-    snippets: SnippetControl
+    graphs: GraphTab
     tape_control: TapeControl
     findings_control: FindingsControl
-    snippet_findings: SnippetFindings
     options_control: OptionsControl
 
     def pages(self) -> Iterable[Page]:
@@ -60,7 +57,7 @@ class AutogradFeature(Feature):
             edge="back",
             words="&Autograd",
             shortcut="Ctrl+2",
-            controls=lambda: self.snippets.toggle,
+            controls=lambda: self.graphs.toggle,
             home=lambda: self.room.view,
         )
         yield Page(
@@ -197,14 +194,6 @@ class AutogradFeature(Feature):
             Action("capture-model", "", self._capture_model),
             Action("show-step", "", self._show_step),
             Action("show-backward", "", self._show_backward),
-            Action(
-                "snippet",
-                "PyTorch sn&ippet",
-                self._show_snippet,
-                "Ctrl+Shift+Return",
-                "code",
-                menu="autograd.code",
-            ),
         )
 
     def begin(self) -> None:
@@ -229,20 +218,20 @@ class AutogradFeature(Feature):
         self.autograd_control = capture = AutogradControl(workspace, room)
         player = Player(workspace.window)
         replay = ReplayControl(workspace, room, player, capture)
-        pages = create_pages(room)
-        self.snippets = SnippetControl(
-            workspace, room, inspector, pages, capture.pictures, replay
+        self.graphs = GraphTab(
+            workspace.pages, workspace.graph_subjects, room, inspector
         )
+        for subject in workspace.graph_subjects:
+            subject.follow(self.graphs, inspector, replay.write)
         self.tape_control = TapeControl(
-            workspace, room, inspector, capture, self.snippets, replay, player
+            workspace, room, inspector, capture, self.graphs, replay, player
         )
-        return pages
+        return self.graphs.pages
 
     def _make_findings(self) -> QWidget:
         from app.views.autograd.findings.findings_control import FindingsControl
         from app.views.autograd.findings.findings_page import FindingsPage
         from app.views.autograd.findings.gain_over_steps import GainsOverRun
-        from app.views.autograd.findings.snippet_findings import SnippetFindings
 
         page = FindingsPage(GainsOverRun(), self.workspace.diagnostics)
         room, inspector, capture = self.room, self.tape_inspector, self.autograd_control
@@ -252,9 +241,8 @@ class AutogradFeature(Feature):
 
         pages = QStackedWidget()
         pages.addWidget(page)
-        self.snippet_findings = SnippetFindings(
-            self.workspace, pages, self.findings_control, self.snippets
-        )
+        for subject in self.workspace.graph_subjects:
+            subject.follow_findings(pages, self.findings_control.came_back)
         return pages
 
     def finish(self) -> None:
@@ -266,11 +254,11 @@ class AutogradFeature(Feature):
         room.nodeHovered.connect(self._node_hovered)
         capture = self.autograd_control
         capture.turned.connect(lambda _subject: room.set_tape(None))
-        capture.turned.connect(self.snippets.show_subject)
+        capture.turned.connect(self.graphs.show_subject)
         capture.measured.connect(
             lambda captured: workspace.commands.trigger("show-figures", captured)
         )
-        self.snippets.subject_chosen.connect(capture.turn_to)
+        self.graphs.subject_chosen.connect(capture.turn_to)
         capture.script.captured.connect(lambda *_: workspace.pages.show("tape"))
         capture.script.changed.connect(workspace.run_control.show_step)
         room.detail.connect(self.tape_control.inspect)
@@ -337,7 +325,7 @@ class AutogradFeature(Feature):
 
         if front:
             self.workspace.pages.show("autograd")
-            self.snippets.show("model")
+            self.graphs.show(MODEL)
         if self.autograd_control.subject == MODEL:
             select_calls(self.room, call_locations)
 
@@ -359,7 +347,7 @@ class AutogradFeature(Feature):
             return
         subject = capture.subject if pages.is_front("autograd") else NET
         pages.show("autograd")
-        self.snippets.show(subject)
+        self.graphs.show(subject)
         if train is None:
             train = self.room.head.train
         else:
@@ -381,7 +369,7 @@ class AutogradFeature(Feature):
     def _show_step(self, tape: Tape, step_handle: HeldStep) -> None:
         """Show a step of a run that the engine holds."""
         self.workspace.pages.show("autograd")
-        self.snippets.show(NET)
+        self.graphs.show(NET)
         self.autograd_control.show_step(tape, step_handle)
 
     def _go_on(self) -> None:
@@ -397,10 +385,6 @@ class AutogradFeature(Feature):
                 "Finding",
                 icon="autograd",
             )
-
-    def _show_snippet(self) -> None:
-        self.workspace.pages.show("autograd")
-        self.snippets.show("snippet")
 
     def _show(self, page: str) -> Callable[[], None]:
         return lambda: self.findings_control.show(page)

@@ -31,7 +31,6 @@ from app.views.project_catalog import ProjectCatalog
 from app.views.settings import Settings
 from app.views.trust.trust_dataset import DatasetTrustDialog
 from app.views.trust.trust_dialog import TrustDialog
-from app.views.trust.trust_snippet import SnippetTrustDialog
 
 if TYPE_CHECKING:
     from app.views.trust.trust_model import ModelTrustDialog
@@ -246,11 +245,6 @@ class LayersControl(QObject):
         """Show a file with a Dataset class."""
 
         self.review_file(path, trusted, DatasetTrustDialog)
-
-    def review_snippet(self, path: Path, trusted: Callable[[], None]) -> None:
-        """Show a snippet file."""
-
-        self.review_file(path, trusted, SnippetTrustDialog)
 
     def review_model(
         self,

@@ -14,8 +14,6 @@ from app.autograd.diagnostics.gradient_paths import find_paths
 from app.autograd.operation_inputs import call_of_layer
 from app.autograd.playback.full_backward import play_through
 from app.autograd.playback.recording import record
-from app.autograd.snippets.run import run
-from app.autograd.snippets.snippet import Snippet
 from app.builder.analysis import analyse
 from app.data.config import Transform
 from app.engine.requests.capture import CaptureRequest
@@ -114,29 +112,3 @@ def test_a_layer_is_checked_with_what_it_drew_in_the_net_also_in_double() -> Non
         )
         (again,) = Copy(function, dtype, 3, lambda: False).outputs()
         assert torch.allclose(again, outputs[0].to(dtype), rtol=1e-6)
-
-
-TEXT = """
-import torch
-def net():
-    return torch.nn.Sequential(torch.nn.Linear(4, 8), torch.nn.Dropout(0.5), torch.nn.Linear(8, 1))
-"""
-
-
-def test_the_graph_of_a_files_function_draws_as_its_findings_do() -> None:
-    text = (
-        f"{TEXT}\nseen = []\ndef watched():\n    made = net()\n"
-        "    made[1].register_forward_hook(lambda m, i, o: seen.append((o == 0).tolist()))\n    return made\n"
-    )
-    answers: dict[str, Any] = {}
-
-    def execute(tree: Any, name: str, scope: dict[str, Any]) -> None:
-        exec(compile(tree, name, "exec"), scope)
-        answers["seen"] = scope["seen"]
-
-    run(
-        Snippet(text, "net.py", "watched", (((3, 4), "float32"),), findings=True),
-        execute,
-    )
-    masks = answers["seen"]
-    assert len(masks) > 2 and all(mask == masks[0] for mask in masks)

@@ -56,7 +56,7 @@ def test_a_model_is_captured_played_diagnosed_and_linked(
     room, control = window.room, window.autograd_control
     assert (
         room.isVisible()
-        and window.snippets.toggle.value() == "model"
+        and window.graphs.toggle.value() == "model"
         and "window_kinds" not in sys.modules
     )
     assert room.head.mode.value() == "eval" and {
@@ -130,9 +130,9 @@ def test_the_net_and_the_model_take_turns_and_a_process_that_ends_is_said(
     assert (
         not window.options_control.batch.isVisible()
     )  # it is called with the inputs it was opened with
-    window.snippets.show("net")
+    window.graphs.show("net")
     assert room.tape is None and control.engine is None
-    window.snippets.show("model")
+    window.graphs.show("model")
     assert room.tape is model and room.drawing() is not None
     os.kill(control.engine.pid, signal.SIGKILL)
     qtbot.waitUntil(lambda: control.engine.pid is None)

@@ -26,7 +26,6 @@ from app.views.ui.inspector import TapeInspector
 from app.views.ui.widgets.button import Button
 from app.views.ui.widgets.fitting_label import FittingLabel
 from tests.support.autograd_tapes import TEXT, small_tape
-from tests.support.snippet_answers import ran
 
 LEFT = Qt.MouseButton.LeftButton
 
@@ -662,24 +661,6 @@ def test_the_inspector_of_a_large_block_fits_its_panel_and_says_whose_its_tensor
     assert sum(held.values()) == tape.held_bytes and list(held.values()) == sorted(
         held.values(), reverse=True
     )
-
-
-def test_a_saved_view_says_how_much_its_whole_storage_holds(qtbot) -> None:
-    tape = ran(
-        "w = torch.ones(2, requires_grad=True)\nx = (w.expand(1024, 2) * 2)[:1]\ny = x.exp() * x"
-    ).graph.tape
-    page = TapeInspector()
-    qtbot.addWidget(page)
-    node = next(
-        one
-        for one in tape.nodes
-        if any(s.bytes < tape.storages[s.storage].bytes for s in one.saved)
-    )
-    page.show_item(tape, node)
-    view = next(
-        one for one in page.findChildren(QLabel) if one.toolTip().startswith("A view")
-    )
-    assert view.text() == "8 B\nof 8.00 KiB"
 
 
 # -- pictures ----------------------------------------------------------------------------------------------------------

@@ -254,7 +254,7 @@ class FindingsControl(QObject):
         self._shown()
 
     def came_back(self) -> None:
-        """Show the net's results again, after those of a snippet stood in their place."""
+        """Show the net's results again, after those of an added subject stood in their place."""
         self._shown()
 
     def _shown(self) -> None:

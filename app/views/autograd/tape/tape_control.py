@@ -25,8 +25,8 @@ from app.views.autograd.tape.tape_page import TapePage
 if TYPE_CHECKING:
     from app.engine.requests.observe import AnyCapture
     from app.views.autograd.capture_control import AutogradControl
+    from app.views.autograd.graph_tab import GraphTab
     from app.views.autograd.page import AutogradPage
-    from app.views.autograd.snippets.snippet_control import SnippetControl
     from app.views.autograd.tape.replay_control import ReplayControl
     from app.views.ui.inspector import Sections, TapeInspector
     from app.views.workspace import Workspace
@@ -47,16 +47,16 @@ class TapeControl(QObject):
         room: AutogradPage,
         inspector: TapeInspector,
         capture: AutogradControl,
-        snippets: SnippetControl,
+        graphs: GraphTab,
         replay: ReplayControl,
         player: Player,
     ) -> None:
         super().__init__(workspace.window)
-        self._workspace, self._room, self._inspector, self._snippets = (
+        self._workspace, self._room, self._inspector, self._graphs = (
             workspace,
             room,
             inspector,
-            snippets,
+            graphs,
         )
         self.player, self.replay, self._capture = player, replay, capture
         self.page = TapePage(player)
@@ -68,12 +68,12 @@ class TapeControl(QObject):
         self.steps = StepList(player)
         self._before_steps = "layers"  # the page that Steps took the place of
         self._steps_wait = (
-            False  # Steps was in front as a snippet took the place of the graph
+            False  # Steps was in front as an added subject took the place of the graph
         )
         self._tape_waits = False  # as was the tape
         workspace.pages.shown.connect(self._page_shown)
-        snippets.turned.connect(self._page_shown)
-        snippets.turned.connect(self._show_status)
+        graphs.turned.connect(self._page_shown)
+        graphs.turned.connect(self._show_status)
         self._page_shown()
         capture.captured.connect(self._captured)
         workspace.document.replaced.connect(lambda _project: self._released())
@@ -99,7 +99,7 @@ class TapeControl(QObject):
         """Bring the graph and the tape to the front."""
         workspace = self._workspace
         workspace.pages.show("autograd")
-        self._snippets.show_graph()
+        self._graphs.show_graph()
         workspace.pages.show("tape")
 
     def play(self) -> None:
@@ -174,16 +174,13 @@ class TapeControl(QObject):
         return item
 
     def _of_net(self, give: Sections) -> Sections:
-        """Limit sections to the net's own graph, not a snippet's."""
+        """Limit sections to the net's own graph, not that of an added subject."""
         return lambda tape, item: give(tape, item) if tape is self._room.tape else ()
 
     def _refresh(self, now: bool = False) -> None:
         """Show new results: at once when paused, at a limited rate during playback."""
         workspace, player = self._workspace, self.player
-        if (
-            not workspace.pages.is_front("autograd")
-            or self._snippets.toggle.value() == "snippet"
-        ):
+        if not workspace.pages.is_front("autograd") or self._graphs.beside:
             return
         since = time.monotonic() - self._refreshed
         if not now and (
@@ -215,15 +212,15 @@ class TapeControl(QObject):
     def _page_shown(self, key: str = "") -> None:
         """Show the steps with the graph and the outline with the canvas; there is no room for both."""
         pages = self._workspace.pages
-        here = pages.is_front("autograd") and not self._snippets.in_front
+        here = pages.is_front("autograd") and not self._graphs.beside
         if key in ("layers", "outline"):
             self._before_steps = key
         if here and pages.is_front("outline"):
             pages.turn_to("steps")
         elif not here and pages.is_front("steps"):
-            snippet = pages.is_front("autograd")  # which replaces the graph
-            self._steps_wait = snippet
-            pages.turn_to("layers" if snippet else self._before_steps)
+            added = pages.is_front("autograd")  # which replaces the graph
+            self._steps_wait = added
+            pages.turn_to("layers" if added else self._before_steps)
         elif here and self._steps_wait:
             self._steps_wait = False
             pages.set_offered("steps", True)
@@ -233,12 +230,12 @@ class TapeControl(QObject):
         pages.set_offered("outline", not pages.is_front("autograd"))
 
     def _turn_tape(self, requested: bool) -> None:
-        """Take the net's tape away beside a snippet, which has its own; where it is `requested`, it comes
+        """Take the net's tape away beside an added subject, which has its own; where it is `requested`, it comes
         with the net's graph."""
         pages = self._workspace.pages
-        beside = self._snippets.is_shown
+        beside = self._graphs.shows_added
         if beside and requested and not self._tape_waits:
-            self._snippets.show_graph()
+            self._graphs.show_graph()
             return
         if beside and pages.is_front("tape"):
             self._tape_waits = True
@@ -293,7 +290,7 @@ class TapeControl(QObject):
             and room.tape is not None
         ):
             room.head.set_summary(summary(tape), tape)
-        if not player.keeps or self._snippets.in_front:
+        if not player.keeps or self._graphs.beside:
             status.set_tape("")
             return
         status.set_tape(_where(player))

@@ -7,9 +7,9 @@ from pathlib import Path
 
 import pytest
 
-from app.autograd.snippets.snippet import Limits, Snippet, ready
-from app.engine import snippet_process
-from app.engine.snippet_process import run
+from app.features.snippets import process
+from app.features.snippets.process import run
+from app.features.snippets.values import Limits, Snippet, ready
 from tests.engine.test_child import alive, wait_for
 from tests.support.own_code import trust
 
@@ -141,7 +141,7 @@ def test_stop_ends_what_it_has_started_too(tmp_path: Path) -> None:
 def test_an_answer_that_is_too_large_is_said_and_not_taken(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr(snippet_process, "MOST", 2_000)
+    monkeypatch.setattr(process, "MOST", 2_000)
     answer = run(
         Snippet(
             "x = torch.ones(3)\n" * 3 + "\n".join(f"x{i} = x + {i}" for i in range(40))

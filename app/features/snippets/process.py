@@ -13,11 +13,16 @@ from typing import IO
 
 from msgspec.structs import replace
 
-from app.autograd.snippets.snippet import Ending, Limits, Snippet, SnippetAnswer
 from app.engine import pool
 from app.engine.own_engine import LimitedQuestion, OwnEngine, RequestStoppedError
 from app.engine.protocol import EngineDiedError
-from app.engine.requests.snippet import RunSnippet
+from app.features.snippets.values import (
+    Ending,
+    Limits,
+    RunSnippet,
+    Snippet,
+    SnippetAnswer,
+)
 from app.util.formatting import bytes_text
 from app.util.leftovers import TemporaryFolder
 

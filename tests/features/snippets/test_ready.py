@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from app.autograd.snippets.snippet import ready
-from tests.support.snippet_answers import leaves, made_by, shown
+from app.features.snippets.values import ready
+from tests.features.snippets.snippet_answers import leaves, made_by, shown
 
 FAILING = {
     "inplace_saved": (7, "modified by an inplace operation"),

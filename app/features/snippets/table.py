@@ -7,7 +7,7 @@ from typing import Any
 
 from PySide6.QtWidgets import QAbstractItemView, QHeaderView, QWidget
 
-from app.autograd.snippets.snippet import NamedTensor, SnippetAnswer
+from app.features.snippets.values import NamedTensor, SnippetAnswer
 from app.util.columns import Column
 from app.util.formatting import shape_text, significant, typeset
 from app.views.ui.tables import Table

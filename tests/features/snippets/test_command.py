@@ -7,11 +7,11 @@ from pathlib import Path
 
 import pytest
 
-from app.autograd.snippets.snippet import Limits, Snippet, SnippetAnswer
+from app.features.snippets.values import Limits, Snippet, SnippetAnswer
 from app.main import main
 from app.source.layer_files import LayerFile
 from app.source.trust import TrustStore, default_file
-from tests.support.snippet_answers import ran
+from tests.features.snippets.snippet_answers import ran
 
 SNIPPET = """w = torch.ones(3, requires_grad=True)
 h = w.exp()
@@ -44,7 +44,7 @@ def here(monkeypatch: pytest.MonkeyPatch) -> None:
             inputs=snippet.inputs,
         )
 
-    monkeypatch.setattr("app.engine.snippet_process.run", run)
+    monkeypatch.setattr("app.features.snippets.process.run", run)
 
 
 @pytest.fixture

@@ -6,7 +6,7 @@ from PySide6.QtCore import Qt
 from PySide6.QtGui import QResizeEvent
 from PySide6.QtWidgets import QSizePolicy, QWidget
 
-from app.autograd.snippets.snippet import TensorGraph
+from app.features.snippets.values import TensorGraph
 from app.util.formatting import bytes_text, figure
 from app.views.autograd.tape.player import EMPTY, PLAYING
 from app.views.autograd.tape.recorded_player import RecordedPlayer

@@ -21,8 +21,8 @@ from torch.utils._pytree import tree_leaves
 
 from app.autograd.batch import TrainingBatch
 from app.autograd.errors import CaptureError
-from app.autograd.snippets.names import ScopeNames
-from app.autograd.snippets.tape import BACKWARD, BETWEEN, SnippetSource
+from app.features.snippets.compute.names import ScopeNames
+from app.features.snippets.compute.tape import BACKWARD, BETWEEN, SnippetSource
 from app.util import module_tree, rng
 from app.util.torch_calls import FunctionCalls
 

@@ -8,10 +8,11 @@ from pathlib import Path
 import pytest
 from PySide6.QtCore import Qt
 from PySide6.QtTest import QTest
-from PySide6.QtWidgets import QFileDialog, QLabel, QStackedWidget
+from PySide6.QtWidgets import QFileDialog, QLabel
 
-from app.autograd.snippets.snippet import ready_snippet
-from app.views.autograd.snippets.snippet_control import SnippetControl
+from app.features.snippets.control import SnippetControl
+from app.features.snippets.values import ready_snippet
+from app.views.pictures.picture_dialog import PictureDialog
 from app.views.trust.trust_dialog import TrustDialog
 from tests.autograd.test_replay_html import Page
 from tests.support.whole_window import WholeWindow
@@ -32,10 +33,10 @@ def finish(qtbot, window: WholeWindow) -> None:
 
 def test_a_snippet_runs_on_ctrl_enter_and_its_graph_is_inspected(window, qtbot) -> None:
     snippets = window.snippets
-    assert not snippets.toggle.isVisible()
+    assert not window.graphs.toggle.isVisible()
     window.actions_by_key["snippet"].trigger()
     assert (
-        snippets.toggle.isVisible()
+        window.graphs.toggle.isVisible()
         and snippets.page.isVisible()
         and snippets.page.edit.hasFocus()
     )
@@ -57,19 +58,13 @@ def test_a_snippet_runs_on_ctrl_enter_and_its_graph_is_inspected(window, qtbot) 
     )
     page.room.scene.choose(box)
     assert window.tape_inspector.shown_item().name == "ExpBackward0"
-    snippets.toggle.set_value("net")
+    window.graphs.toggle.set_value("net")
     assert window.room.isVisible() and window.tape_inspector.shown_item() is None
-    snippets.toggle.set_value("snippet")
+    window.graphs.toggle.set_value("snippet")
     assert window.tape_inspector.shown_item().name == "ExpBackward0"
     snippets.close()
-    again = SnippetControl(
-        window.workspace,
-        window.room,
-        window.tape_inspector,
-        QStackedWidget(),
-        window.autograd_control.pictures,
-        window.tape_control.replay,
-    )
+    again = SnippetControl(window.workspace)
+    again.follow(window.graphs, window.tape_inspector, window.tape_control.replay.write)
     assert again.page.edit.text() == page.edit.text() and not again.running, (
         "it is kept, and does not run by itself"
     )
@@ -109,7 +104,7 @@ def test_a_snippet_is_stepped_through_and_written_as_a_page_that_plays_it(
         lambda *_args: (str(file), "HTML replay (*.html)"),
     )
     page.room.exportRequested.emit(page.room.drawing())
-    snippets._pictures.dialog.save_button.click()
+    window.findChild(PictureDialog).save_button.click()
     qtbot.waitUntil(
         lambda: file.exists() and file.read_text("utf-8").rstrip().endswith("</html>"),
         timeout=60_000,
@@ -121,9 +116,9 @@ def test_a_snippet_is_stepped_through_and_written_as_a_page_that_plays_it(
 def test_the_steps_of_the_net_do_not_stand_beside_a_snippet(window, qtbot) -> None:
     window.pages.show("autograd")
     window.pages.turn_to("steps")
-    window.snippets.show("snippet")
+    window.graphs.show("snippet")
     assert not window.pages.is_front("steps") and window.pages.is_front("layers")
-    window.snippets.show("net")
+    window.graphs.show("net")
     assert window.pages.is_front("steps")
     window.pages.turn_to("layers")
 
@@ -146,10 +141,7 @@ def test_a_snippet_has_its_findings_and_neither_tape_nor_findings_of_the_net_sta
     assert not pages.is_offered("bottom", "tape") and pages.is_front("problems")
     snippets.page.load(CUT)
     window.actions_by_key["findings"].trigger()
-    findings = next(
-        one for one in window.features if hasattr(one, "snippet_findings")
-    ).snippet_findings
-    page = findings.page
+    page = window.snippet_findings.page
     assert (
         page.isVisible()
         and not window.findings_control.page.isVisible()
@@ -172,7 +164,7 @@ def test_a_snippet_has_its_findings_and_neither_tape_nor_findings_of_the_net_sta
     assert not page.list.rows and "Nothing found" in page.list.foot.text(), (
         "a run beside the findings is for them too"
     )
-    snippets.toggle.set_value("net")
+    window.graphs.toggle.set_value("net")
     assert window.findings_control.page.isVisible() and pages.is_offered(
         "bottom", "tape"
     )
@@ -194,9 +186,9 @@ def test_stop_ends_a_snippet_and_the_net_comes_back_to_the_front(window, qtbot) 
     )
     assert snippets.page.run.isEnabled() and not snippets.page.stop.isEnabled()
     window.pages.show("network")
-    assert not snippets.toggle.isVisible()
+    assert not window.graphs.toggle.isVisible()
     window.actions_by_key["capture"].trigger()
-    assert snippets.toggle.value() == "net" and window.room.isVisible()
+    assert window.graphs.toggle.value() == "net" and window.room.isVisible()
     qtbot.waitUntil(lambda: not window.background.busy, timeout=60_000)
 
 

@@ -1,4 +1,4 @@
-"""Run a snippet in the engine started for it: handler of `app.engine.requests.snippet`."""
+"""Run a snippet in the engine started for it: it answers `RunSnippet`."""
 
 from __future__ import annotations
 
@@ -12,10 +12,15 @@ from typing import Any
 
 import torch
 
-from app.autograd.snippets import run as snippet_run
-from app.autograd.snippets.snippet import Limits, Snippet, SnippetAnswer
-from app.engine.requests.snippet import RunSnippet, SnippetBegan
 from app.engine.server import Context, handles
+from app.features.snippets.compute import run as snippet_run
+from app.features.snippets.values import (
+    Limits,
+    RunSnippet,
+    Snippet,
+    SnippetAnswer,
+    SnippetBegan,
+)
 from app.source import layer_files, own_files, own_imports
 
 

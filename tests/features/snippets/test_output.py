@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from PySide6.QtGui import QTextCursor
 
-from app.views.autograd.snippets.output import SnippetOutput
+from app.features.snippets.page import SnippetOutput
 from app.views.ui import theme
 
 

@@ -9,15 +9,16 @@ import pytest
 from PySide6.QtCore import Qt
 from PySide6.QtGui import QKeySequence, QShortcut, QTextCursor
 from PySide6.QtTest import QTest
-from PySide6.QtWidgets import QWidget
+from PySide6.QtWidgets import QLabel, QWidget
 
-from app.autograd.snippets.snippet import Limits, SnippetAnswer, ready, ready_snippet
-from app.views.autograd.snippets.snippet_page import EDITED, OWN, SnippetPage
-from app.views.autograd.snippets.table import columns_of
+from app.features.snippets.page import EDITED, OWN, SnippetPage
+from app.features.snippets.table import columns_of
+from app.features.snippets.values import Limits, SnippetAnswer, ready, ready_snippet
 from app.views.ui import theme
 from app.views.ui.cut_texts import is_cut
+from app.views.ui.inspector import TapeInspector
 from app.views.ui.widgets import Button
-from tests.support.snippet_answers import ran, shown
+from tests.features.snippets.snippet_answers import ran, shown
 
 CONTROL, NONE = Qt.KeyboardModifier.ControlModifier, Qt.KeyboardModifier.NoModifier
 
@@ -452,3 +453,21 @@ def test_where_a_pass_ended_and_why_there_is_none_is_said(page) -> None:
         page.deck.deck.state() == "blocked"
         and "to play it" in page.deck.words.toolTip()
     )
+
+
+def test_a_saved_view_says_how_much_its_whole_storage_holds(qtbot) -> None:
+    tape = ran(
+        "w = torch.ones(2, requires_grad=True)\nx = (w.expand(1024, 2) * 2)[:1]\ny = x.exp() * x"
+    ).graph.tape
+    page = TapeInspector()
+    qtbot.addWidget(page)
+    node = next(
+        one
+        for one in tape.nodes
+        if any(s.bytes < tape.storages[s.storage].bytes for s in one.saved)
+    )
+    page.show_item(tape, node)
+    view = next(
+        one for one in page.findChildren(QLabel) if one.toolTip().startswith("A view")
+    )
+    assert view.text() == "8 B\nof 8.00 KiB"

@@ -6,11 +6,22 @@ import html
 from pathlib import Path
 
 from PySide6.QtCore import QEvent, Qt, QTimer, Signal
-from PySide6.QtGui import QKeyEvent, QPaintEvent, QResizeEvent
-from PySide6.QtWidgets import QSizePolicy, QSplitter, QWidget
+from PySide6.QtGui import (
+    QKeyEvent,
+    QPaintEvent,
+    QResizeEvent,
+    QTextCharFormat,
+    QTextCursor,
+)
+from PySide6.QtWidgets import QFrame, QPlainTextEdit, QSizePolicy, QSplitter, QWidget
 
 from app.autograd.grouping import LayerGroup
-from app.autograd.snippets.snippet import (
+from app.autograd.tape import TapeNode
+from app.features.snippets.deck import SnippetDeck
+from app.features.snippets.editor import SnippetEdit
+from app.features.snippets.process import WATCHED
+from app.features.snippets.table import TensorTable
+from app.features.snippets.values import (
     Limits,
     Ready,
     Snippet,
@@ -18,15 +29,9 @@ from app.autograd.snippets.snippet import (
     TensorGraph,
     ready,
 )
-from app.autograd.tape import TapeNode
-from app.engine.snippet_process import WATCHED
 from app.util.formatting import bytes_text
 from app.views.autograd.graph.playback_state import PlayedGraph
 from app.views.autograd.page import AutogradPage
-from app.views.autograd.snippets.deck import SnippetDeck
-from app.views.autograd.snippets.editor import SnippetEdit
-from app.views.autograd.snippets.output import SnippetOutput
-from app.views.autograd.snippets.table import TensorTable
 from app.views.autograd.tape.recorded_player import RecordedPlayer
 from app.views.ui import theme
 from app.views.ui.layouts import hbox, vbox
@@ -539,3 +544,49 @@ def _first_line(text: str) -> str:
 def _runs(event: QKeyEvent) -> bool:
     enter = event.key() in (Qt.Key.Key_Return, Qt.Key.Key_Enter)
     return enter and bool(event.modifiers() & Qt.KeyboardModifier.ControlModifier)
+
+
+class SnippetOutput(QPlainTextEdit):
+    """Printed text, followed by the error."""
+
+    def __init__(self, parent: QWidget | None = None) -> None:
+        super().__init__(parent)
+        self.setReadOnly(True)
+        self.setFrameShape(QFrame.Shape.NoFrame)
+        self.setFont(theme.font("formula"))
+        self.setTabChangesFocus(True)
+        self.setUndoRedoEnabled(False)
+        self.setStyleSheet("QPlainTextEdit { border: none; border-radius: 0; }")
+        self.setAccessibleName("Output of the snippet")
+        self.setPlaceholderText("What the snippet prints")
+        self.setMinimumHeight(48)
+        self.document().setDocumentMargin(8)
+        self._words = ("", "")
+        self._outdated = False
+        theme.manager().changed.connect(self._theme_changed)
+
+    def _theme_changed(self) -> None:
+        self.show_output(*self._words, outdated=self._outdated)
+
+    def show_output(
+        self, printed: str, error: str = "", outdated: bool = False
+    ) -> None:
+        """Show a text, and an error in its colour behind it; its end is in sight.
+
+        An `outdated` error is that of a line that is another by now.
+        """
+        self._words, self._outdated = (printed, error), outdated
+        self.setCurrentCharFormat(
+            QTextCharFormat()
+        )  # else it is in the colour of the last error
+        self.setPlainText(printed)
+        if error:
+            form = QTextCharFormat()
+            form.setForeground(
+                theme.current().text3 if outdated else theme.current().error
+            )
+            cursor = QTextCursor(self.document())
+            cursor.movePosition(QTextCursor.MoveOperation.End)
+            gap = "" if not printed or printed.endswith("\n") else "\n"
+            cursor.insertText(gap + error.rstrip("\n"), form)
+        self.verticalScrollBar().setValue(self.verticalScrollBar().maximum())

@@ -1,6 +1,6 @@
 """Snippets and their results, as plain data; and the bundled snippets.
 
-Nothing here runs code: that happens in a separate process (`app.engine.snippet_process`), only on the user's
+Nothing here runs code: that happens in a separate process (`process`), only on the user's
 command.
 """
 
@@ -9,13 +9,14 @@ from __future__ import annotations
 import ast
 from functools import cache
 from pathlib import Path
-from typing import Literal
+from typing import ClassVar, Literal
 
 from msgspec import Struct
 
 from app.autograd.diagnostics.results import Findings
 from app.autograd.playback.steps import PassResult
 from app.autograd.tape import Tape
+from app.engine.protocol import MAIN, Request
 from app.util import resources
 from app.util.frozen import FrozenMap
 
@@ -139,6 +140,18 @@ class SnippetAnswer(Struct, frozen=True):
         if named_tensor is None:
             raise KeyError(name)
         return named_tensor
+
+
+class SnippetBegan(Struct, frozen=True):
+    """Reported when torch is loaded and the first line is about to run: time and memory count from here."""
+
+
+class RunSnippet(Request[SnippetAnswer], frozen=True):
+    """Run a user's snippet, in an engine started for it. Its progress is SnippetBegan."""
+
+    lane: ClassVar[str] = MAIN
+    snippet: Snippet
+    limits: Limits
 
 
 class Ready(Struct, frozen=True):

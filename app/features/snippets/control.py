@@ -1,4 +1,4 @@
-"""Controller of the pages "Network" and "Snippet" of the Autograd tab, and of the process in which a snippet runs."""
+"""The page "Snippet" of the tab Autograd, and the process in which a snippet runs."""
 
 from __future__ import annotations
 
@@ -9,89 +9,86 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from PySide6.QtCore import QCoreApplication, QEvent, QObject, QTimer, Signal
-from PySide6.QtWidgets import QFileDialog, QStackedWidget, QWidget
+from PySide6.QtWidgets import QFileDialog, QWidget
 
-from app.autograd.snippets.snippet import Limits, SnippetAnswer
-from app.engine import snippet_process
+from app.builder.catalog.custom import CustomFile
+from app.features.snippets import process
+from app.features.snippets.page import SnippetPage
+from app.features.snippets.values import Limits, SnippetAnswer
 from app.source import layer_files
 from app.util import atomic
+from app.util.formatting import plural
 from app.views.autograd.inspector.gradient_sections import GradientSections
-from app.views.autograd.snippets.snippet_page import SnippetPage
 from app.views.autograd.tape.replay_control import FILTER as REPLAY
+from app.views.pictures.picture_export import PictureExport
+from app.views.trust.trust_dialog import TrustDialog
 from app.views.ui.background import WorkerFailure
 from app.views.ui.task import BackgroundTask
-from app.views.ui.widgets import Segmented
 
 if TYPE_CHECKING:
     from app.autograd.grouping import LayerGroup
     from app.autograd.tape import TapeNode
     from app.diagram.diagram import Drawing
-    from app.views.autograd.page import AutogradPage
-    from app.views.autograd.tape.replay_control import ReplayControl
-    from app.views.pictures.picture_export import PictureExport
+    from app.views.autograd.graph_tab import GraphTab, WriteReplay
     from app.views.ui.inspector import TapeInspector
     from app.views.workspace import Workspace
 
 FILTER = "Python file (*.py)"
 LIMITS = Limits()
+KEY = "snippet"  # of the subject in the tab
 POLL_INTERVAL = 100  # ms between two polls of the output
 REFRESH = 0.3  # seconds between updates of the inspector while a pass is played
-NET, MODEL, SCRIPT, SNIPPET = "net", "model", "script", "snippet"
+
+
+class SnippetTrustDialog(TrustDialog):
+    """Like the review of a layer file, for lines to run."""
+
+    warning = (
+        "A snippet runs in a separate process with a time and a memory limit, but with all your permissions: it can "
+        "read and change your files and use the network. Trust it only if you know what it does. It runs when you "
+        "press Run, not before."
+    )
+    agree = "Trust this snippet"
+
+    def __init__(
+        self, file: CustomFile, before: str = "", parent: QWidget | None = None
+    ) -> None:
+        super().__init__(file, before, parent)
+        self.setWindowTitle("PyTorch snippet")
+
+    def contents(self) -> str:
+        assert self.file.file is not None
+        lines = sum(bool(line.strip()) for line in self.file.file.text.splitlines())
+        return f"{lines} {plural(lines, 'line')} to be run"
 
 
 class SnippetControl(QObject):
-    """Switches between "Network" and "Snippet", and runs the snippet on request.
+    """Runs the snippet of the page "Snippet", which is made when it is first asked for.
 
     Text from a file waits for trust, as another author may have written it.
     """
 
-    subject_chosen = Signal(str)
-    turned = Signal()
     changed = Signal()  # a run began or ended, or there is another text
 
-    def __init__(
-        self,
-        workspace: Workspace,
-        room: AutogradPage,
-        inspector: TapeInspector,
-        pages: QStackedWidget,
-        pictures: PictureExport,
-        replay: ReplayControl,
-    ) -> None:
+    def __init__(self, workspace: Workspace) -> None:
         super().__init__(workspace.window)
-        self._workspace, self._room, self._inspector, self._pages = (
-            workspace,
-            room,
-            inspector,
-            pages,
-        )
-        self._pictures, self._replay = pictures, replay
+        self._workspace = workspace
         self._page: SnippetPage | None = None
         self._task: BackgroundTask | None = None
         self._stop = threading.Event()
         self._told = 0.0
         self._poll = QTimer(self, interval=POLL_INTERVAL)
         self._poll.timeout.connect(self._poll_output)
-        self.toggle = Segmented(
-            [
-                (NET, "Network"),
-                (MODEL, "Model"),
-                (SCRIPT, "Script"),
-                (SNIPPET, "Snippet"),
-            ],
-            "Source of the graph: network, model, script or snippet",
-        )
-        self.toggle.setToolTip(
-            "Shows the graph of this project's network, the opened model, the watched script or a PyTorch snippet"
-        )
-        for key in (MODEL, SCRIPT):
-            self.toggle.set_option_offered(key, False)
-        self._subject = NET  # whose graph the net's page shows
-        self.toggle.changed.connect(self.show)
+
+    def follow(
+        self, tab: GraphTab, inspector: TapeInspector, write: WriteReplay
+    ) -> None:
+        """Take the tab Autograd with its inspector, and what writes HTML replays."""
+        self.tab, self._inspector, self._write = tab, inspector, write
         application = QCoreApplication.instance()
         assert application is not None
         application.aboutToQuit.connect(self.close)
-        workspace.window.installEventFilter(self)
+        self._workspace.window.installEventFilter(self)
 
     def eventFilter(self, _window: QObject, event: QEvent) -> bool:
         """End the process when the window is closed; minimised windows are hidden spontaneously."""
@@ -104,7 +101,6 @@ class SnippetControl(QObject):
         """The page "Snippet", made when it is first asked for."""
         if self._page is None:
             self._page = page = SnippetPage(LIMITS)
-            self._pages.addWidget(page)
             page.runRequested.connect(lambda: self.run())
             page.answered.connect(self.changed)
             page.stopRequested.connect(self.stop)
@@ -127,45 +123,21 @@ class SnippetControl(QObject):
     def running(self) -> bool:
         return self._task is not None
 
-    # -- which page is in front ----------------------------------------------------------------------------------------
+    # -- the page ------------------------------------------------------------------------------------------------------
 
-    def show(self, key: str) -> None:
-        """Show the graph of the "net", of the opened "model", of the "script" that is watched, or of the "snippet"."""
-        self.toggle.set_value(key)
-        if key != SNIPPET and key != self._subject:
-            self._subject = key
-            self.subject_chosen.emit(key)
-        page = self.page if key == SNIPPET else self._room
-        self._pages.setCurrentWidget(page)
-        room = self.page.room if key == SNIPPET else self._room
-        self._inspector.show_item(room.tape, room.item_of(room.scene.current_key()))
-        self.turned.emit()
-        if key == SNIPPET:
-            self.page.edit.setFocus()
-
-    @property
-    def in_front(self) -> bool:
-        """Return whether the page "Snippet" is shown in place of a graph of the net, a model or a script."""
-        return self._page is not None and self._pages.currentWidget() is self._page
+    def show(self) -> None:
+        """Bring the page to the front."""
+        self._workspace.pages.show("autograd")
+        self.tab.show(KEY)
 
     @property
     def is_shown(self) -> bool:
         """Return whether the page "Snippet" is what the centre of the window shows."""
-        return self.in_front and self._workspace.pages.is_front("autograd")
-
-    def show_graph(self) -> None:
-        """Show the graph of the net, of the opened model or of a script, whichever was shown last."""
-        self.show(self._subject)
-
-    def show_subject(self, subject: str) -> None:
-        """Show that the page has the graph of another subject now."""
-        self._subject = subject
-        self.toggle.set_option_offered(subject, True)
-        self.show(subject)
+        return self.tab.shows(KEY)
 
     def _inspect(self, item: TapeNode | LayerGroup | None) -> None:
         """Show the selection in the snippet's graph; without one the next node."""
-        if self.toggle.value() != SNIPPET:
+        if self.tab.toggle.value() != KEY:
             return
         player, tape, inspector = self.page.player, self.page.room.tape, self._inspector
         if (
@@ -185,15 +157,18 @@ class SnippetControl(QObject):
 
         graph, pages = self.page.shown, {}
         if graph is not None and (played := graph.played) is not None:
-            write, room, stopped = self._replay.write, self.page.room, graph.stopped
+            write, room, stopped = self._write, self.page.room, graph.stopped
             title = f"{graph.name}: backward"
             pages[".html"] = (
                 REPLAY,
                 lambda path: write(path, title, room, played, stopped),
             )
-        self._pictures.choose_file(
-            drawing, "Export the graph", "snippet-autograd", pages
+        pictures = PictureExport(
+            self._workspace.background, self._workspace.settings, self._workspace.window
         )
+        pictures.said.connect(self._workspace.notifier.say)
+        pictures.refused.connect(self._workspace.notifier.refuse)
+        pictures.choose_file(drawing, "Export the graph", "snippet-autograd", pages)
 
     def _moved(self, every: float) -> None:
         """Update the inspector with new numbers, at a limited rate during playback."""
@@ -220,7 +195,7 @@ class SnippetControl(QObject):
         snippet = self.page.snippet(
             diagnose or self._workspace.pages.is_front("findings")
         )
-        run = partial(snippet_process.run, snippet, LIMITS, self._stop.is_set)
+        run = partial(process.run, snippet, LIMITS, self._stop.is_set)
         self._task = task = BackgroundTask(lambda report, _: run(report))
         task.ended.connect(partial(self._ended, snippet.text))
         self.page.set_running(True)
@@ -275,7 +250,7 @@ class SnippetControl(QObject):
                 getattr(error, "strerror", None) or "It is not UTF-8 text.",
             )
             return
-        self.show(SNIPPET)
+        self.show()
         self.page.load(
             text,
             path.name,
@@ -285,7 +260,9 @@ class SnippetControl(QObject):
     def _review_file(self) -> None:
         path = self.page.foreign
         if path is not None:
-            self._workspace.layers.review_snippet(path, lambda: self.open(path))
+            self._workspace.layers.review_file(
+                path, lambda: self.open(path), SnippetTrustDialog
+            )
 
     def save(self) -> None:
         """Ask for a path, then write the text."""
@@ -309,10 +286,3 @@ class SnippetControl(QObject):
             f"Saved {path.name}",
             "Here torch, nn and F are imported already; a file must import them.",
         )
-
-
-def create_pages(room: QWidget) -> QStackedWidget:
-    """Create the stack of the tab's pages, the net's in front."""
-    pages = QStackedWidget()
-    pages.addWidget(room)
-    return pages

@@ -8,9 +8,9 @@ import pytest
 from msgspec.structs import replace
 from msgspec.structs import replace as with_values
 
-from app.autograd.snippets.snippet import ready
 from app.engine.values import Codec
-from tests.support.snippet_answers import ran
+from app.features.snippets.values import ready
+from tests.features.snippets.snippet_answers import ran
 
 NET = """x = torch.linspace(-1, 1, 12).view(4, 3)
 w = torch.ones(3, 3, requires_grad=True)
@@ -182,8 +182,8 @@ def test_a_pass_from_a_tensor_without_a_name_is_played_where_nothing_else_has_a_
 def test_why_a_graph_is_not_played_is_said_truly(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr("app.autograd.snippets.run.MOST_PLAYED", 3)
-    monkeypatch.setattr("app.autograd.snippets.tape.MOST_PLAYED", 3)
+    monkeypatch.setattr("app.features.snippets.compute.run.MOST_PLAYED", 3)
+    monkeypatch.setattr("app.features.snippets.compute.tape.MOST_PLAYED", 3)
     for more in ("", "loss.backward()"):
         graph = ran(NET + more, play=True).graph
         assert (

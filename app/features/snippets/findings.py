@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from functools import cached_property
 from typing import TYPE_CHECKING
 
@@ -9,13 +10,13 @@ from PySide6.QtCore import QObject
 from PySide6.QtWidgets import QStackedWidget
 
 from app.autograd.diagnostics.results import Finding, first_nodes
-from app.views.autograd.findings.findings_control import FindingsControl, show_results
+from app.views.autograd.findings.findings_control import show_results
 from app.views.autograd.findings.findings_page import CHECKPOINT, FindingsPage
 
 if TYPE_CHECKING:
     from app.autograd.diagnostics.results import Findings
     from app.autograd.tape import Tape
-    from app.views.autograd.snippets.snippet_control import SnippetControl
+    from app.features.snippets.control import SnippetControl
     from app.views.workspace import Workspace
 
 TITLE, ACTION = "This snippet was not diagnosed yet", "Run with diagnostics"
@@ -49,17 +50,17 @@ class SnippetFindings(QObject):
         self,
         workspace: Workspace,
         pages: QStackedWidget,
-        net: FindingsControl,
+        came_back: Callable[[], object],
         snippets: SnippetControl,
     ) -> None:
         super().__init__(workspace.window)
-        self._workspace, self._pages, self._net, self._snippets = (
+        self._workspace, self._pages, self._came_back, self._snippets = (
             workspace,
             pages,
-            net,
+            came_back,
             snippets,
         )
-        snippets.turned.connect(self._turn)
+        snippets.tab.turned.connect(self._turn)
         snippets.changed.connect(self._update)
         workspace.pages.shown.connect(lambda _key: self._turn())
         self._turn()
@@ -87,9 +88,9 @@ class SnippetFindings(QObject):
         if self._snippets.is_shown:
             self._pages.setCurrentWidget(self.page)
             self._update()
-        elif before is not self._net.page:
-            self._pages.setCurrentWidget(self._net.page)
-            self._net.came_back()
+        elif before is not self._pages.widget(0):
+            self._pages.setCurrentIndex(0)
+            self._came_back()
 
     def _update(self) -> None:
         if not self._snippets.is_shown:

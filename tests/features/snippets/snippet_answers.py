@@ -12,15 +12,15 @@ from msgspec.structs import replace
 from app.util import rng
 
 if TYPE_CHECKING:
-    from app.autograd.snippets.snippet import SnippetAnswer
     from app.autograd.tape import Tape
+    from app.features.snippets.values import SnippetAnswer
 
 
 def ran(text: str, **asked: object) -> SnippetAnswer:
     """What came of a text."""
-    from app.autograd.snippets import run
-    from app.autograd.snippets.snippet import Snippet
-    from app.engine.tasks.snippet import execute
+    from app.features.snippets.compute import run
+    from app.features.snippets.task import execute
+    from app.features.snippets.values import Snippet
 
     printed = io.StringIO()
     with contextlib.redirect_stdout(printed), rng.borrowed(0):
@@ -31,7 +31,7 @@ def ran(text: str, **asked: object) -> SnippetAnswer:
 @cache
 def shown(key: str) -> SnippetAnswer:
     """What came of the ready snippet of this key."""
-    from app.autograd.snippets.snippet import ready_snippet
+    from app.features.snippets.values import ready_snippet
 
     return ran(ready_snippet(key).text)
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from tests.support.snippet_answers import leaves, made_by, ran, shown
+from tests.features.snippets.snippet_answers import leaves, made_by, ran, shown
 
 
 def test_row_19_gradients_per_layer_and_of_what_lies_between() -> None:

@@ -7,7 +7,7 @@ import pytest
 from app.autograd.pictures.diagram import summary, to_drawing
 from app.autograd.tape import below
 from app.engine.values import Codec
-from tests.support.snippet_answers import leaves, made_by, ran
+from tests.features.snippets.snippet_answers import leaves, made_by, ran
 
 SPREADING = """x = torch.ones(2, 2)
 y = torch.ones(2, 2)

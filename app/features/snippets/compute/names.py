@@ -10,8 +10,8 @@ import torch
 from msgspec import Struct, field
 from torch import Tensor, nn
 
-from app.autograd.snippets.snippet import NamedTensor
 from app.autograd.walk import short_name
+from app.features.snippets.values import NamedTensor
 from app.util import module_tree
 from tapedeck import norms
 

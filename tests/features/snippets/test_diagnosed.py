@@ -2,7 +2,11 @@
 
 from __future__ import annotations
 
-from tests.support.snippet_answers import ran
+from typing import Any
+
+from app.features.snippets.compute.run import run
+from app.features.snippets.values import Snippet
+from tests.features.snippets.snippet_answers import ran
 
 LOOP = """class Net(nn.Module):
     def __init__(self):
@@ -88,3 +92,29 @@ def test_gradcheck_writes_nothing_that_stays_and_its_passes_are_not_those_of_the
     assert [(one.kind, one.line) for one in kept.findings.found] == [("silent", 6)], (
         "a write that stays is found"
     )
+
+
+TEXT = """
+import torch
+def net():
+    return torch.nn.Sequential(torch.nn.Linear(4, 8), torch.nn.Dropout(0.5), torch.nn.Linear(8, 1))
+"""
+
+
+def test_the_graph_of_a_files_function_draws_as_its_findings_do() -> None:
+    text = (
+        f"{TEXT}\nseen = []\ndef watched():\n    made = net()\n"
+        "    made[1].register_forward_hook(lambda m, i, o: seen.append((o == 0).tolist()))\n    return made\n"
+    )
+    answers: dict[str, Any] = {}
+
+    def execute(tree: Any, name: str, scope: dict[str, Any]) -> None:
+        exec(compile(tree, name, "exec"), scope)
+        answers["seen"] = scope["seen"]
+
+    run(
+        Snippet(text, "net.py", "watched", (((3, 4), "float32"),), findings=True),
+        execute,
+    )
+    masks = answers["seen"]
+    assert len(masks) > 2 and all(mask == masks[0] for mask in masks)

@@ -30,17 +30,11 @@ from app.autograd.diagnostics.results import Findings
 from app.autograd.errors import CaptureError
 from app.autograd.playback.full_backward import play_through
 from app.autograd.playback.kept_graph import LiveGraph
-from app.autograd.snippets import tape as snippet_tape
-from app.autograd.snippets.diagnosed import batch_of
-from app.autograd.snippets.names import ScopeNames
-from app.autograd.snippets.snippet import (
-    Ending,
-    Snippet,
-    SnippetAnswer,
-    SnippetError,
-    TensorGraph,
-)
-from app.autograd.snippets.tape import (
+from app.autograd.walk import walk
+from app.features.snippets.compute import tape as snippet_tape
+from app.features.snippets.compute.diagnosed import batch_of
+from app.features.snippets.compute.names import ScopeNames
+from app.features.snippets.compute.tape import (
     LONGEST,
     MOST_NODES,
     MOST_PLAYED,
@@ -48,7 +42,13 @@ from app.autograd.snippets.tape import (
     SnippetRecorder,
     SnippetSource,
 )
-from app.autograd.walk import walk
+from app.features.snippets.values import (
+    Ending,
+    Snippet,
+    SnippetAnswer,
+    SnippetError,
+    TensorGraph,
+)
 from app.util import torch_calls
 from app.util.torchvision_import import mend_torchvision
 

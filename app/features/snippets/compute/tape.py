@@ -20,8 +20,6 @@ from app.autograd.memory import SavedReader, StorageTable, is_freed
 from app.autograd.playback.memory_timeline import held_by_step, released_by_step
 from app.autograd.playback.steps import FanIn, PassResult, Share, StepRecord
 from app.autograd.playback.watched_backward import PassWatch
-from app.autograd.snippets.local_names import LocalNames
-from app.autograd.snippets.names import ScopeNames
 from app.autograd.tape import (
     LEAF,
     Label,
@@ -32,6 +30,8 @@ from app.autograd.tape import (
     numbers_below,
 )
 from app.autograd.walk import LEAF_SEQUENCE, execution_order, is_accumulate, walk
+from app.features.snippets.compute.local_names import LocalNames
+from app.features.snippets.compute.names import ScopeNames
 from app.source.generated import Source
 from app.util import torch_calls
 from app.util.frozen import FrozenMap
