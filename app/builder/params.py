@@ -6,7 +6,7 @@ import ast
 import math
 import re
 from collections.abc import Iterator, Mapping
-from types import EllipsisType
+from types import EllipsisType, MappingProxyType
 from typing import Any
 
 from app.builder.catalog.catalog import OpSpec, Param, Port
@@ -24,6 +24,8 @@ from app.builder.literals import (
 )
 from app.util.errors import CodedError
 
+Params = Mapping[str, Any]
+NONE: Params = MappingProxyType({})
 LARGEST = 2**31 - 1
 LONGEST = 1000  # letters of a text
 # Elements of a typed tensor; larger ones are data.

@@ -55,7 +55,7 @@ def net_problems(sheet: InferredGraph) -> list[Problem]:
                 "error",
                 None,
                 "Nothing on the canvas yet",
-                "Drag a layer here, or press Tab to search.",
+                "Drag a layer here, press Tab to search, or paste PyTorch code.",
                 code="empty-canvas",
             )
         ]

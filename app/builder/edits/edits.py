@@ -75,6 +75,14 @@ def new_node(graph: Graph, catalog: Catalog, op: str) -> Node:
     return Node(graph.fresh_id(), op, name, spec.starting_params())
 
 
+def with_params(project: P, node: str, params: Mapping[str, Any]) -> P:
+    """Set parameters of a node."""
+    graph = project.graph
+    for name, value in params.items():
+        graph = graph.with_param(node, name, value)
+    return changed(project, graph) if params else project
+
+
 def add(project: P, catalog: Catalog, op: str, at: Point) -> tuple[P, str]:
     """Put a new node on the canvas; returns its id too."""
     node = new_node(project.graph, catalog, op)

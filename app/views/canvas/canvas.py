@@ -12,6 +12,7 @@ from PySide6.QtGui import QAction, QPixmapCache, QResizeEvent, QShowEvent
 from PySide6.QtWidgets import QWidget
 
 from app.builder.catalog.catalog import Catalog
+from app.builder.params import NONE, Params
 from app.builder.sheet import Sheet
 from app.util.formatting import grouped_digits, significant
 from app.views.canvas.accessible import CanvasAccess
@@ -152,7 +153,7 @@ class Canvas(QWidget):
         self.rename_field = RenameField(self)
         self.word = Word(self)
         self.ring = FocusRing(self)
-        hint = "Drag a layer here, or press Tab to search."
+        hint = "Drag a layer here, press Tab to search, or paste PyTorch code."
         self.callouts = Callouts(self)
         self.finder = Finder(self)
         self.writing = NoteEditor(self)
@@ -284,14 +285,16 @@ class Canvas(QWidget):
         if self.scales.isVisibleTo(self) and not before:
             self.legendShown.emit()
 
-    def add_op(self, op: str) -> str | None:
+    def add_op(self, op: str, params: Params = NONE) -> str | None:
         """Add a node behind the selected node, else in the middle of the viewport. Returns its id."""
         single = self.selection.single
         if single in self.scene.nodes:
-            new = self.commands.add_behind(op, single)
+            new = self.commands.add_behind(op, single, params)
         else:
             new = self.commands.add_at(
-                op, self.scene.free_spot(op, self.view.visible_area().center())
+                op,
+                self.scene.free_spot(op, self.view.visible_area().center()),
+                params,
             )
         if new is not None:
             self.reveal([new])

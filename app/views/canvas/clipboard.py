@@ -7,7 +7,9 @@ from __future__ import annotations
 
 from pathlib import Path
 
+from app.builder import typed_code
 from app.builder.blocks import Blocks, used
+from app.builder.catalog.catalog import Catalog
 from app.builder.edits.blocks import with_ops
 from app.builder.edits.edits import Fragment
 from app.project import file
@@ -45,8 +47,9 @@ def to_text(piece: Fragment, blocks: Blocks = FrozenMap()) -> str:
     return file.dumps(project).decode()
 
 
-def from_text(text: str) -> tuple[Fragment, Library]:
-    """Parse nodes and the blocks that came with them; their instances have ops that `library.taken` resolves."""
+def from_text(text: str, ops: Catalog) -> tuple[Fragment, Library, tuple[str, ...]]:
+    """Parse nodes and the blocks that came with them, whose instances have ops that `library.taken` resolves; of Python
+    code the nodes that it makes, and what of it was left out. Raises NotNodes."""
     if not text.strip():
         raise NotNodes("The clipboard has no text: select nodes and copy them first")
     if len(text) > LONGEST:
@@ -55,9 +58,7 @@ def from_text(text: str) -> tuple[Fragment, Library]:
         project = file.loads(text.encode("utf-8", "replace"))
     except file.ProjectFileError as error:
         if '"tapedeck"' not in text[:200]:
-            raise NotNodes(
-                "The clipboard does not contain nodes copied from Tapedeck"
-            ) from error
+            return _from_code(text, ops)
         raise NotNodes(f"The nodes on the clipboard cannot be read: {error}") from error
     if not project.graph.nodes and not project.comments:
         raise NotNodes("The project on the clipboard has no nodes")
@@ -70,4 +71,18 @@ def from_text(text: str) -> tuple[Fragment, Library]:
     piece = Fragment(
         sheet.graph, sheet.positions, sheet.comments, sheet.bends, sheet.unfolded
     )
-    return piece, Library(tuple(offers))
+    return piece, Library(tuple(offers)), ()
+
+
+def _from_code(text: str, ops: Catalog) -> tuple[Fragment, Library, tuple[str, ...]]:
+    if not typed_code.looks_like_code(text, ops):
+        raise NotNodes(
+            "The clipboard contains neither nodes copied from Tapedeck nor PyTorch code"
+        )
+    try:
+        typed = typed_code.nodes_of(text, ops)
+    except typed_code.TypedCodeError as error:
+        raise NotNodes(
+            f"The code cannot be pasted as nodes. {error} A file with it can be imported, which runs it."
+        ) from error
+    return Fragment(typed.graph, FrozenMap()), Library(()), typed.left_out

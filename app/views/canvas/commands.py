@@ -21,6 +21,7 @@ from app.builder.layout.arrange import (
     arrange,
     complete,
 )
+from app.builder.params import NONE, Params
 from app.builder.rules import ConnectError
 from app.builder.sheet import Sheet
 from app.project.library import Library
@@ -129,11 +130,15 @@ class Commands(QObject):
         return True
 
     def _apply_new(
-        self, text: str, make: Callable[[], tuple[Sheet, str]]
+        self,
+        text: str,
+        make: Callable[[], tuple[Sheet, str]],
+        params: Params = NONE,
     ) -> str | None:
-        """Apply one undo step that adds a node, and select it."""
+        """Apply one undo step that adds a node with these parameters, and select it."""
         try:
             project, new = make()
+            project = edits.with_params(project, new, params)
         except ConnectError as error:
             self.refused.emit(str(error))
             return None
@@ -147,23 +152,44 @@ class Commands(QObject):
 
     # --- Adding
 
-    def add_at(self, op: str, middle: QPointF) -> str | None:
+    def add_at(self, op: str, middle: QPointF, params: Params = NONE) -> str | None:
         """Put a new node with its middle at a point, or beside what is there."""
         at = self._scene.corner_of_new(op, middle)
         return self._apply_new(
             f"Add {self._label(op)}",
             lambda: edits.add(self.project, self._catalog, op, (at.x(), at.y())),
+            params,
         )
 
-    def add_behind(self, op: str, node: str) -> str | None:
-        """Put a new node to the right of another and connect it behind it."""
+    def add_behind(self, op: str, node: str, params: Params = NONE) -> str | None:
+        """Put a new node behind another: in its wire if it has one that the op fits into, else to the right of it."""
+        wires = self.project.graph.out_of(node)
+        if len(wires) == 1 and self._fits(op, wires[0]):
+            target = self._scene.nodes[wires[0].target].body.center()
+            middle = (self._scene.nodes[node].body.center() + target) / 2
+            return self.insert(op, wires[0], middle, params)
         at = self._place_behind(op, node)
         return self._apply_new(
             f"Add {self._label(op)} after {self.name(node)}",
             lambda: edits.add_behind(self.project, self._catalog, op, node, at),
+            params,
         )
 
-    def add_after(self, op: str, source: str, output: int, at: QPointF) -> str | None:
+    def _fits(self, op: str, wire: Edge) -> bool:
+        try:
+            edits.insert(self.project, self._catalog, op, wire, (0.0, 0.0))
+        except ConnectError:
+            return False
+        return True
+
+    def add_after(
+        self,
+        op: str,
+        source: str,
+        output: int,
+        at: QPointF,
+        params: Params = NONE,
+    ) -> str | None:
         """Put a new node at the loose end of a wire from an output."""
         corner = snapped(
             QPointF(at.x(), at.y() - self._scene.size_of(op).anchor),
@@ -179,9 +205,12 @@ class Commands(QObject):
                 output,
                 (corner.x(), corner.y()),
             ),
+            params,
         )
 
-    def add_before(self, op: str, target: str, port: str, at: QPointF) -> str | None:
+    def add_before(
+        self, op: str, target: str, port: str, at: QPointF, params: Params = NONE
+    ) -> str | None:
         """Put a new node at the loose end of a wire into an input."""
         size = self._scene.size_of(op)
         corner = snapped(
@@ -192,9 +221,12 @@ class Commands(QObject):
             lambda: edits.add_before(
                 self.project, self._catalog, op, target, port, (corner.x(), corner.y())
             ),
+            params,
         )
 
-    def insert(self, op: str, wire: Edge, middle: QPointF) -> str | None:
+    def insert(
+        self, op: str, wire: Edge, middle: QPointF, params: Params = NONE
+    ) -> str | None:
         """Insert a new node on a wire: at the point if there is room, else in the row, which is shifted."""
 
         def make() -> tuple[Sheet, str]:
@@ -203,7 +235,7 @@ class Commands(QObject):
             return self._with_room_for(project, new), new
 
         return self._apply_new(
-            f"Insert {self._label(op)} before {self.name(wire.target)}", make
+            f"Insert {self._label(op)} before {self.name(wire.target)}", make, params
         )
 
     def _with_room_for(self, project: Sheet, node: str) -> Sheet:
@@ -391,7 +423,7 @@ class Commands(QObject):
         """
         text = QGuiApplication.clipboard().text()
         try:
-            piece, blocks = clipboard.from_text(text)
+            piece, blocks, left_out = clipboard.from_text(text, self._catalog)
         except clipboard.NotNodes as error:
             self.refused.emit(str(error))
             return
@@ -401,6 +433,8 @@ class Commands(QObject):
         self._pastes = (text, times)
         dx, dy = self._offset(piece, at, middle, times)
         self._paste("Paste", piece, dx, dy, blocks)
+        if left_out:
+            self.said.emit(f"Not drawn: {'; '.join(left_out[:3])}")
 
     def duplicate(self, middle: QPointF | None = None) -> None:
         """Copy the selection, without the clipboard, to a point or next to itself."""
@@ -549,13 +583,15 @@ class Commands(QObject):
     def _flaggable(self, flag: str) -> Iterable[str]:
         return edits.flaggable(self.project, self._catalog, self._selection.ids, flag)
 
-    def replace(self, node: str, op: str) -> None:
+    def replace(self, node: str, op: str, params: Params = NONE) -> None:
         """Replace a node by another op; report wires that do not fit."""
         before = len(self.project.graph.edges)
         name = self.name(node)
         self.apply(
             f"Replace {name} with {self._label(op)}",
-            lambda: edits.replace_op(self.project, self._catalog, node, op),
+            lambda: edits.with_params(
+                edits.replace_op(self.project, self._catalog, node, op), node, params
+            ),
         )
         lost = before - len(self.project.graph.edges)
         if lost:

@@ -31,9 +31,12 @@ class KeyboardActions:
         ), inside
 
     def paste(self) -> None:
-        """Paste at the pointer if it is over the canvas."""
+        """Paste at the pointer if it is over the canvas; what is pasted on an empty one is shown whole."""
         point, inside = self.pointed()
+        was_empty = not self._canvas.commands.project.graph.nodes
         self._canvas.commands.paste(middle=point if inside else None)
+        if was_empty:
+            self._canvas.frame_all()
 
     def duplicate(self) -> None:
         """Duplicate the selection to the pointer if it is over the canvas."""

@@ -364,14 +364,62 @@ def test_with_one_node_selected_a_new_one_is_connected_behind_it(table: Table) -
     assert table.left_selected == {"gelu1"}
 
 
-def test_behind_a_node_that_feeds_another_nothing_is_rerouted_or_covered(
+def test_behind_a_node_that_feeds_one_other_a_new_one_goes_into_the_wire(
     table: Table,
 ) -> None:
     table.click(table.body("conv1"))
-    table.canvas.add_op("nn.Tanh")
-    assert {("conv1", "relu1", "input"), ("conv1", "tanh1", "input")} <= table.wires()
+    text = "Insert Tanh before relu1"
+    one_step(table, lambda: table.canvas.add_op("nn.Tanh"), text)
+    assert {("conv1", "tanh1", "input"), ("tanh1", "relu1", "input")} <= table.wires()
     new, relu = (table.scene.nodes[table.id(name)].body for name in ("tanh1", "relu1"))
     assert not new.intersects(relu)
+
+
+def test_behind_a_node_that_feeds_two_a_new_one_is_a_branch(table: Table) -> None:
+    table.drag(table.output("conv1"), table.input("fc1"))
+    before = table.wires()
+    table.click(table.body("conv1"))
+    table.canvas.add_op("nn.Tanh")
+    assert table.wires() == before | {("conv1", "tanh1", "input")}
+
+
+# --- Typed code ---------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("typed", ["conv2d 20 5", "nn.Conv2d(20, 5)"])
+def test_arguments_can_be_typed_in_the_search(table: Table, typed: str) -> None:
+    table.click(table.body("fc1"))
+    table.key(Qt.Key.Key_Tab)
+    table.type(typed)
+    field = table.canvas.search.field
+    project = one_step(
+        table, lambda: QTest.keyClick(field, Qt.Key.Key_Return), "Add Conv2d after fc1"
+    )
+    params = project.graph.nodes[table.id("conv2")].params
+    assert (params["out_channels"], params["kernel_size"]) == (20, 5)
+
+
+def test_arguments_that_do_not_fit_are_said_beside_the_layer(table: Table) -> None:
+    table.key(Qt.Key.Key_Tab)
+    table.type("nn.Conv2d(20, 'big')")
+    row = table.canvas.search.rows.item(0).data(Qt.ItemDataRole.UserRole)
+    assert row.text == "Conv2d" and "kernel_size expects" in row.faint
+
+
+def test_pasted_code_becomes_nodes(table: Table) -> None:
+    code = "self.conv7 = nn.Conv2d(1, 20, 5)\nself.act7 = nn.ReLU()\n"
+    QGuiApplication.clipboard().setText(code)
+    one_step(table, lambda: table.key(Qt.Key.Key_V, CTRL), "Paste 2 nodes")
+    assert ("conv7", "act7", "input") in table.wires()
+    assert table.left_selected == {"conv7", "act7"}
+
+
+def test_code_that_cannot_be_drawn_is_refused_with_its_line(table: Table) -> None:
+    refused: list[str] = []
+    table.canvas.commands.refused.connect(refused.append)
+    QGuiApplication.clipboard().setText("x = nn.Linear(2, 2)\nwhile x: pass\n")
+    no_step(table, lambda: table.key(Qt.Key.Key_V, CTRL))
+    assert len(refused) == 1 and "Line 2: A `while` statement" in refused[0]
 
 
 # --- Removing, clipboard, keys --------------------------------------------------------------------------------------

@@ -19,6 +19,7 @@ from torch.nn import functional as F
 from app.builder.catalog import ops
 from app.builder.catalog.catalog import Catalog, OpSpec
 from app.builder.catalog.introspect import find, schema_of
+from app.builder.catalog.spellings import FUNCTIONS, METHODS
 from app.builder.importer.tracing.proxies import (
     Training,
     float_fact,
@@ -65,103 +66,20 @@ class Bound(Struct):
             )
 
 
+def _torch_function(name: str) -> Any:
+    """Return what a dotted name of `spellings` is."""
+    module, *names = name.split(".")
+    value: Any = {"torch": torch, "operator": operator, "F": F}[module]
+    for each in names:
+        value = getattr(value, each)
+    return value
+
+
 _FUNCTIONS: dict[Any, str] = {
-    torch.add: "operator.add",
-    torch.sub: "operator.sub",
-    torch.mul: "operator.mul",
-    torch.div: "operator.truediv",
-    torch.multiply: "operator.mul",
-    torch.divide: "operator.truediv",
-    torch.subtract: "operator.sub",
-    torch.true_divide: "operator.truediv",
-    torch.floor_divide: "operator.floordiv",
-    torch.remainder: "operator.mod",
-    operator.iadd: "operator.add",
-    operator.isub: "operator.sub",
-    operator.imul: "operator.mul",
-    operator.itruediv: "operator.truediv",
-    operator.ifloordiv: "operator.floordiv",
-    torch.neg: "operator.neg",
-    operator.matmul: "torch.matmul",
-    torch.mm: "torch.matmul",
-    operator.eq: "torch.eq",
-    operator.ne: "torch.ne",
-    operator.lt: "torch.lt",
-    operator.le: "torch.le",
-    operator.gt: "torch.gt",
-    operator.ge: "torch.ge",
-    operator.abs: "torch.abs",
-    operator.and_: "torch.bitwise_and",
-    operator.or_: "torch.bitwise_or",
-    operator.invert: "torch.bitwise_not",
-    operator.xor: "torch.bitwise_xor",
-    operator.lshift: "torch.bitwise_left_shift",
-    operator.rshift: "torch.bitwise_right_shift",
-    torch.arctan2: "torch.atan2",
-    torch.inverse: "torch.linalg.inv",
-    torch.det: "torch.linalg.det",
-    torch.special.gammaln: "torch.lgamma",
-    torch.special.xlogy: "torch.xlogy",
-    torch.cholesky: "torch.linalg.cholesky",
-    torch.fix: "torch.trunc",
-    torch.arcsin: "torch.asin",
-    torch.arccos: "torch.acos",
-    torch.arctan: "torch.atan",
-    torch.special.erf: "torch.erf",
-    torch.relu: "F.relu",
-    torch.relu_: "F.relu",
-    F.relu_: "F.relu",
-    torch.softmax: "F.softmax",
-    torch.log_softmax: "F.log_softmax",
-    F.sigmoid: "torch.sigmoid",
-    F.tanh: "torch.tanh",
-    torch.selu: "F.selu",
-    torch.concat: "torch.cat",
-    torch.concatenate: "torch.cat",
-    torch.tensor_split: "torch.split",
-    torch.swapaxes: "torch.transpose",
-    torch.swapdims: "torch.transpose",
-    torch.dropout: "F.dropout",
-    torch.layer_norm: "F.layer_norm",
-    torch.max_pool2d: "F.max_pool2d",
-    torch.conv1d: "F.conv1d",
-    torch.conv2d: "F.conv2d",
-    torch.conv3d: "F.conv3d",
-    torch.adaptive_avg_pool1d: "F.adaptive_avg_pool1d",
-    torch.clip: "torch.clamp",
-    torch.absolute: "torch.abs",
-    torch.moveaxis: "torch.movedim",
-    torch.unflatten: "torch.unflatten",
+    **{_torch_function(name): key for name, key in FUNCTIONS.items()},
     set_item: "operator.setitem",
-    torch.group_norm: "F.group_norm",
-    torch.special.expit: "torch.sigmoid",
-    F.batch_norm: BATCH_NORM,
     float_fact: "torch.finfo",
     tuple_of: "tuple",
-}
-_METHODS: dict[str, str] = {
-    "view": "Tensor.view",
-    "view_as": "Tensor.view_as",
-    "expand": "Tensor.expand",
-    "to": "Tensor.to",
-    "contiguous": "Tensor.contiguous",
-    "float": "Tensor.float",
-    "long": "Tensor.long",
-    "type_as": "Tensor.type_as",
-    "dim": "Tensor.dim",
-    "ndimension": "Tensor.dim",
-    "numel": "Tensor.numel",
-    "nelement": "Tensor.numel",
-    "repeat": "torch.tile",
-    "mm": "torch.matmul",
-    "t": "torch.transpose",
-    "__getitem__": "operator.getitem",
-    "softmax": "F.softmax",
-    "log_softmax": "F.log_softmax",
-    "requires_grad_": "Tensor.requires_grad_",
-    "pow": "operator.pow",
-    "remainder": "operator.mod",
-    "floor_divide": "operator.floordiv",
 }
 # On boolean tensors these are equivalent and read better.
 _LOGICAL = {
@@ -278,7 +196,7 @@ class Binder:
             }
             return "torch.where", [*args[1:2], args[0], *args[2:]], named
         function = getattr(torch, plain, None)
-        key = _METHODS.get(plain) or (
+        key = METHODS.get(plain) or (
             _FUNCTIONS.get(function) if function is not None else None
         )
         if key is None:

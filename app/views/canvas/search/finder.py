@@ -3,14 +3,16 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterable
-from typing import TYPE_CHECKING
+from collections.abc import Callable, Collection, Iterable
+from typing import TYPE_CHECKING, NamedTuple
 
 from PySide6.QtCore import QPointF
 
 from app.builder.catalog.catalog import Catalog, OpSpec
 from app.builder.edits import edits
 from app.builder.graph import Edge
+from app.builder.params import NONE, Params
+from app.builder.typed_code import TypedCodeError, call_of, ops_named
 from app.builder.value_types import TensorType, ValueType
 from app.views.canvas.items.faces import Pin
 from app.views.canvas.search.pick_box import PickRow, Question
@@ -68,6 +70,29 @@ def matching_ops(
 def _row(spec: OpSpec) -> PickRow:
     where = spec.key.rpartition(".")[0] or CATEGORIES.get(spec.category, spec.category)
     return PickRow(spec.label, spec.category, spec.key, hint=where)
+
+
+class TypedCall(NamedTuple):
+    """An op with the arguments that were typed."""
+
+    op: str
+    params: Params
+
+
+def _typed(query: str, catalog: Catalog, keys: Collection[str] | None) -> list[PickRow]:
+    """Return the row of a call with arguments, or of its op and why they do not fit."""
+    name = re.split(r"[\s(]", query.strip(), maxsplit=1)[0]
+    try:
+        call = call_of(query, catalog)
+    except TypedCodeError as error:
+        spec = catalog[ops_named(name, catalog)[0]]
+        return [PickRow(spec.label, spec.category, spec.key, faint=error.reason)]
+    if call is None or not call[1] or (keys is not None and call[0].key not in keys):
+        return []
+    spec, params = call
+    text = ", ".join(f"{key}={value!r}" for key, value in params.items())
+    choice = TypedCall(spec.key, params)
+    return [PickRow(f"{spec.label}({text})", spec.category, choice)]
 
 
 def by_shape(
@@ -135,13 +160,12 @@ class Finder:
         clicked."""
         canvas = self._canvas
 
-        def put(op: str) -> None:
+        def put(op: str, params: Params) -> None:
             if canvas.selection.single in canvas.scene.nodes:
-                canvas.add_op(op)
+                canvas.add_op(op, params)
             else:
-                canvas.commands.add_at(
-                    op, point if pointed else canvas.scene.free_spot(op, point)
-                )
+                spot = point if pointed else canvas.scene.free_spot(op, point)
+                canvas.commands.add_at(op, spot, params)
 
         behind = (
             canvas.selection.single
@@ -170,11 +194,11 @@ class Finder:
         else:
             only = edits.fitting_before(graph, catalog, node, pin.port)
 
-        def put(op: str) -> None:
+        def put(op: str, params: Params) -> None:
             if from_output:
-                commands.add_after(op, node, pin.index, point)
+                commands.add_after(op, node, pin.index, point, params)
             else:
-                commands.add_before(op, node, pin.port, point)
+                commands.add_before(op, node, pin.port, point, params)
 
         value = canvas_value(self._canvas, node, pin.index) if from_output else None
         only = by_shape(catalog, only, value)
@@ -193,9 +217,11 @@ class Finder:
         both = by_shape(
             catalog, fitting, canvas_value(self._canvas, wire.source, wire.output)
         )
-        self._open(
-            point, lambda op: self._canvas.commands.insert(op, wire, point), both, hint
-        )
+
+        def put(op: str, params: Params) -> None:
+            self._canvas.commands.insert(op, wire, point, params)
+
+        self._open(point, put, both, hint)
 
     def for_node(self, node: str) -> None:
         """Another op in the place of a node."""
@@ -205,7 +231,7 @@ class Finder:
         alike = by_kind(canvas.catalog, value.op)
         self._open(
             spot,
-            lambda op: canvas.commands.replace(node, op),
+            lambda op, params: canvas.commands.replace(node, op, params),
             alike,
             f"Enter replaces {value.name}",
         )
@@ -213,18 +239,25 @@ class Finder:
     def _open(
         self,
         point: QPointF,
-        put: Callable[[str], object],
+        put: Callable[[str, Params], object],
         only: Iterable[str] | None = None,
-        hint: str = "Enter adds, Esc closes",
+        hint: str = "Enter adds; with arguments: conv2d 20 5",
     ) -> None:
         canvas = self._canvas
         keys = None if only is None else tuple(only)
 
         def matches(query: str) -> list[PickRow]:
-            return [_row(spec) for spec in matching_ops(canvas.catalog, query, keys)]
+            ops = matching_ops(canvas.catalog, query, keys)
+            return [*_typed(query, canvas.catalog, keys), *map(_row, ops)]
+
+        def take(choice: str | TypedCall) -> None:
+            if isinstance(choice, TypedCall):
+                put(choice.op, choice.params)
+            else:
+                put(choice, NONE)
 
         nothing = "No matching layer: try fewer letters"
-        question = Question("Search layers", hint, nothing, matches, put)
+        question = Question("Search layers", hint, nothing, matches, take)
         canvas.search.ask(
             question, canvas.view.mapTo(canvas, canvas.view.mapFromScene(point))
         )
