@@ -8,9 +8,9 @@ from PySide6.QtCore import QRectF, QSize, Qt
 from PySide6.QtGui import QFontMetricsF, QImage, QPainter, QPaintEvent
 from PySide6.QtWidgets import QSizePolicy, QWidget
 
-from app.features.evaluation.samples import image_of
 from app.training.evaluation.result import Picture
 from app.util.formatting import in_units
+from app.views.run.picture_grid import image_of
 from app.views.ui import theme
 from app.views.ui.widgets.painting import announce, start
 

@@ -16,21 +16,14 @@ from PySide6.QtGui import (
 )
 from PySide6.QtWidgets import QFrame, QScrollArea, QSizePolicy, QToolTip, QWidget
 
-from app.training.evaluation.result import Picture, Shown
+from app.training.evaluation.result import Shown
+from app.views.run.picture_grid import image_of
 from app.views.ui import theme
 from app.views.ui.widgets.painting import start
 
 SIDE, GAP, LINE, PAD = 66, 10, 15, 12  # at the designed text size
 WIDEST = 120  # px of a tile, at most
 ROW = 46
-
-
-def image_of(pixels: Picture) -> QImage:
-    """Return bytes (H, W, 3) as an image with a copy of the data."""
-    height, width, _ = pixels.shape
-    return QImage(
-        pixels.data, width, height, 3 * width, QImage.Format.Format_RGB888
-    ).copy()
 
 
 class _Tiles(QWidget):

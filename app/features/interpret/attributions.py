@@ -9,6 +9,7 @@ from PySide6.QtWidgets import QFrame, QScrollArea, QSizePolicy, QWidget
 
 from app.features.interpret.values import Attribution
 from app.util.formatting import figure
+from app.views.run.picture_grid import image_of
 from app.views.ui import theme
 from app.views.ui.layouts import vbox
 from app.views.ui.widgets.painting import TextLine, box, elided, in_lines, start
@@ -35,11 +36,7 @@ def signed_image(values: np.ndarray, opaque: bool) -> QImage:
     pixels = np.empty((*values.shape, 4), np.uint8)
     pixels[..., :3] = ground + (ends - ground) * strength if opaque else ends
     pixels[..., 3] = 255 if opaque else (strength[..., 0] * 225).astype(np.uint8)
-    pixels = np.ascontiguousarray(pixels)
-    high, wide = values.shape
-    return QImage(
-        pixels.data, wide, high, 4 * wide, QImage.Format.Format_RGBA8888
-    ).copy()
+    return image_of(pixels)
 
 
 class _Rows(QWidget):
@@ -138,14 +135,14 @@ class _Rows(QWidget):
         picture = attribution.sample.picture
         over = picture is not None and picture.shape[:2] == flat.shape
         if picture is not None:
-            left = self._paint_picture(painter, _of_picture(picture), None, left, top)
+            left = self._paint_picture(painter, image_of(picture), None, left, top)
         left = self._paint_picture(painter, signed_image(flat, True), None, left, top)
         if picture is not None and over:
             grey = np.repeat(
                 (picture.mean(-1, keepdims=True) * 0.55 + 60).astype(np.uint8), 3, -1
             )
             self._paint_picture(
-                painter, _of_picture(grey), signed_image(flat, False), left, top
+                painter, image_of(grey), signed_image(flat, False), left, top
             )
 
     def _paint_picture(
@@ -190,14 +187,6 @@ class _Rows(QWidget):
             elided(f"{name}  {value:+.2g}", "caption", 64).draw_in(
                 painter, area.left() + 4, area, look.text
             )
-
-
-def _of_picture(picture: np.ndarray) -> QImage:
-    contiguous = np.ascontiguousarray(picture)
-    high, wide = contiguous.shape[:2]
-    return QImage(
-        contiguous.data, wide, high, 3 * wide, QImage.Format.Format_RGB888
-    ).copy()
 
 
 def describe(attribution: Attribution) -> tuple[str, str]:

@@ -19,6 +19,7 @@ from PySide6.QtGui import (
 from PySide6.QtWidgets import QFrame, QScrollArea, QSizePolicy, QToolTip, QWidget
 
 from app.features.interpret.values import AttentionReading
+from app.views.run.picture_grid import heat_colors, image_of
 from app.views.ui import theme
 from app.views.ui.layouts import vbox
 from app.views.ui.present import present
@@ -29,16 +30,8 @@ SIDE, GAP, CAPTION, PAD = 112, 12, 18, 12
 
 def heat_image(values: np.ndarray) -> QImage:
     """Return weights (H, W) in the heat ramp, from 0 to the largest of them."""
-    table = np.array(theme.heat_table(), dtype=np.uint8)
-    share = np.nan_to_num(values / max(float(np.nanmax(values, initial=0.0)), 1e-12))
-    colors = np.ascontiguousarray(table[np.clip(share * 255, 0, 255).astype(np.uint8)])
-    return QImage(
-        colors.data,
-        colors.shape[1],
-        colors.shape[0],
-        3 * colors.shape[1],
-        QImage.Format.Format_RGB888,
-    ).copy()
+    largest = max(float(np.nanmax(values, initial=0.0)), 1e-12)
+    return image_of(heat_colors(values / largest))
 
 
 class HeadTiles(QWidget):

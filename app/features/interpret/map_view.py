@@ -11,6 +11,7 @@ from PySide6.QtWidgets import QSizePolicy, QWidget
 
 from app.features.interpret.head_grid import heat_image
 from app.features.interpret.values import AttentionReading, SampleLook
+from app.views.run.picture_grid import heat_colors, image_of
 from app.views.ui import theme
 from app.views.ui.widgets.painting import elided, start
 
@@ -179,13 +180,7 @@ class OverlayView(QWidget):
         mark: QRectF | None = None,
     ) -> None:
         """Show a picture (H, W, 3) of bytes, and values over it as an image with transparency."""
-        self._picture = None
-        if picture is not None:
-            contiguous = np.ascontiguousarray(picture)
-            high, wide = contiguous.shape[:2]
-            self._picture = QImage(
-                contiguous.data, wide, high, 3 * wide, QImage.Format.Format_RGB888
-            ).copy()
+        self._picture = None if picture is None else image_of(picture)
         self._wash, self._mark = wash, mark
         self.setVisible(self._picture is not None)
         self.update()
@@ -233,13 +228,8 @@ def attention_wash(
     extra, rows, columns = reading.grid
     weights = reading.maps[group, head, query, extra:].reshape(rows, columns)
     share = weights / max(float(weights.max()), 1e-12)
-    table = np.array(theme.heat_table(), dtype=np.uint8)
-    pixels = np.empty((rows, columns, 4), np.uint8)
-    pixels[..., :3] = table[np.clip(share * 255, 0, 255).astype(np.uint8)]
-    pixels[..., 3] = (40 + 170 * share).astype(np.uint8)
-    wash = QImage(
-        pixels.data, columns, rows, 4 * columns, QImage.Format.Format_RGBA8888
-    ).copy()
+    opacity = (40 + 170 * share).astype(np.uint8)
+    wash = image_of(np.dstack([heat_colors(share), opacity]))
     patch = query - extra if reading.queries == reading.keys else -1
     if patch < 0:
         return (

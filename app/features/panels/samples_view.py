@@ -7,7 +7,7 @@ from typing import Any
 
 from msgspec import Struct, field
 from PySide6.QtCore import QSize, Qt, Signal
-from PySide6.QtGui import QImage, QPainter, QPixmap, QResizeEvent
+from PySide6.QtGui import QPainter, QPixmap, QResizeEvent
 from PySide6.QtWidgets import QAbstractItemView, QWidget
 
 from app.features.panels.metric_chart import RUN_COLORS
@@ -23,6 +23,7 @@ from app.features.panels.values import RunEvaluation, RunSample
 from app.training.evaluation.result import PARTS, Picture
 from app.util import formatting
 from app.util.columns import Column
+from app.views.run.picture_grid import image_of
 from app.views.ui import theme
 from app.views.ui.layouts import vbox
 from app.views.ui.tables import Index, RowsModel, Table
@@ -66,11 +67,8 @@ def pixmap_of(pictures: Sequence[Picture], side: int) -> QPixmap:
     pixmap.fill(Qt.GlobalColor.transparent)
     painter = QPainter(pixmap)
     for column, pixels in enumerate(pictures):
-        height, width, _ = pixels.shape
-        image = QImage(
-            pixels.tobytes(), width, height, 3 * width, QImage.Format.Format_RGB888
-        )
-        small = max(width, height) <= side
+        image = image_of(pixels)
+        small = max(image.width(), image.height()) <= side
         how = (
             Qt.TransformationMode.FastTransformation
             if small

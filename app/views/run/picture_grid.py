@@ -17,6 +17,23 @@ GAP, CAPTION = 6, 15
 LEAST, MOST = 14, 72  # sides of a picture, px
 
 
+def image_of(pixels: np.ndarray) -> QImage:
+    """Return bytes (H, W, 3), or (H, W, 4) with opacity, as an image with memory of its own."""
+    contiguous = np.ascontiguousarray(pixels)
+    height, width, channels = contiguous.shape
+    kinds = {3: QImage.Format.Format_RGB888, 4: QImage.Format.Format_RGBA8888}
+    return QImage(
+        contiguous.data, width, height, channels * width, kinds[channels]
+    ).copy()
+
+
+def heat_colors(shares: np.ndarray) -> np.ndarray:
+    """Return the colours (..., 3) of shares of 1 in the heat ramp, as bytes; NaN has its lowest."""
+    table = np.array(theme.heat_table(), dtype=np.uint8)
+    finite = np.nan_to_num(shares, nan=0.0, posinf=1.0, neginf=0.0)
+    return table[np.clip(finite * 255, 0, 255).astype(np.uint8)]
+
+
 class PictureGrid(QWidget):
     """Pictures of numbers (n, h, w), in the ramp from the lowest of all to the highest, or as (n, h, w, 3) bytes.
 
@@ -47,33 +64,14 @@ class PictureGrid(QWidget):
         )
         span = high - low or 1.0
         with np.errstate(invalid="ignore"):
-            ramp_positions = np.clip(
-                np.nan_to_num((pictures - low) / span, nan=0.0, posinf=1.0, neginf=0.0)
-                * 255,
-                0,
-                255,
-            )
-        table = np.array(theme.heat_table(), dtype=np.uint8)
-        colors = table[np.minimum(ramp_positions.astype(np.uint8), len(table) - 1)]
+            colors = heat_colors((pictures - low) / span)
         colors[np.isnan(pictures)] = theme.channels(theme.current().panel)[:3]
         self.show_colors(colors, captions)
 
     def show_colors(self, pictures: np.ndarray, captions: Sequence[str] = ()) -> None:
         """Show pictures (n, h, w, 3) of bytes."""
-        contiguous = np.ascontiguousarray(pictures)
-        self._images = [
-            QImage(
-                p.data,
-                p.shape[1],
-                p.shape[0],
-                3 * p.shape[1],
-                QImage.Format.Format_RGB888,
-            ).copy()
-            for p in contiguous
-        ]
-        self._shape = (
-            (contiguous.shape[1], contiguous.shape[2]) if len(contiguous) else (1, 1)
-        )
+        self._images = [image_of(picture) for picture in pictures]
+        self._shape = pictures.shape[1:3] if len(pictures) else (1, 1)
         self._captions = tuple(captions)
         self.setAccessibleName(
             formatting.counted(len(self._images), "picture")

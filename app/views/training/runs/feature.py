@@ -10,8 +10,7 @@ from app.training.events import Noticed
 from app.views.feature import Action, Feature, Page, Submenu
 from app.views.run.failures import show_failure
 from app.views.training.runs.console import Console
-from app.views.training.runs.placement_control import PlacesControl
-from app.views.training.runs.ranks_control import RanksControl
+from app.views.training.runs.places import PlacesControl, RanksControl
 from app.views.training.runs.run_panel import RunPanel
 from app.views.training.runs.runs_control import RunsControl
 

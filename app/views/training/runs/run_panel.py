@@ -25,8 +25,8 @@ from app.runs.record import RunError
 from app.runs.store import Kept
 from app.util.formatting import bytes_text
 from app.views.run.session import Run, RunSession
-from app.views.training.runs.compare import RunsCompare
-from app.views.training.runs.selection_text import (
+from app.views.training.runs.selection import (
+    RunsCompare,
     disk_text,
     fork_refusal,
     resume_refusal,

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any
 
 from PySide6.QtCore import QRectF, QSize, Qt
 from PySide6.QtGui import QFontMetricsF, QImage, QPainter, QPaintEvent, QResizeEvent
 from PySide6.QtWidgets import QSizePolicy, QWidget
 
 from app.data.spec import BatchPreview
+from app.views.run.picture_grid import image_of
 from app.views.ui.theme import current, font
 from app.views.ui.widgets.painting import start
 
@@ -35,8 +35,9 @@ class BatchView(QWidget):
 
     def show_preview(self, preview: BatchPreview | None) -> None:
         self._preview = preview
-        self._images = _images(preview.pictures) if preview is not None else []
-        self._before = _images(preview.before) if preview is not None else []
+        pictures, before = (preview.pictures, preview.before) if preview else ((), ())
+        self._images = [image_of(picture) for picture in pictures]
+        self._before = [image_of(picture) for picture in before]
         self.setAccessibleName(_caption(preview) if preview is not None else "")
         self.setVisible(preview is not None)
         self._fit()
@@ -157,20 +158,6 @@ def cut_widths(natural_widths: Sequence[float], room: float) -> list[float]:
             break
         left -= width
     return [min(width, cut) for width in natural_widths]
-
-
-def _images(pictures: Sequence[Any]) -> list[QImage]:
-    """Convert arrays (height, width, 3) of bytes to images with their own memory."""
-    return [
-        QImage(
-            picture.data,
-            picture.shape[1],
-            picture.shape[0],
-            3 * picture.shape[1],
-            QImage.Format.Format_RGB888,
-        ).copy()
-        for picture in pictures
-    ]
 
 
 def _paint(painter: QPainter, image: QImage, left: float, top: float) -> None:
