@@ -61,7 +61,6 @@ ARROWS = {
     "sources.structure": "observe.observation",  # what a file describes is an observation too
     "sources.pt2_file": "observe.observation",
     "sources.onnx_file": "observe.observation",
-    "sources.looking": "observe.observation",
     "builder": "",
     "builder.diagram": "diagram",
     "builder.layout": "diagram.layout",  # one engine places nodes and boxes

@@ -11,11 +11,10 @@ import torch.nn.functional as F
 from torch import Tensor, fx, nn
 from torch.utils.checkpoint import checkpoint
 
-from app.observe.folding import Tree
+from app.observe.folding import Tree, shown_calls, to_plain
 from app.observe.observation import Call, Observation
 from app.observe.observe import observe
 from app.observe.picture import to_drawing
-from app.observe.plain import shown_calls, to_plain
 from app.util.torchvision_import import import_torchvision
 
 

@@ -68,7 +68,7 @@ def add(commands: Any) -> argparse.ArgumentParser:
     arguments.add_first_batch(parser, "--on")
     file = parser.add_argument_group("file options")
     arguments.add(file, "--timeout")
-    for name in shelf.modules("cli.file_graph"):
+    for name in shelf.modules("cli.graph_of_file"):
         import_module(name).add(file)
     parser.set_defaults(command=run)
     return parser
@@ -116,11 +116,26 @@ def _add_capture(batch: Any) -> None:
 
 
 def run(options: argparse.Namespace) -> int:
-    """Carry the command out."""
-    from app.cli.autograd import autograd
+    """Capture the graph and write what was requested; return 1 if there are findings."""
+    from app.cli import console, models
+    from app.cli.autograd import model_graph, project_graph
 
     layers = {name: getattr(options, name) for name in checks.names()}
     options.checks = FrozenMap(
         {name: layer for name, layer in layers.items() if layer is not None}
     )
-    return autograd.run(options)
+    if options.out is None and not options.findings and not options.checks:
+        others = ["--findings", *(f"--{name}" for name in checks.names())]
+        raise console.CommandError(f"pass --out FILE or one of {', '.join(others)}")
+    console.check_graph_output(options)
+    if models.is_model(options):
+        return model_graph.of_model(options)
+    file, _, function = str(options.project).rpartition(":")
+    if not (function.isidentifier() and file.endswith(".py")):
+        file, function = str(options.project), ""
+    if not file.endswith(".py"):
+        return project_graph.of_project(options)
+    for name in shelf.modules("cli.graph_of_file"):
+        status: int = import_module(name).run(options, Path(file), function)
+        return status
+    raise console.CommandError(f"{options.project} is neither a project nor a model")

@@ -40,9 +40,9 @@ from app.observe.figures import ModuleFigures
 from app.observe.observation import Observation
 from app.observe.observe import observe
 from app.observe.own_losses import interface_with_losses
+from app.sources import onnx_file, pt2_file
 from app.sources.finding import shadowing
 from app.sources.loading import LARGEST, PACKAGES, Loaded, load, weight_bytes
-from app.sources.looking import look_at
 from app.sources.spec import ModelRaisedError, SourceError
 from app.util import gc_pause, module_tree, rng
 from app.util.formatting import bytes_text
@@ -64,7 +64,8 @@ def answer(
     """Make and observe a model in this process, or read its graph from a file. Raises SourceError."""
     if request.source.looked_at:
         tell(f"Reading {request.source}")
-        return look_at(request.source, request.folder)
+        reader = pt2_file if request.source.kind == "pt2" else onnx_file
+        return reader.read(Path(request.folder, request.source.where))
     tell(f"Making {request.source}")
     with (
         gc_pause.put_off()

@@ -17,11 +17,7 @@ class ExportFeature(Feature):
     def __init__(self, workspace: Workspace) -> None:
         super().__init__(workspace)
         self.export_control = ExportControl(workspace)
-        self.pictures = PictureExport(
-            workspace.background, workspace.settings, workspace.window
-        )
-        self.pictures.said.connect(workspace.notifier.say)
-        self.pictures.refused.connect(workspace.notifier.refuse)
+        self.pictures = PictureExport(workspace)
 
     def actions(self) -> Iterable[Action]:
         return (

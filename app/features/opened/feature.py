@@ -13,7 +13,7 @@ from PySide6.QtCore import QFileSystemWatcher, QObject, QTimer, Signal
 
 from app.builder.diagnostics.problems import Problem
 from app.engine.requests.observe import opened_model
-from app.features.opened.inspector import CallInspector
+from app.features.opened.call_inspector import CallInspector
 from app.features.opened.open_dialog import OpenModelDialog
 from app.features.opened.page import ObservedPage
 from app.preflight.opened import project_of
@@ -257,17 +257,7 @@ class ObservedFeature(Feature):
             opened != self._opened
             or digest_of(opened.source, opened.folder) != opened.sha256
         ):
-            arguments = json.dumps(dict(opened.arguments)) if opened.arguments else ""
-            inputs = tuple(map(str, opened.inputs))
-            self.open(
-                AskedModel(
-                    str(opened.source),
-                    arguments,
-                    inputs,
-                    folder=opened.folder,
-                    example=opened.example,
-                )
-            )
+            self.open(_asked(opened))
 
     def _redraw(self, path: str = "") -> None:
         """Ask whether to draw the model, or a module of it, as a network that can be edited."""
@@ -330,19 +320,7 @@ class ObservedFeature(Feature):
     def _open_again(self) -> None:
         model = self._model
         assert model is not None
-        arguments = json.dumps(dict(model.arguments)) if model.arguments else ""
-        inputs = tuple(map(str, model.inputs))
-        self.open(
-            AskedModel(
-                str(model.source),
-                arguments,
-                inputs,
-                model.train,
-                model.meta,
-                folder=model.folder,
-                example=model.example,
-            )
-        )
+        self.open(replace(_asked(model), train=model.train, meta=model.meta))
 
     # -- its backward graph --------------------------------------------------------------------------------------------
 
@@ -396,11 +374,7 @@ class ObservedFeature(Feature):
         return self.observed
 
     def _export(self) -> None:
-        pictures = PictureExport(
-            self.workspace.background, self.workspace.settings, self.workspace.window
-        )
-        pictures.said.connect(self.workspace.notifier.say)
-        pictures.refused.connect(self.workspace.notifier.refuse)
+        pictures = PictureExport(self.workspace)
         if (drawing := self.observed.drawing()) is not None and (
             observation := self.observed.observation
         ) is not None:
@@ -409,6 +383,17 @@ class ObservedFeature(Feature):
             pictures.choose_file(
                 drawing, "Export this picture", observation.name, project=carried
             )
+
+
+def _asked(model: Observe | OpenedModel) -> AskedModel:
+    """Return a model as it is asked for again."""
+    return AskedModel(
+        str(model.source),
+        json.dumps(dict(model.arguments)) if model.arguments else "",
+        tuple(map(str, model.inputs)),
+        folder=model.folder,
+        example=model.example,
+    )
 
 
 class _ModelFileWatch(QObject):

@@ -72,7 +72,7 @@ class SnippetControl(QObject):
 
     def __init__(self, workspace: Workspace) -> None:
         super().__init__(workspace.window)
-        self._workspace = workspace
+        self._workspace, self._pictures = workspace, PictureExport(workspace)
         self._page: SnippetPage | None = None
         self._task: BackgroundTask | None = None
         self._stop = threading.Event()
@@ -163,12 +163,9 @@ class SnippetControl(QObject):
                 REPLAY,
                 lambda path: write(path, title, room, played, stopped),
             )
-        pictures = PictureExport(
-            self._workspace.background, self._workspace.settings, self._workspace.window
+        self._pictures.choose_file(
+            drawing, "Export the graph", "snippet-autograd", pages
         )
-        pictures.said.connect(self._workspace.notifier.say)
-        pictures.refused.connect(self._workspace.notifier.refuse)
-        pictures.choose_file(drawing, "Export the graph", "snippet-autograd", pages)
 
     def _moved(self, every: float) -> None:
         """Update the inspector with new numbers, at a limited rate during playback."""

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 from PySide6.QtWidgets import QStackedWidget
 
 from app.features.snippets.control import KEY, SnippetControl
-from app.features.snippets.findings import SnippetFindings
+from app.features.snippets.snippet_findings import SnippetFindings
 from app.views.feature import Action, Feature
 from app.views.workspace import Workspace
 

@@ -91,12 +91,8 @@ class AutogradControl(QObject):
             False  # that of a script or of a stored run, which ran as it did
         )
         self.left_out = ""  # what of the options of that capture the diagnostics leave out, as a sentence
-        self.pictures = PictureExport(
-            self._background, self._settings, workspace.window
-        )
+        self.pictures = PictureExport(workspace)
         self._formats: Pages = {}  # formats of the net's own graph besides pictures
-        self.pictures.said.connect(workspace.notifier.say)
-        self.pictures.refused.connect(workspace.notifier.refuse)
         self.subject = NET
         self.opened: OpenedModel | None = None
         self._session, self._run_control = workspace.session, workspace.run_control

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-from PySide6.QtCore import QObject, Signal
-from PySide6.QtWidgets import QFileDialog, QWidget
+from PySide6.QtCore import QObject
+from PySide6.QtWidgets import QFileDialog
 
 from app.diagram.diagram import Drawing
 from app.project import file
@@ -15,8 +15,10 @@ from app.project.project import Project
 from app.views.pictures.picture import CARRIERS, write
 from app.views.pictures.picture_dialog import PictureDialog
 from app.views.pictures.printing.paper import Choice
-from app.views.settings import Settings
-from app.views.ui.background import Background, WorkerFailure
+from app.views.ui.background import WorkerFailure
+
+if TYPE_CHECKING:
+    from app.views.workspace import Workspace
 
 FILTERS = (
     "SVG (*.svg);;PDF (*.pdf);;PNG (*.png);;TikZ (*.tex);;DOT (*.dot);;JSON (*.json)"
@@ -26,16 +28,12 @@ Pages = dict[str, tuple[str, Callable[[Path], None]]]
 
 
 class PictureExport(QObject):
-    """Emits `said(title, detail)` after writing a file and `refused(title, reason)` after a failure."""
+    """Says what it has written and what it could not; the size that was chosen last is proposed again."""
 
-    said = Signal(str, str)
-    refused = Signal(str, str)
-
-    def __init__(
-        self, background: Background, settings: Settings, window: QWidget
-    ) -> None:
-        super().__init__(window)
-        self._background, self._settings, self._window = background, settings, window
+    def __init__(self, workspace: Workspace) -> None:
+        super().__init__(workspace.window)
+        self._background, self._settings = workspace.background, workspace.settings
+        self._window, self._notifier = workspace.window, workspace.notifier
         self._choice: Choice | None = None
         self.dialog: PictureDialog | None = None
 
@@ -110,12 +108,12 @@ class PictureExport(QObject):
         )
 
     def _exported(self, written: Any) -> None:
-        self.said.emit(
+        self._notifier.say(
             f"Saved {written.path.name}", written.note or str(written.path.parent)
         )
 
     def _not_exported(self, failure: WorkerFailure) -> None:
-        self.refused.emit("The picture was not written", failure.message)
+        self._notifier.refuse("The picture was not written", failure.message)
 
 
 def _write(

@@ -29,8 +29,7 @@ from app.util.formatting import plural
 from app.views.engine_service import EngineService
 from app.views.project_catalog import ProjectCatalog
 from app.views.settings import Settings
-from app.views.trust.trust_dataset import DatasetTrustDialog
-from app.views.trust.trust_dialog import TrustDialog
+from app.views.trust.trust_dialog import DatasetTrustDialog, TrustDialog
 
 if TYPE_CHECKING:
     from app.views.trust.trust_model import ModelTrustDialog

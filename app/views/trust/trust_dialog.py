@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import ast
+
 from msgspec import Struct
 from PySide6.QtCore import Qt, Signal
 from PySide6.QtGui import QColor, QTextCursor, QTextFormat
@@ -304,3 +306,30 @@ def listed(names: list[str]) -> str:
     """Return the first few, and the number of the others."""
     shown = ", ".join(names[:_SHOWN])
     return shown + (f" and {len(names) - _SHOWN} more" if len(names) > _SHOWN else "")
+
+
+class DatasetTrustDialog(TrustDialog):
+    """Like the review of a layer file, for Dataset classes."""
+
+    problem = "It defines no class, so it has no Dataset."
+    trusted_words = "It is trusted: its Dataset classes can be trained on."
+
+    def __init__(
+        self, file: CustomFile, before: str = "", parent: QWidget | None = None
+    ) -> None:
+        super().__init__(file, before, parent)
+        self.setWindowTitle("Dataset class")
+
+    def contents(self) -> str:
+        assert self.file.file is not None
+        try:
+            tree = ast.parse(self.file.file.text)
+        except (SyntaxError, ValueError, RecursionError) as error:
+            self.problem = f"It cannot be read as Python: {error}."
+            return ""
+        # A base may have any name here, such as a class of the file itself: which are datasets is seen once it runs.
+        names = [node.name for node in tree.body if isinstance(node, ast.ClassDef)]
+        return f"Classes: {listed(names)}" if names else ""
+
+    def missing(self) -> str:
+        return self.problem

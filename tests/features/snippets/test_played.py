@@ -183,7 +183,7 @@ def test_why_a_graph_is_not_played_is_said_truly(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     monkeypatch.setattr("app.features.snippets.compute.run.MOST_PLAYED", 3)
-    monkeypatch.setattr("app.features.snippets.compute.tape.MOST_PLAYED", 3)
+    monkeypatch.setattr("app.features.snippets.compute.snippet_tape.MOST_PLAYED", 3)
     for more in ("", "loss.backward()"):
         graph = ran(NET + more, play=True).graph
         assert (

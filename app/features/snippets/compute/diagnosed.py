@@ -22,7 +22,7 @@ from torch.utils._pytree import tree_leaves
 from app.autograd.batch import TrainingBatch
 from app.autograd.errors import CaptureError
 from app.features.snippets.compute.names import ScopeNames
-from app.features.snippets.compute.tape import BACKWARD, BETWEEN, SnippetSource
+from app.features.snippets.compute.snippet_tape import BACKWARD, BETWEEN, SnippetSource
 from app.util import module_tree, rng
 from app.util.torch_calls import FunctionCalls
 

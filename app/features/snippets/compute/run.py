@@ -31,10 +31,10 @@ from app.autograd.errors import CaptureError
 from app.autograd.playback.full_backward import play_through
 from app.autograd.playback.kept_graph import LiveGraph
 from app.autograd.walk import walk
-from app.features.snippets.compute import tape as snippet_tape
+from app.features.snippets.compute import snippet_tape
 from app.features.snippets.compute.diagnosed import batch_of
 from app.features.snippets.compute.names import ScopeNames
-from app.features.snippets.compute.tape import (
+from app.features.snippets.compute.snippet_tape import (
     LONGEST,
     MOST_NODES,
     MOST_PLAYED,

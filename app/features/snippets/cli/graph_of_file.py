@@ -26,6 +26,6 @@ def add(file: Any) -> None:
 
 def run(options: argparse.Namespace, file: Path, function: str) -> int:
     """Run a file, or a function of it, and write its graph. Raises CommandError."""
-    from app.features.snippets.cli import file_run
+    from app.features.snippets.cli import run_file
 
-    return file_run.of_file(options, file, function)
+    return run_file.of_file(options, file, function)
