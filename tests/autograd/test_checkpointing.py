@@ -9,8 +9,7 @@ import torch
 from torch import nn
 
 from app.autograd.batch import TrainingBatch, compile_batch
-from app.autograd.diagnostics.checkpointing import blocks, table, what_if
-from app.autograd.diagnostics.peak_memory import Peak
+from app.autograd.diagnostics.checkpointing import Peak, blocks, table, what_if
 from app.autograd.diagnostics.results import StepCost, WhatIf
 from tests.support.autograd_tapes import SOURCE
 

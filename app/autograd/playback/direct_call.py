@@ -3,12 +3,18 @@
 The engine traverses the graph below a node before it runs it, so that a pass of single steps would be quadratic in the
 number of nodes. A direct call is not; but it runs no hooks and does not reduce gradients to the original shape and
 dtype, so that is done here. Cases that might differ are left to the engine.
+
+The node of a compiled part runs more than once, although its backward may overwrite what its forward saved: AOTAutograd
+donates unshared saved tensors to the compiled backward as buffers, and refuses to run it with `retain_graph`. Those
+tensors are restored afterwards.
 """
 
 from __future__ import annotations
 
+import sys
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any, TypeVar
 
 import torch
@@ -225,3 +231,37 @@ def inside_engine(run: Callable[[], _T]) -> _T:
     with torch.autograd.set_multithreading_enabled(False):
         torch.autograd.backward(end, torch.ones(()))
     return results[0]
+
+
+def is_compiled(node: Any) -> bool:
+    """Return whether torch.compile made this node of a part of the forward pass."""
+    return type(node).__name__.startswith("CompiledFunction")
+
+
+def donates(node: Any) -> bool:
+    """Return whether the backward of a compiled node may overwrite its saved tensors."""
+    metadata = (
+        getattr(getattr(node, "_forward_cls", None), "metadata", None)
+        if is_compiled(node)
+        else None
+    )
+    return bool(getattr(metadata, "bw_donated_idxs", None))
+
+
+@contextmanager
+def rerunnable(node: Any) -> Iterator[None]:
+    """Restore the saved tensors that running a node overwrites; of any other node than a compiled one none are."""
+    config: Any = sys.modules.get("torch._functorch.config")
+    if not is_custom(node) or config is None or not donates(node):
+        yield
+        return
+    saved = [*node.saved_tensors, *getattr(node, "_tensors_no_vc_check", ())]
+    backups = [(tensor, tensor.detach().clone()) for tensor in saved]
+    try:
+        with config.patch(donated_buffer=False):  # which refuses a second run
+            yield
+    finally:
+        for saved_tensor, before in backups:
+            saved_tensor.data.copy_(
+                before
+            )  # `data` leaves the version alone that saved tensors are checked by

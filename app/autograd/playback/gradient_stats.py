@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 import torch
 
 from app.autograd.gradient_norms import measure
-from app.autograd.playback.gradient_look import GradientLook, Picture
+from app.autograd.playback.steps import GradientLook, Picture
 from app.telemetry.histogram_of import histogram
 from app.util.formatting import significant
 

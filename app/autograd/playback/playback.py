@@ -11,8 +11,7 @@ import torch
 from msgspec import Struct
 
 from app.autograd.gradient_norms import measure
-from app.autograd.playback.compiled_node import rerunnable
-from app.autograd.playback.direct_call import is_custom
+from app.autograd.playback.direct_call import is_custom, rerunnable
 from app.autograd.playback.gradient_edits import GradEdit, edited
 from app.autograd.playback.gradient_flow import (
     AccumulatedGradient,
@@ -20,7 +19,6 @@ from app.autograd.playback.gradient_flow import (
     Slot,
     fan_in,
 )
-from app.autograd.playback.gradient_look import GradientLook
 from app.autograd.playback.gradient_stats import describe_gradient
 from app.autograd.playback.kept_graph import LiveGraph
 from app.autograd.playback.memory_timeline import held_by_step, released_by_step
@@ -37,6 +35,7 @@ from app.autograd.playback.steps import (
     Breaks,
     EdgeGrad,
     FanIn,
+    GradientLook,
     GradStats,
     PassResult,
     StepRecord,
@@ -524,3 +523,27 @@ def _as_gradient(tensor: Tensor, metadata: object) -> Tensor:
             f"The gradient there has shape {shape}; the given tensor has {tuple(tensor.shape)}."
         )
     return tensor.detach().to(metadata.device, metadata.dtype)  # type: ignore[attr-defined]
+
+
+def play_through(graph: LiveGraph, ones: bool = False) -> tuple[PassResult, str]:
+    """Play the backward pass; return its steps, and why it ended early, "" if it did not.
+
+    It starts with the graph's seeds; without any at a scalar, or with `ones` from ones. The graph is released
+    afterwards. Raises ValueError if there is nothing to start with.
+    """
+    seeds = (
+        [1.0 if end.requires_grad else None for end in graph.ends]
+        if ones and graph.seeds is None
+        else None
+    )
+    try:
+        playback = Playback(graph, seeds=seeds)
+        try:
+            playback.run()
+            return playback.result(), ""
+        except StepError as failed:
+            return playback.result(), str(failed)
+        finally:
+            playback.release()
+    finally:
+        graph.release()

@@ -1,4 +1,4 @@
-"""The steps of a played backward pass, as frozen plain data without tensors or autograd nodes.
+"""The steps of a played backward pass and one gradient inspected: frozen plain data without tensors or autograd nodes.
 
 Classes with tens of thousands of instances are `msgspec.Struct`s, as in `app.autograd.tape`.
 """
@@ -13,6 +13,7 @@ from msgspec import Struct, field
 
 from app.autograd.grouping import node_keys
 from app.autograd.tape import Tape
+from app.telemetry.histogram import Histogram
 
 
 class GradStats(msgspec.Struct, frozen=True, array_like=True):
@@ -203,3 +204,43 @@ def _names(tape: Tape, number: int, key: str) -> set[str]:
         names.add(path)
         path = path.rpartition(".")[0]
     return names
+
+
+class Picture(Struct, frozen=True):
+    """`height` rows of `width` bytes: 128 is 0, 1 and 255 are minus and plus the gradient's `absmax`, and 0 is NaN or
+    infinite. Larger gradients are subsampled: `every` are the strides of rows and columns."""
+
+    height: int
+    width: int
+    data: bytes
+    every: tuple[int, int] = (1, 1)
+
+
+class GradientLook(Struct, frozen=True):
+    """`rows` are numbers as text from the start of the last two dimensions, at the index `where`.
+
+    `histogram` is of the finite values; `nan`, `positive_inf` and `negative_inf` count the others. `pictures` are one
+    for each channel of the sample at `at` (4 dimensions), or one (2 and 3 dimensions, and 1 as a single row). `leading`
+    are the sizes of the dimensions that `at` chooses in.
+    """
+
+    stats: GradStats
+    where: str
+    rows: tuple[tuple[str, ...], ...]
+    histogram: Histogram
+    nan: int
+    positive_inf: int
+    negative_inf: int
+    pictures: tuple[Picture, ...]
+    at: tuple[int, ...] = ()
+    leading: tuple[int, ...] = ()
+
+    @property
+    def edges(self) -> tuple[float, ...]:
+        """The bounds of the histogram's bins, one more than there are bins."""
+        low, high, bins = (
+            self.histogram.low,
+            self.histogram.high,
+            len(self.histogram.counts),
+        )
+        return tuple(low + (high - low) * index / bins for index in range(bins + 1))

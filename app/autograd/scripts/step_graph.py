@@ -11,8 +11,7 @@ from torch import Tensor
 from app.autograd.capture import record_of, with_leaves_placed
 from app.autograd.errors import CaptureError, NoGraphError
 from app.autograd.memory import SavedReader, StorageTable
-from app.autograd.playback.compiled_node import is_compiled
-from app.autograd.playback.direct_call import passes_on
+from app.autograd.playback.direct_call import is_compiled, passes_on
 from app.autograd.playback.kept_graph import LiveGraph
 from app.autograd.scripts.step_recorder import StepRecorder
 from app.autograd.tape import Tape

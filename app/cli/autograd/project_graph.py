@@ -10,7 +10,7 @@ from app.autograd.capture_options import VECTORS, CaptureOptions
 from app.autograd.diagnostics import report
 from app.autograd.errors import CaptureError
 from app.autograd.node_notes import notes_of_tape
-from app.autograd.playback.full_backward import play_through
+from app.autograd.playback.playback import play_through
 from app.cli import console, nets
 from app.cli.autograd import graph_output
 from app.engine.requests.capture import (

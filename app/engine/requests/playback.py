@@ -7,8 +7,14 @@ from typing import ClassVar
 
 from msgspec import Struct
 
-from app.autograd.playback.gradient_look import GradientLook
-from app.autograd.playback.steps import Breaks, FanIn, GradStats, StepRecord, Stop
+from app.autograd.playback.steps import (
+    Breaks,
+    FanIn,
+    GradientLook,
+    GradStats,
+    StepRecord,
+    Stop,
+)
 from app.autograd.tape import Tape
 from app.engine.protocol import Request
 from app.engine.requests.observe import AnyCapture

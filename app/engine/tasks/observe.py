@@ -22,7 +22,7 @@ from app.autograd.errors import CaptureError
 from app.autograd.forward_modes import Special, until_cancelled
 from app.autograd.gradient_norms import measure
 from app.autograd.node_notes import notes_of_tape
-from app.autograd.playback.full_backward import play_through
+from app.autograd.playback.playback import play_through
 from app.autograd.playback.root_gradients import chosen_vectors
 from app.autograd.playback.steps import GradStats
 from app.autograd.tape import Tape

@@ -15,9 +15,8 @@ from collections.abc import Callable
 from threading import Condition
 from typing import TYPE_CHECKING, Any
 
-from app.autograd.playback.full_backward import play_through
 from app.autograd.playback.gradient_edits import GradEdit
-from app.autograd.playback.playback import Playback, StepError
+from app.autograd.playback.playback import Playback, StepError, play_through
 from app.autograd.playback.steps import StepRecord, Stop
 from app.autograd.tape import same_graph
 from app.engine.requests.playback import (

@@ -1,4 +1,4 @@
-"""Review of a layer file before it runs, with the decision whether to trust it."""
+"""Review of a file of layers or Datasets before it runs, with the decision whether to trust it."""
 
 from __future__ import annotations
 

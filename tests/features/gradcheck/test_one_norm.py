@@ -12,7 +12,7 @@ from torch import nn
 from app.autograd.batch import TrainingBatch, preserve_gradients, run_backward
 from app.autograd.diagnostics.gradient_paths import find_paths
 from app.autograd.operation_inputs import call_of_layer
-from app.autograd.playback.full_backward import play_through
+from app.autograd.playback.playback import play_through
 from app.autograd.playback.recording import record
 from app.builder.analysis import analyse
 from app.data.config import Transform

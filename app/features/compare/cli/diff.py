@@ -7,23 +7,27 @@ import contextlib
 import json
 import sys
 from collections.abc import Callable
+from pathlib import Path
 
 from msgspec.structs import replace
 
-from app.cli import console
+from app.cli import console, models, nets
 from app.cli.train.run_output import CLEARED
 from app.engine import observe_process
 from app.engine.requests.observe import Observe
 from app.features.compare import task
-from app.features.compare.cli import sides
 from app.features.compare.report import to_plain, to_text
 from app.features.compare.values import (
     Diff,
     Difference,
+    DiffSide,
     ModeError,
     interpreter,
     parse_modes,
+    side_of_project,
 )
+from app.project.weights.state_dict_diff import SUFFIXES
+from app.runs import named, store
 from app.sources.spec import SourceError
 from app.util.errors import CodedError
 
@@ -52,10 +56,10 @@ def request_of(options: argparse.Namespace) -> Diff:
         raise console.CommandError(
             "pass A and B, or A and --modes MODE MODE, or A and --python FILE"
         )
-    a = sides.side_of(options.a, options, options.args, options.weights_a)
+    a = side_of(options.a, options, options.args, options.weights_a)
     if options.b is not None:
         args_b = options.args if options.args_b is None else options.args_b
-        b = sides.side_of(options.b, options, args_b, options.weights_b)
+        b = side_of(options.b, options, args_b, options.weights_b)
         return Diff(
             a,
             b,
@@ -137,3 +141,58 @@ def _progress(options: argparse.Namespace) -> Callable[[str], None]:
     return lambda message: print(
         f"{CLEARED}{message} ", end="", file=sys.stderr, flush=True
     )
+
+
+def side_of(
+    text: str, options: argparse.Namespace, arguments: str, weights: str | None
+) -> DiffSide:
+    """Parse one side. Raises CommandError."""
+    if not Path(text).exists() and "@" in text:
+        text, _, of = text.rpartition("@")
+        if weights is not None:
+            raise console.CommandError(f"{text}@{of}: the weights are given twice")
+        weights = of
+    path = Path(text)
+    run = named.named_run(path, weights or "")
+    if run is None and weights is not None and not Path(weights).is_file():
+        raise console.CommandError(f"there is no file {weights}")
+    if run is None and path.is_file() and path.suffix in SUFFIXES:
+        if weights is not None:
+            raise console.CommandError(
+                f"{text} contains only weights; pass a model, such as file.py:Class@{path.name}"
+            )
+        return DiffSide(text, None, str(path.absolute()))
+    file = "" if weights is None else str(Path(weights).absolute())
+    if run is None and path.suffix != named.PROJECT:
+        return _model(
+            text,
+            text if weights is None else f"{text}@{Path(weights).name}",
+            options,
+            arguments,
+            file,
+        )
+    if arguments != "{}" or options.input:
+        raise console.CommandError(
+            f"--args and --input are for a model, and {path} is a project"
+        )
+    read_from = path if run is None else run.kept.folder / store.PROJECT
+    project = nets.read(argparse.Namespace(project=read_from, trust=options.trust))
+    name = text if run is None else run.kept.record.title
+    side = side_of_project(
+        project,
+        name,
+        lambda: nets.sound(project, alone=True).source,
+        file if run is None else "",
+        run,
+    )
+    if project.opened is not None:
+        assert isinstance(side.model, Observe)
+        models.admit(side.model.source, side.model.folder, options.trust)
+    return side
+
+
+def _model(
+    text: str, name: str, options: argparse.Namespace, arguments: str, weights: str
+) -> DiffSide:
+    request = models.request_of(options, text, arguments)
+    return DiffSide(name, replace(request, meta=False, train=False), weights)

@@ -28,8 +28,8 @@ from app.autograd.diagnostics.findings import find_all
 from app.autograd.diagnostics.report import findings, lines_of
 from app.autograd.diagnostics.results import Findings
 from app.autograd.errors import CaptureError
-from app.autograd.playback.full_backward import play_through
 from app.autograd.playback.kept_graph import LiveGraph
+from app.autograd.playback.playback import play_through
 from app.autograd.walk import walk
 from app.features.snippets.compute import snippet_tape
 from app.features.snippets.compute.diagnosed import batch_of

@@ -32,7 +32,7 @@ from app.views.ui.widgets.painting import TextLine, label, start
 from app.views.ui.widgets.section import Section
 
 if TYPE_CHECKING:
-    from app.autograd.playback.gradient_look import GradientLook, Picture
+    from app.autograd.playback.steps import GradientLook, Picture
 
 KINDS = (
     ("scale", "Scale by"),
