@@ -10,6 +10,7 @@ from contextlib import suppress
 from datetime import datetime
 from pathlib import Path
 from typing import Any
+from uuid import uuid4
 
 import msgspec
 from msgspec import Struct
@@ -74,9 +75,14 @@ def runs_beside(project: Path) -> Path:
     return project.with_name(project.stem + SUFFIX)
 
 
-def runs_unsaved(folder: Path, name: str) -> Path:
-    """Return the run folder, in the user's data folder, of an unsaved project of that name."""
+def runs_elsewhere(folder: Path, name: str) -> Path:
+    """Return the run folder, in the user's data folder, of a project whose own folder cannot be written."""
     return folder / f"{plain(name)}{SUFFIX}"
+
+
+def runs_unsaved(folder: Path, name: str) -> Path:
+    """Return a new run folder, in the user's data folder, for an unsaved project: no other project has the same."""
+    return folder / f"{plain(name)}-{uuid4().hex[:8]}{SUFFIX}"
 
 
 def plain(name: str) -> str:

@@ -73,6 +73,7 @@ class Figures(Struct, frozen=True):
         named = self.names == other.names
         return (
             named
+            and self.folder == other.folder
             and len(mine) == len(its)
             and all(map(is_, mine, its))
             and self.source is other.source

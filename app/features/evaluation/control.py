@@ -77,6 +77,12 @@ class EvaluationControl(QObject):
             lambda action: self._choose(str(action.data()), action.text())
         )
         workspace.document.replaced.connect(self._project_replaced)
+        workspace.runs_keeper.listed.connect(lambda _runs: self._show_run())
+        workspace.session.runStarted.connect(lambda _run: self._show_run())
+        self._show_run()
+
+    def _show_run(self) -> None:
+        self._page.set_run(self._workspace.newest_weights.title)
 
     # --- Weights
 

@@ -146,8 +146,8 @@ class EvaluationPage(QWidget):
         self._make_results()
         self.banner = Banner("error", "")
         self.banner.hide()
-        hint = "Evaluates the network on held-out samples: metrics, confusion matrix, worst samples."
-        self.empty = EmptyState("check", "Nothing evaluated yet", hint, "Evaluate")
+        self.empty = EmptyState("check", "Nothing evaluated yet", "", "Evaluate")
+        self.set_run("")
         body = Pages()
         self._stack = QStackedLayout(body)
         self._nothing, self._predict = (
@@ -250,6 +250,14 @@ class EvaluationPage(QWidget):
         self.order.changed.connect(lambda _key: self.show_order())
         self._all.clicked.connect(self.show_order)
         self.samples.opened.connect(self.sampleOpened)
+
+    def set_run(self, title: str) -> None:
+        """Say which run has the newest weights; "" if none has been trained."""
+        subject = f"the network as {title} has trained it" if title else "the network"
+        self.empty.set_text(
+            "Nothing evaluated yet",
+            f"Evaluates {subject} on held-out samples: metrics, confusion matrix, worst samples.",
+        )
 
     def set_weights(self, choices: list[tuple[str, str]], chosen: str) -> None:
         """Set the weights to choose from, as (key, text), "" for a divider; the key is the data of its action."""

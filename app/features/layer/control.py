@@ -13,7 +13,6 @@ from app.features.layer.cards import CHOOSE
 from app.features.layer.page import LayerPage
 from app.features.layer.values import LookIntoStep, ReadActivations
 from app.preflight import preflight
-from app.runs import store
 from app.training.monitoring.looks import LayerInside, StepLayer
 from app.training.run_requests import LookInside
 from app.util.leftovers import TemporaryFolder
@@ -23,7 +22,6 @@ from app.views.ui.deferred_answer import when_done
 from app.views.ui.present import present
 
 if TYPE_CHECKING:
-    from app.runs.store import Kept
     from app.views.run.session import Run
     from app.views.workspace import Workspace
 
@@ -60,15 +58,12 @@ class LayerControl(QObject):
         )
         page.batchRequested.connect(lambda: workspace.commands.trigger("batch-of-step"))
         page.newestRequested.connect(lambda: workspace.shown_run.choose_step(None))
-        workspace.runs_keeper.listed.connect(self._listed)
         workspace.document.replaced.connect(self._replaced)
         workspace.pages.shown.connect(lambda _key: self._rest.start())
         self._show_layers()
         run, shown = workspace.newest_weights.run, workspace.shown_run.figures
         if shown is not None or run is not None:
             self._show(shown or present(run).figures)
-        else:
-            workspace.runs_keeper.refresh()
         self._selected(workspace.network_selection.ids, self)
         self._step_changed()
         self._rest.start()
@@ -77,32 +72,10 @@ class LayerControl(QObject):
 
     def _show(self, figures: Figures | None) -> None:
         if figures is not None and not figures.beside:
-            self._workspace.background.forget("layers of a run")
             self.page.set_history(figures.history, figures.title)
-
-    def _listed(self, runs: list[Kept]) -> None:
-        """Show the newest stored run if this window has none."""
-        if (
-            runs
-            and not self.page.run_title
-            and self._workspace.newest_weights.run is None
-        ):
-            self._show_stored(runs[0])
-
-    def _show_stored(self, stored_run: Kept) -> None:
-        self._workspace.background.ask(
-            "layers of a run",
-            store.history_of,
-            stored_run,
-            on_answer=lambda history: self.page.set_history(
-                history, stored_run.record.title
-            ),
-            on_error=lambda _failure: None,  # the page "Runs" reports the problem
-        )
 
     def _replaced(self, _project: object) -> None:
         """Clear what was shown of another project."""
-        self._workspace.background.forget("layers of a run")
         self._workspace.background.forget(INSIDE)
         self._workspace.engine.forget(INSIDE)
         self.page.set_history(None)

@@ -23,17 +23,21 @@ from app.views.settings import Settings
 from app.views.ui.background import Background, WorkerFailure
 from app.views.ui.task import BackgroundTask
 
+# Runs by their folders of before, and what went wrong, "" if nothing did.
+Relocated = tuple[dict[Path, Kept], str]
+
 
 class RunsKeeper(QObject):
     """Stores runs next to the project's file; those of an unsaved project in a folder of the user until it is saved.
 
     Saving a project as another file copies its runs; the first file keeps its own.
 
-    `listed(list of Kept)` is emitted after the list was read again, newest first; `refused(title, reason)` and
-    `said(title, detail)` carry messages for the user.
+    `listed(list of Kept)` is emitted after the list was read again, newest first, `moved(dict)` when run folders have
+    become others; `refused(title, reason)` and `said(title, detail)` carry messages for the user.
     """
 
     listed = Signal(object)
+    moved = Signal(object)
     said = Signal(str, str)
     refused = Signal(str, str)
 
@@ -60,6 +64,7 @@ class RunsKeeper(QObject):
         )
         self._word: tuple[SignalInstance, str, str] | None = None
         self._event_files = False
+        self._unsaved = self._new_folder()
         self.folder, self._own = self._home(), self._beside
         document.replaced.connect(self._replaced)
         document.path_changed.connect(self._path_changed)
@@ -100,6 +105,8 @@ class RunsKeeper(QObject):
     def take_over(self, folders: Iterable[Path]) -> None:
         """Have runs of a project without a file, which was restored, move with it too."""
         self._made = [*self._made, *(folder for folder in folders if folder.is_dir())]
+        if self._made and self._document.path is None:
+            self._unsaved = self.folder = self._made[-1].parent
         self.refresh()
 
     def watch(self, job: Job) -> Callable[[Path], EventSink] | None:
@@ -166,6 +173,12 @@ class RunsKeeper(QObject):
     @property
     def _spare(self) -> Path:
         """The folder for runs if the usual one is not writable."""
+        return store.runs_elsewhere(
+            self._settings.runs_folder, self._document.project.name
+        )
+
+    def _new_folder(self) -> Path:
+        """Return a folder for the runs of the open project while it has no file."""
         return store.runs_unsaved(
             self._settings.runs_folder, self._document.project.name
         )
@@ -193,11 +206,13 @@ class RunsKeeper(QObject):
         )
 
     def _home(self) -> Path:
-        if self._beside and self._document.path is not None:
-            return store.runs_beside(self._document.path)
-        return self._spare
+        path = self._document.path
+        if path is None:
+            return self._unsaved
+        return store.runs_beside(path) if self._beside else self._spare
 
     def _replaced(self, _project: object) -> None:
+        self._unsaved = self._new_folder()
         self._made, self._waiting, self._left = [], False, None
         self.folder, self._own = self._home(), self._beside
         self.refresh()
@@ -227,21 +242,22 @@ class RunsKeeper(QObject):
             copying.begin()
 
     def _have_followed(
-        self, source: Path, target: Path, answer: tuple[int, str] | WorkerFailure
+        self, source: Path, target: Path, answer: Relocated | WorkerFailure
     ) -> None:
-        count, problem = (
-            (0, answer.message) if isinstance(answer, WorkerFailure) else answer
+        copies, problem = (
+            ({}, answer.message) if isinstance(answer, WorkerFailure) else answer
         )
         name = f"{target.stem}.tape"
         if problem:
             reason = f"{problem.rstrip('.')}. They are still in {source}."
             self.refused.emit(f"Not all runs were copied beside {name}", reason)
-        elif count:
+        elif copies:
             self.said.emit(
-                f"Copied {counted(count, 'run')} beside {name}",
+                f"Copied {counted(len(copies), 'run')} beside {name}",
                 f"{source} keeps its own.",
             )
         if target == self.folder:
+            self.moved.emit(copies)
             self.refresh()
 
     def _move(self) -> None:
@@ -251,7 +267,9 @@ class RunsKeeper(QObject):
             "moved runs", _moved, tuple(folders), self.folder, on_answer=self._has_moved
         )
 
-    def _has_moved(self, problem: str) -> None:
+    def _has_moved(self, answer: Relocated) -> None:
+        moved, problem = answer
+        self.moved.emit(moved)
         if problem:
             self.refused.emit("Not all runs were moved beside the project", problem)
         self.refresh()
@@ -261,26 +279,28 @@ def _listed(folders: tuple[Path, ...]) -> list[Kept]:
     return [stored_run for folder in folders for stored_run in store.listed(folder)]
 
 
-def _copied(source: Path, target: Path) -> tuple[int, str]:
-    """Copy the runs of a folder into another; how many, and what went wrong, "" if nothing did."""
-    count, problem = 0, ""
+def _copied(source: Path, target: Path) -> Relocated:
+    """Copy the runs of a folder into another."""
+    copies, problem = dict[Path, Kept](), ""
     for stored_run in reversed(store.listed(source)):
         try:
-            count += store.copy(stored_run, target) is not None
+            copy = store.copy(stored_run, target)
         except (OSError, RunError) as error:
             problem = str(error)
-    return count, problem
+        else:
+            if copy is not None:
+                copies[stored_run.folder] = copy
+    return copies, problem
 
 
-def _moved(folders: tuple[Path, ...], target: Path) -> str:
-    """Move runs; what went wrong, "" if nothing did."""
-
-    problem = ""
+def _moved(folders: tuple[Path, ...], target: Path) -> Relocated:
+    """Move runs into another folder."""
+    moved, problem = dict[Path, Kept](), ""
     for folder in folders:
         if not folder.exists():  # it was deleted
             continue
         try:
-            store.move(Kept(folder, record.read(folder)), target)
+            moved[folder] = store.move(Kept(folder, record.read(folder)), target)
         except (OSError, RunError) as error:
             problem = f"{error}"
-    return problem
+    return moved, problem

@@ -22,6 +22,7 @@ from app.views.run.keeper import RunsKeeper
 from app.views.run.session import Run, RunSession
 
 if TYPE_CHECKING:
+    from app.runs.store import Kept
     from app.training_thread import TrainingThread
 
 
@@ -40,10 +41,22 @@ class NewestWeightsSource(QObject):
         self._before: Run | None = (
             None  # the last run of the project that was open before
         )
+        self.stored: Kept | None = None  # the newest stored run
         document.replaced.connect(self._replaced)
+        keeper.listed.connect(self._listed)
 
     def _replaced(self, _project: object) -> None:
-        self._before = self._session.current
+        self._before, self.stored = self._session.current, None
+
+    def _listed(self, runs: list[Kept]) -> None:
+        self.stored = runs[0] if runs else None
+
+    @property
+    def title(self) -> str:
+        """The name of the newest run of the open project, in this window or stored; "" if there is none."""
+        if self.run is not None:
+            return f"Run {self.run.display_number}"
+        return self.stored.record.title if self.stored is not None else ""
 
     @property
     def run(self) -> Run | None:

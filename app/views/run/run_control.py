@@ -86,6 +86,7 @@ class RunControl(QObject):
         )
         self._keeper: RunsKeeper | None = None
         self._drawn: dict[int, Project] = {}
+        self._left: dict[int, str] = {}  # what the projects of runs were called
         self._told: str | None = None
         self._moved = self._offers = False
         self.moved_on.connect(self._note_moved)
@@ -96,6 +97,7 @@ class RunControl(QObject):
             ended.connect(lambda _told: self._tell_blocked())
         document.changed.connect(self._drawing_changed)
         session.stateChanged.connect(self._state_changed)
+        document.leaving.connect(self._leave)
         session.failed.connect(self._failed)
         session.finished.connect(self._finished)
 
@@ -292,6 +294,7 @@ class RunControl(QObject):
         self._keeper = keeper
         keeper.wait_for(lambda: self._session.active)
         self._session.runEnded.connect(lambda _run: keeper.run_ended())
+        keeper.moved.connect(self._session.relocate)
         return keeper
 
     def fork(self, start: StartWeights, parent: Parent) -> None:
@@ -533,6 +536,11 @@ class RunControl(QObject):
             self._told = None
             self._tell_blocked()
 
+    def _leave(self) -> None:
+        """Note the name of the project whose run continues although another one is opened."""
+        if (run := self._session.current) is not None and run.active:
+            self._left[run.number] = self._document.title
+
     def _failed(self, failed: Failed) -> None:
         self.failed.emit(failed)
 
@@ -554,16 +562,13 @@ class RunControl(QObject):
             done if finished.reason == "done" else f"Stopped at step {finished.steps:,}"
         )
         run = self._session.current
-        project = self._drawn.get(run.number) if run is not None else None
-        of = (
-            f" of {project.name}" if project is not None and project.name else ""
-        )  # which may have been left
+        of = self._left.get(run.number if run is not None else 0, self._document.title)
         if finished.reason == "left":
             return  # said beside the command that takes it up again
         stopped = (
             finished.note
             if self._session.watched_last
-            else f"It is saved and can be resumed under Runs{of}."
+            else f"It is saved and can be resumed under Runs of {of}."
         )
         self.said.emit(title, summary if finished.reason == "done" else stopped)
 

@@ -25,6 +25,7 @@ from app.views.shown_run import Figures
 
 if TYPE_CHECKING:
     from app.runs.recorder import Recorder
+    from app.runs.store import Kept
 
 POLL, SLOWEST = (
     83,
@@ -243,6 +244,13 @@ class RunSession(QObject):
     def ranks(self) -> Mapping[int, Path]:
         """The files of all ranks of a watched script by rank; empty if it has one process."""
         return self._thread.control.ranks if self._thread is not None else {}
+
+    def relocate(self, moved: Mapping[Path, Kept]) -> None:
+        """Note that stored runs are in other folders now."""
+        for run in self.runs:
+            recorder = run.recorder
+            if recorder is not None and recorder.kept.folder in moved:
+                recorder.kept = moved[recorder.kept.folder]
 
     def start(
         self,

@@ -7,6 +7,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 from msgspec.structs import replace
+from PySide6.QtCore import Qt
 from PySide6.QtWidgets import QLabel, QPushButton
 
 from app.project import file as project_file
@@ -81,6 +82,13 @@ def listed(qtbot, window: WholeWindow, count: int) -> list[store.Kept]:
         )
     )
     return [row.kept for row in model.rows if row.kept is not None]
+
+
+def open_tab(qtbot, window: WholeWindow, title: str) -> None:
+    """Click on the tab of a page below."""
+    tabs = window.bottom.pane.tabs
+    place = next(at for at in range(tabs.count()) if tabs.tabText(at) == title)
+    qtbot.mouseClick(tabs, Qt.MouseButton.LeftButton, pos=tabs.tabRect(place).center())
 
 
 def cell(window: WholeWindow, row: int, column: str) -> str:
@@ -435,3 +443,82 @@ def test_a_run_is_resumed_with_its_own_settings_or_with_those_of_training(
             found[0].record.parent.run == "Run 1"
             and "batch_size" in found[0].record.changed.settings
         )
+
+
+def test_a_reopened_project_shows_its_newest_run_on_every_page(
+    qtbot, qapp, path: Path
+) -> None:
+    theme.apply(qapp, "dark")
+    window = opened(qtbot, path)
+    run(qtbot, window)
+    run(qtbot, window)
+    losses = np.array(window.session.history.steps["loss"])
+    closed(window)
+
+    again = opened(qtbot, path, charts=False)
+    try:
+        newest, _ = listed(qtbot, again, 2)
+        for title in ("Evaluation", "Layer", "Curves"):
+            open_tab(qtbot, again, title)
+        qtbot.waitUntil(
+            lambda: np.array_equal(again.curves.history.steps["loss"], losses)
+        )
+        assert not again.curves.empty.isVisible() and again.layer_page.run_title == (
+            "Run 2"
+        )
+        assert "Run 2" in again.evaluation.empty.accessibleDescription()
+        assert [row.kept.folder for row in again.runs.selected_rows] == [newest.folder]
+        source = again.live.analysis.source
+        qtbot.waitUntil(lambda: again.workspace.shown_run.figures.source is source)
+        again.files.new()
+        qtbot.waitUntil(lambda: not again.runs.model.rows)
+        assert again.workspace.shown_run.figures is None
+        assert again.curves.empty.isVisible() and "Run 2" not in (
+            again.evaluation.empty.accessibleDescription()
+        )
+    finally:
+        closed(again)
+
+
+def test_an_untitled_project_begins_with_run_1_and_without_the_runs_of_a_discarded_one(
+    qtbot, qapp
+) -> None:
+    theme.apply(qapp, "dark")
+    window = opened(qtbot, None)
+    try:
+        run(qtbot, window)
+        (first,) = listed(qtbot, window, 1)
+        window.document.new(small(epochs=1))
+        ready(qtbot, window)
+        listed(qtbot, window, 0)
+        assert window.workspace.shown_run.figures is None
+        run(qtbot, window)
+        (kept,) = listed(qtbot, window, 1)
+        assert kept.record.title == "Run 1" and kept.folder != first.folder
+        assert first.folder.is_dir()
+    finally:
+        closed(window)
+
+
+def test_a_run_saved_for_the_first_time_amid_it_is_named_selected_and_can_be_continued(
+    qtbot, qapp, tmp_path: Path
+) -> None:
+    theme.apply(qapp, "dark")
+    window = opened(qtbot, None)
+    told = messages(window)
+    try:
+        window.run_control.step()
+        wait_for(qtbot, window, "paused")
+        assert window.files.save_to(tmp_path / "resnet.tape")
+        window.run_control.stop()
+        wait_for(qtbot, window, "stopped")
+        qtbot.waitUntil(lambda: (tmp_path / "resnet.runs" / "0001").is_dir())
+        (kept,) = listed(qtbot, window, 1)
+        assert any("under Runs of resnet" in text for text in told)
+        assert kept.folder.parent == tmp_path / "resnet.runs"
+        (row,) = window.runs.selected_rows
+        assert row.kept == kept and row.run is window.session.current
+        qtbot.waitUntil(window.runs.go_on.isEnabled)
+        assert window.workspace.shown_run.figures.folder == kept.folder
+    finally:
+        closed(window)

@@ -25,7 +25,7 @@ STRIPS = 2.0  # seconds between two paintings of the gradient strips
 
 
 class ChartsFeature(Feature):
-    """The charts are made with the first run that is shown, or when their page is: pyqtgraph is large."""
+    """The charts are made when their page is shown, as by a run that starts: pyqtgraph is large."""
 
     rank = 150
     curves: Curves
@@ -40,7 +40,7 @@ class ChartsFeature(Feature):
         self._another = QTimer(
             self, singleShot=True, interval=TURN
         )  # the turn that starts a run is long enough
-        self._another.timeout.connect(self._show_run)
+        self._another.timeout.connect(self._show)
 
     def pages(self) -> Iterable[Page]:
         yield Page(
@@ -108,10 +108,6 @@ class ChartsFeature(Feature):
             self._gradients = GradientOverlay(figures.source, figures.history)
             self._then = self.workspace.document.project
         self.paint_gradients()
-
-    def _show_run(self) -> None:
-        self.workspace.pages.make("curves")
-        self._show()
 
     def _show(self) -> None:
         if not self._made:

@@ -358,6 +358,17 @@ class RunPanel(QWidget):
             if row.kept is not None and row.kept.folder == stored_run.folder:
                 self._select(index)
 
+    def mark(self, folders: Iterable[Path | None]) -> None:
+        """Select the runs in these folders if none is selected, without asking for their curves again."""
+        if not self.selected_rows and not self._hidden:
+            shown = set(folders)
+            self._before = tuple(
+                row.key
+                for row in self.model.newest_first
+                if row.kept is not None and row.kept.folder in shown
+            )
+            self._restore_selection()
+
     def set_settings(self, rows: list[RunRow], lines: tuple[Setting, ...]) -> None:
         """Show the settings of the chosen runs side by side; an answer to other rows is dropped."""
         selected = self.selected_rows[:MOST]

@@ -42,6 +42,7 @@ if TYPE_CHECKING:
 
 A = TypeVar("A")
 Given = TypeVarTuple("Given")
+SHOWN = "run shown"  # key of the reading of histories
 
 
 def _compared_settings(stored_runs: tuple[Kept, ...]) -> tuple[Setting, ...]:
@@ -80,6 +81,7 @@ class RunsControl(QObject):
         self._workspace, self._panel = workspace, panel
         keeper = workspace.runs_keeper
         self._renamed = False  # a run, since the list was read
+        self._unchecked: Kept | None = None  # shown while the network is checked
         keeper.listed.connect(self._on_listed)
         panel.runChosen.connect(self._show_run)
         panel.keptChosen.connect(self._show_stored)
@@ -110,12 +112,17 @@ class RunsControl(QObject):
         self.write_event_files(workspace.settings.event_files)
         workspace.settings.changed.connect(self._setting_changed)
         workspace.shown_run.changed.connect(self._shown)
+        workspace.live.analysed.connect(lambda _analysis: self._net_checked())
+        workspace.document.replaced.connect(lambda _project: self._leave())
+        keeper.moved.connect(self._follow_moved)
         keeper.refresh()
 
     def _shown(self, figures: Figures | None) -> None:
-        """Select no run when none is shown: a click on one shows it."""
+        """Select the run that is shown, none when none is: a click on one shows it."""
         if figures is None:
             self._panel.clear_selection()
+        else:
+            self._panel.mark([figures.folder, *figures.beside_folders])
 
     def _ask(
         self,
@@ -161,7 +168,7 @@ class RunsControl(QObject):
     # -- curves and settings ------------------------------------------------------------------------------------------
 
     def _show_run(self, run: Run) -> None:
-        self._workspace.background.forget("run shown")
+        self._workspace.background.forget(SHOWN)
         row = next((row for row in self._panel.model.rows if row.run is run), None)
         figures = (
             run.figures
@@ -170,9 +177,44 @@ class RunsControl(QObject):
         )
         self._workspace.shown_run.show(figures)
 
+    def _leave(self) -> None:
+        """Show no run of a project that was open before."""
+        self._unchecked = None
+        self._workspace.background.forget(SHOWN)
+
+    def _net_checked(self) -> None:
+        """Relate the layers of a run that was shown before the network was checked to its nodes."""
+        shown = self._workspace.shown_run
+        stored_run, self._unchecked = self._unchecked, None
+        if (
+            stored_run is not None
+            and shown.figures is not None
+            and shown.figures.folder == stored_run.folder
+        ):
+            shown.show(replace(shown.figures, source=self._same_source(stored_run)))
+
+    def _follow_moved(self, moved: dict[Path, Kept]) -> None:
+        """Show a run under the folder where it is now."""
+        shown = self._workspace.shown_run
+        if shown.figures is not None and shown.figures.folder in moved:
+            stored_run = moved[shown.figures.folder]
+            shown.show(
+                replace(
+                    shown.figures,
+                    title=stored_run.record.title,
+                    folder=stored_run.folder,
+                    beside_folders=tuple(
+                        moved[folder].folder if folder in moved else folder
+                        for folder in shown.figures.beside_folders
+                    ),
+                )
+            )
+
     def _show_stored(self, stored_run: Kept) -> None:
         def shown(history: History) -> None:
             source = self._same_source(stored_run)
+            if not self._workspace.live.up_to_date:
+                self._unchecked = stored_run
             record = stored_run.record
             figures = Figures(
                 history,
@@ -185,7 +227,7 @@ class RunsControl(QObject):
             self._workspace.shown_run.show(figures)
 
         self._ask(
-            "run shown",
+            SHOWN,
             "The run cannot be shown",
             store.history_of,
             stored_run,
@@ -247,7 +289,7 @@ class RunsControl(QObject):
             self._workspace.shown_run.show(figures)
 
         self._ask(
-            "run shown",
+            SHOWN,
             "The runs cannot be compared",
             _histories,
             stored_runs,
@@ -282,7 +324,13 @@ class RunsControl(QObject):
         self._workspace.runs_keeper.refresh()
 
     def _on_listed(self, runs: list[Kept]) -> None:
+        """List the runs, and show the newest if none is shown and this window has none of the project."""
         self._panel.set_stored(runs)
+        figures = self._workspace.shown_run.figures
+        if figures is not None:
+            self._shown(figures)
+        elif (newest := self._workspace.newest_weights).run is None and newest.stored:
+            self._show_stored(newest.stored)
         if self._renamed:
             self._renamed = False
             self._panel.show_selected()

@@ -54,8 +54,10 @@ class RunRow(Struct, eq=False):
 
     @property
     def key(self) -> object:
-        """What tells its run from others."""
-        return self.kept.folder if self.kept is not None else id(self.run)
+        """What tells its run from others; the folder of one of this window may become another."""
+        if self.run is not None or self.kept is None:
+            return id(self.run)
+        return self.kept.folder
 
     @property
     def elsewhere(self) -> bool:
