@@ -33,7 +33,8 @@ class Page(Struct, frozen=True):
     `make` creates the widget: with the window if `early`, else when the page is first shown, together with the other
     pages of its feature. Tabs are ordered by feature, or put `after` the tab of another page; the tab of a page that
     `counts` has room for a badge. `controls` returns the widget beside the tabs while the page is in front, `home` the
-    one that gets the keys when the focused widget is gone. `words` is the page's entry in the View menu.
+    one that gets the keys when the focused widget is gone. `words` is the page's entry in the View menu. In the left
+    dock, a page with a `width` is that wide at least, and as high as the window, while it is in front.
     """
 
     key: str
@@ -49,6 +50,7 @@ class Page(Struct, frozen=True):
     edge: str = ""
     controls: Callable[[], QWidget] | None = None
     home: Callable[[], QWidget] | None = None
+    width: int = 0
 
     def __post_init__(self) -> None:
         if (

@@ -143,11 +143,13 @@ class FileMenu(QObject):
 
     def open_example(self, name: str) -> None:
         """Open a copy of a bundled example, without a file, so that saving does not change the example."""
-        if not self.may_leave():
-            return
-        path = resource_path("examples", name)
-        self._document.open(path)
-        self._document.new(self._document.project)
+        self.open_copy(resource_path("examples", name))
+
+    def open_copy(self, path: Path) -> None:
+        """Open the project of a file without the file; unsaved work is asked about before."""
+        if self.may_leave():
+            self._document.open(path)
+            self._document.new(self._document.project)
 
     def save(self) -> bool:
         """Save to the project's file, or ask for one. Returns False if it was not saved."""

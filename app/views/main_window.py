@@ -24,6 +24,7 @@ from app.project.project import Project
 from app.sources.spec import AskedModel
 from app.views import feature
 from app.views.actions import Actions
+from app.views.activity import Activity
 from app.views.analysis_service import AnalysisService, Hearers
 from app.views.cure_control import CureControl
 from app.views.drawing import CanvasFacade
@@ -109,6 +110,7 @@ class MainWindow(ShowsCutTexts, QMainWindow):
         steps = [partial(self.furnish, owner) for owner in self._followers]
         self._starting = Turns(self, *steps, self.live.start)
         self._closed = False
+        self._narrow_left = 0  # the width of the left dock while a wide page is in it
         self.overlay = Segmented(
             [name for owner in self.features for name in owner.overlays()], "Overlay"
         )
@@ -191,6 +193,7 @@ class MainWindow(ShowsCutTexts, QMainWindow):
             diagnostics=[],
             graph_subjects=[],
             searched=[],
+            activity=Activity(self),
             drawing=self.drawing,
             overlays=self.overlays,
             pages=self.pages,
@@ -300,14 +303,31 @@ class MainWindow(ShowsCutTexts, QMainWindow):
         self.setCorner(
             Qt.Corner.BottomRightCorner, Qt.DockWidgetArea.RightDockWidgetArea
         )
-        self.setCorner(
-            Qt.Corner.BottomLeftCorner, Qt.DockWidgetArea.BottomDockWidgetArea
-        )
+        self._set_left_height(whole=False)
+        self.pages.shown.connect(self._fit_left)
         self.resizeDocks(
             [self.left, self.right],
             [beside_text(220), beside_text(304)],
             Qt.Orientation.Horizontal,
         )
+
+    def _set_left_height(self, *, whole: bool) -> None:
+        area = Qt.DockWidgetArea
+        corner = area.LeftDockWidgetArea if whole else area.BottomDockWidgetArea
+        self.setCorner(Qt.Corner.BottomLeftCorner, corner)
+
+    def _fit_left(self, key: str) -> None:
+        """Give a page of the left dock the width that it wants, and the dock the height of the window meanwhile."""
+        page = next((page for page in self._pages if page.key == key), None)
+        if page is None or page.dock != "left":
+            return
+        self._set_left_height(whole=page.width > 0)
+        before, self._narrow_left = self._narrow_left, 0
+        wanted = beside_text(page.width) if page.width else before
+        if page.width:
+            self._narrow_left = before or self.left.width()
+        if wanted and (not page.width or self.left.width() < wanted):
+            self.resizeDocks([self.left], [wanted], Qt.Orientation.Horizontal)
 
     def _make_dock(
         self, name: str, title: str, size: QSize, least: int, reserve: int = 0

@@ -40,7 +40,7 @@ MENUS: dict[str, tuple[str, tuple[str | tuple[str, str], ...]]] = {
         ("control", "script", "rate", "trials", "memory", "past", "place", "weights"),
     ),
     "autograd": ("&Autograd", ("record", "play", "reports", "code")),
-    "help": ("&Help", ("search", "about")),
+    "help": ("&Help", ("learn", "search", "about")),
 }
 
 

@@ -15,6 +15,7 @@ if TYPE_CHECKING:
 
     from app.project.document import Document
     from app.views.actions import Actions
+    from app.views.activity import Activity
     from app.views.analysis_service import AnalysisService, Hearers
     from app.views.autograd.findings.diagnostic import Diagnostic
     from app.views.autograd.graph_tab import GraphSubject
@@ -71,6 +72,7 @@ class Workspace(Struct, frozen=True, weakref=True):
     diagnostics: list[Diagnostic]
     graph_subjects: list[GraphSubject]
     searched: list[Callable[[], Iterable[SearchEntry]]]
+    activity: Activity
     # What is visible.
     drawing: CanvasFacade
     overlays: Overlays

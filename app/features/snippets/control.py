@@ -14,7 +14,7 @@ from PySide6.QtWidgets import QFileDialog, QWidget
 from app.builder.catalog.custom import CustomFile
 from app.features.snippets import process
 from app.features.snippets.page import SnippetPage
-from app.features.snippets.values import Limits, SnippetAnswer
+from app.features.snippets.values import Limits, SnippetAnswer, ready_snippet
 from app.source import layer_files
 from app.util import atomic
 from app.util.formatting import plural
@@ -113,6 +113,7 @@ class SnippetControl(QObject):
                 lambda tape, item: norms(tape, item) if tape is page.room.tape else ()
             )
             page.player.moved.connect(lambda _before, _now: self._moved(REFRESH))
+            page.player.moved.connect(lambda _before, _now: self._report_played())
             page.player.stood.connect(lambda _stop: self._moved(0.0))
             page.room.exportRequested.connect(self._export)
             if saved_text := self._workspace.settings.snippet:
@@ -217,6 +218,22 @@ class SnippetControl(QObject):
                 "died", f"The snippet process cannot be started: {answer.message}."
             )
         self.page.set_answer(answer, text)
+        key = str(self.page.ready.value() or "")
+        error = answer.error.kind if answer.error is not None else ""
+        tensors = {tensor.name: tensor.described for tensor in answer.tensors}
+        self._workspace.activity.ran.emit(key, error, tensors)
+
+    def _report_played(self) -> None:
+        player = self.page.player
+        if len(player):
+            share = player.position / len(player)
+            self._workspace.activity.played.emit(share, {})
+
+    def open_ready(self, key: str) -> None:
+        """Show a bundled snippet. Raises KeyError."""
+        snippet = ready_snippet(key)
+        self.show()
+        self.page.load_ready(snippet)
 
     def close(self) -> None:
         """End what runs, and keep the person's own lines for the next time."""

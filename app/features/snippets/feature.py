@@ -40,6 +40,8 @@ class SnippetsFeature(Feature):
             menu="autograd.code",
         )
 
+        yield Action("open-snippet", "", self.control.open_ready)
+
     @property
     def widget(self) -> SnippetPage:
         return self.control.page

@@ -70,6 +70,28 @@ class NamedTensor(Struct, frozen=True):
     retains_grad: bool = False
     version: int | None = None
 
+    @property
+    def described(self) -> dict[str, float | str]:
+        """What it is, by name; a value or gradient of one number is that number."""
+        facts: dict[str, float | str] = {
+            "is_leaf": float(self.is_leaf),
+            "requires_grad": float(self.requires_grad),
+            "grad_fn": self.grad_fn or "None",
+            "shape": " ".join(map(str, self.shape)),
+            "grad": _number(self.grad or "None"),
+            "value": _number(self.values),
+        }
+        if self.version is not None:
+            facts["version"] = float(self.version)
+        return facts
+
+
+def _number(text: str) -> float | str:
+    try:
+        return float(text.strip("[]() "))
+    except ValueError:
+        return text
+
 
 class TensorGraph(Struct, frozen=True):
     """The graph of one tensor. `freed_at` is the line whose backward freed it, 0 if the line is unknown.

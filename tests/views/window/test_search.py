@@ -31,7 +31,7 @@ early stopping: setting.patience
 mixed precision: setting.amp
 fp16: setting.amp
 autocast: setting.amp
-tutorial: command.gallery
+tutorial: command.lessons
 examples: command.gallery
 checkpoint: setting.save_every
 help: command.shortcuts

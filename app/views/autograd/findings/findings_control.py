@@ -280,6 +280,7 @@ class FindingsControl(QObject):
 
     def _show_findings(self, findings: Findings) -> None:
         self.findings = findings
+        self._workspace.activity.diagnosed.emit(findings)
         status = show_results(self.page, findings, "on this batch")
         self._update_status()
         announce(self.page, status)

@@ -83,6 +83,8 @@ class TapeControl(QObject):
             lambda: workspace.commands.trigger("capture")
         )
         player.replaced.connect(room.set_tape)
+        player.tape_changed.connect(self._report_tape)
+        player.moved.connect(lambda _before, _now: self._report_played())
         player.changed.connect(self._show_status)
         player.changed.connect(lambda: self._refresh(now=True))
         player.state_changed.connect(self._state)
@@ -132,6 +134,22 @@ class TapeControl(QObject):
         """Write a page that plays the backward pass."""
         self.show()
         self.replay.ask()
+
+    def _report_tape(self) -> None:
+        if self.player.tape is not None:
+            self._workspace.activity.captured.emit(self.player.tape)
+
+    def _report_played(self) -> None:
+        player, tape = self.player, self.player.tape
+        if tape is None or not len(player):
+            return
+        norms = {
+            name: record.norm
+            for record in player.records
+            for name in tape.nodes[record.node].parameters
+            if record.norm is not None
+        }
+        self._workspace.activity.played.emit(player.position / len(player), norms)
 
     def _moving(self, move: Callable[[], None]) -> None:
         self.show()

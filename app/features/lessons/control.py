@@ -1,0 +1,226 @@
+"""Notices what was done in the window, and ticks the goals of the lesson that is open."""
+
+from __future__ import annotations
+
+import json
+import math
+from collections import Counter
+from collections.abc import Mapping
+
+from msgspec.structs import replace
+from PySide6.QtCore import QObject, QTimer
+
+from app.autograd.diagnostics.results import Findings
+from app.autograd.tape import Tape
+from app.builder.value_types import TensorType
+from app.features.lessons import lesson as lessons
+from app.features.lessons.facts import (
+    RunFigures,
+    Situation,
+    SnippetFigures,
+    TapeFigures,
+    Value,
+    value_of,
+)
+from app.features.lessons.lesson import Goal, Lesson, format_value, typed_value
+from app.features.lessons.page import LearnPage
+from app.project.project import Project
+from app.training.history import History
+from app.views.run.session import Run
+from app.views.workspace import Workspace
+
+DONE = "lessons/done"  # in the settings: the names of lessons that were done
+SOON = 150  # ms after which several things that happened are noticed at once
+SAME = "same"  # wanted of a question: the value that is measured
+
+
+class LessonControl(QObject):
+    """Opens lessons, and judges their goals."""
+
+    def __init__(self, workspace: Workspace, page: LearnPage) -> None:
+        super().__init__(page)
+        self._workspace, self._page = workspace, page
+        self._situation = Situation()
+        self._answers: dict[str, str] = {}
+        self._soon = QTimer(self, singleShot=True, interval=SOON)
+        self._soon.timeout.connect(self._judge)
+        page.chosen.connect(self.begin)
+        page.lesson.answered.connect(self._answered)
+        page.lesson.left.connect(self.leave)
+        page.lesson.turned.connect(lambda _step: self._judge())
+        activity = workspace.activity
+        activity.captured.connect(self._captured)
+        activity.played.connect(self._played)
+        activity.diagnosed.connect(self._diagnosed)
+        activity.ran.connect(self._ran)
+        workspace.pages.shown.connect(self._page_shown)
+        workspace.session.progressed.connect(self._progressed)
+        workspace.session.runEnded.connect(self._run_ended)
+        workspace.document.changed.connect(lambda *_: self._notice())
+        workspace.hearers.add(self._notice, later=True)
+        self.list_lessons()
+
+    @property
+    def lesson(self) -> Lesson | None:
+        """The lesson that is open."""
+        return self._page.lesson.lesson if self._page.currentIndex() else None
+
+    @property
+    def situation(self) -> Situation:
+        """What is known of the student's work."""
+        return self._situation
+
+    def list_lessons(self) -> None:
+        """Show the list."""
+        self._page.show_list(lessons.bundled(), self._done())
+
+    def begin(self, lesson: Lesson) -> None:
+        """Open what the lesson starts with, and its first step; unsaved work is asked about before."""
+        if not self._opened(lesson):
+            return
+        self._situation, self._answers = Situation(), {}
+        self._page.show_lesson(lesson, self._answers)
+        self._workspace.pages.show("learn")
+        self._judge()
+
+    def leave(self) -> None:
+        """Go back to the list; a lesson whose goals were all reached is done."""
+        lesson = self.lesson
+        if lesson is not None and all(map(self._is_met, lesson.goals)):
+            done = sorted({*self._done(), lesson.name})
+            self._workspace.settings.put(DONE, json.dumps(done))
+            self._workspace.notifier.say(f"Lesson done: {lesson.title}")
+        self.list_lessons()
+
+    def _opened(self, lesson: Lesson) -> bool:
+        """Open the start of a lesson; False if the user stays with the project that is open."""
+        workspace, (kind, _, name) = self._workspace, lesson.start.partition(" ")
+        before = workspace.document.project
+        if kind == "example":
+            workspace.files.open_example(f"{name}.tape")
+        elif lesson.start.endswith(".tape"):
+            workspace.files.open_copy(lesson.folder / lesson.start)
+        elif workspace.files.may_leave():
+            workspace.document.new(Project())
+        if kind == "snippet":
+            workspace.commands.trigger("open-snippet", name)
+        return workspace.document.project is not before
+
+    def _done(self) -> list[str]:
+        try:
+            done = json.loads(str(self._workspace.settings.stored(DONE) or "[]"))
+        except ValueError:
+            return []
+        return [name for name in done if isinstance(name, str)]
+
+    # --- What happens
+
+    def _notice(self) -> None:
+        if self.lesson is not None:
+            self._soon.start()
+
+    def _know(self, **values: object) -> None:
+        self._situation = replace(self._situation, **values)
+        self._notice()
+
+    def _answered(self, question: str, text: str) -> None:
+        self._answers[question] = text
+        self._judge()
+
+    def _page_shown(self, key: str) -> None:
+        self._know(pages=self._situation.pages | {key})
+
+    def _captured(self, tape: Tape) -> None:
+        leaves = [node for node in tape.nodes if node.is_leaf]
+        saved = sum(len(node.saved) for node in tape.nodes)
+        self._know(tape=TapeFigures(len(tape.nodes), len(leaves), saved))
+
+    def _played(self, share: float, norms: Mapping[str, float]) -> None:
+        figures = self._situation.tape or TapeFigures()
+        played = max(share, figures.played)
+        grads = {**figures.grads, **norms}
+        self._know(tape=replace(figures, played=played, grads=grads))
+
+    def _diagnosed(self, findings: Findings) -> None:
+        counts = Counter(finding.kind for finding in findings.found)
+        self._know(findings=dict(counts))
+
+    def _ran(
+        self, key: str, error: str, tensors: Mapping[str, Mapping[str, Value]]
+    ) -> None:
+        self._know(snippet=SnippetFigures(key, error, tensors))
+
+    def _progressed(self) -> None:
+        history = self._workspace.session.history
+        if history is not None:
+            self._know(run=run_figures(history))
+
+    def _run_ended(self, run: Run) -> None:
+        self._know(run=run_figures(run.history), runs=self._situation.runs + 1)
+
+    # --- Goals
+
+    def _judge(self) -> None:
+        lesson = self.lesson
+        if lesson is None:
+            return
+        self._soon.stop()
+        self._situation = replace(
+            self._situation,
+            project=self._workspace.document.project,
+            **self._of_analysis(),
+        )
+        goals = lesson.steps[self._page.lesson.step].goals
+        self._page.lesson.show_verdicts([self._verdict(goal) for goal in goals])
+
+    def _of_analysis(self) -> Mapping[str, object]:
+        live = self._workspace.live
+        analysis = live.analysis
+        if analysis is None or not live.up_to_date or analysis.partial:
+            return {}
+        total = analysis.total_parameters
+        shapes = {
+            node.name: " ".join(str(size) for size in value.shape[1:])
+            for node in analysis.graph.nodes.values()
+            if isinstance(value := analysis.values.get((node.id, 0)), TensorType)
+        }
+        return {
+            "errors": len(live.net_errors) if analysis.graph.nodes else None,
+            "parameters": total,
+            "trainable": total - analysis.frozen_parameters
+            if total is not None
+            else None,
+            "shapes": shapes,
+        }
+
+    def _is_met(self, goal: Goal) -> bool:
+        if not goal.question:
+            return goal.is_met(value_of(goal.fact, goal.argument, self._situation))
+        typed = typed_value(self._answers.get(goal.question, ""))
+        if goal.wanted != SAME:
+            return goal.is_met(typed)
+        measured = value_of(goal.fact, goal.argument, self._situation)
+        return measured is not None and replace(goal, wanted=measured).is_met(typed)
+
+    def _verdict(self, goal: Goal) -> tuple[bool, str | None]:
+        met = self._is_met(goal)
+        if goal.question:
+            return met, None
+        value: Value | None = value_of(goal.fact, goal.argument, self._situation)
+        says = value is not None and not (
+            goal.comparison == "=" and goal.wanted in (0.0, 1.0)
+        )
+        return met, format_value(value) if says and value is not None else None
+
+
+def run_figures(history: History) -> RunFigures:
+    """Return the figures of a run after its last epoch so far."""
+    epochs = history.epochs
+    if not len(epochs):
+        return RunFigures(steps=len(history.steps))
+    train_loss, val_loss, accuracy = (
+        None if math.isnan(value := float(epochs[name][-1])) else value
+        for name in ("train_loss", "val_loss", "val_accuracy")
+    )
+    count = int(epochs["epoch"][-1])
+    return RunFigures("", count, len(history.steps), train_loss, val_loss, accuracy)

@@ -1,0 +1,59 @@
+"""Lessons in the window: the page "Learn", and what Ctrl+K finds of them."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from functools import partial
+
+from app.features.lessons import lesson as lessons
+from app.features.lessons.control import LessonControl
+from app.features.lessons.page import WIDTH, LearnPage
+from app.views.feature import Action, Feature, Page
+from app.views.ui.dialogs.search import SearchEntry
+
+
+class LessonsFeature(Feature):
+    rank = 65
+    learn: LearnPage
+    control: LessonControl
+
+    def pages(self) -> Iterable[Page]:
+        yield Page(
+            "learn", "Learn", "help", "left", self._make, words="&Learn", width=WIDTH
+        )
+
+    def actions(self) -> Iterable[Action]:
+        yield Action(
+            "lessons",
+            "&Lessons",
+            self._show,
+            icon="help",
+            tip="Ten minutes each: autograd, layers, training",
+            menu="help.learn",
+        )
+
+    def searched(self) -> Iterable[SearchEntry]:
+        for lesson in lessons.bundled():
+            yield SearchEntry(
+                f"lesson.{lesson.name}",
+                f"Lesson: {lesson.title}",
+                partial(self._begin, lesson),
+                "Lesson",
+                (lesson.title,),
+                f"learn tutorial {lesson.summary}",
+                "help",
+            )
+
+    def _make(self) -> LearnPage:
+        self.learn = LearnPage()
+        return self.learn
+
+    def finish(self) -> None:
+        self.control = LessonControl(self.workspace, self.learn)
+
+    def _show(self) -> None:
+        self.workspace.pages.show("learn")
+
+    def _begin(self, lesson: lessons.Lesson) -> None:
+        self._show()
+        self.control.begin(lesson)

@@ -1,0 +1,356 @@
+"""A lesson as it is written: Markdown with a head in TOML, steps under `##`, goals in blocks.
+
+    +++
+    title = "A first net"
+    minutes = 10
+    start = "empty"
+    +++
+    What it is about.
+
+    ## Add a layer
+    Press Tab and type *linear 10*.
+
+    ```goals
+    layers nn.Linear >= 1 | Tab opens the search; Enter adds what is chosen.
+    ask "How many parameters has it?" parameters = 650 | 64 times 10 weights, and 10 biases.
+    ```
+
+A line of a block is a goal: a fact of `facts.FACTS` with its argument, a comparison, what is wanted, and after `|` a
+hint. With `ask` and a question the student types the value, and what is wanted is compared with that.
+"""
+
+from __future__ import annotations
+
+import math
+import re
+import tomllib
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any, NamedTuple
+
+from msgspec import Struct
+
+from app.features.lessons.facts import FACTS, Value
+from app.util import regular_files, resources
+from app.util.errors import CodedError
+
+FILE = "lesson.md"
+LARGEST = 256 * 2**10  # bytes
+MOST_STEPS, MOST_GOALS = 40, 200
+TOLERANCE = 1e-3  # of an answer that is typed, relative, unless the goal says another
+EMPTY = "empty"
+HEAD = {"title", "minutes", "start", "order"}
+COMPARISONS = (">=", "<=", "!=", "=", ">", "<")
+_GOAL = re.compile(
+    r"""(?:ask\s+"(?P<question>[^"]+)"\s*)?
+    (?P<fact>[a-z_]*)(?:\s+(?P<argument>[^\s=<>!][^=<>!]*?))??
+    \s*(?P<comparison>>=|<=|!=|=|>|<)\s*(?P<wanted>[^|]+?)
+    (?:\s*\+-\s*(?P<tolerance>[-+.\deE]+))?\s*(?:\|\s*(?P<hint>.*))?""",
+    re.VERBOSE,
+)
+
+
+class LessonError(CodedError, ValueError):
+    """A lesson that cannot be read; the message says in which line, what was expected, and what stands there."""
+
+
+class Goal(Struct, frozen=True):
+    """What is to be reached: a fact compared with what is `wanted`; of a `question` the typed answer is compared."""
+
+    fact: str
+    argument: str
+    comparison: str
+    wanted: Value
+    tolerance: float = 0.0
+    hint: str = ""
+    question: str = ""
+
+    @property
+    def key(self) -> str:
+        """What an answer is stored under."""
+        return self.question or f"{self.fact} {self.argument}".strip()
+
+    @property
+    def text(self) -> str:
+        """The goal as it is shown."""
+        if self.question:
+            return self.question
+        template = FACTS[self.fact].goal
+        wanted = format_value(self.wanted)
+        if self.comparison == "=" and self.tolerance:
+            wanted = f"{wanted} ± {format_value(self.tolerance)}"
+        words = {
+            ">=": "at least ",
+            "<=": "at most ",
+            ">": "more than ",
+            "<": "less than ",
+            "!=": "other than ",
+        }
+        return template.format(
+            argument=self.argument, wanted=words.get(self.comparison, "") + wanted
+        )
+
+    def is_met(self, value: Value | None) -> bool:
+        """Return whether a value is as wanted; no value never is."""
+        if value is None:
+            return False
+        wanted = self.wanted
+        if isinstance(wanted, str) or isinstance(value, str):
+            same = _plain(value) == _plain(wanted)
+            return (
+                same if self.comparison == "=" else self.comparison == "!=" and not same
+            )
+        if math.isnan(value):
+            return False
+        near = math.isclose(value, wanted, rel_tol=1e-9, abs_tol=self.tolerance)
+        match self.comparison:
+            case "=":
+                return near
+            case "!=":
+                return not near
+            case ">=":
+                return value > wanted or near
+            case "<=":
+                return value < wanted or near
+            case ">":
+                return value > wanted and not near
+        return value < wanted and not near
+
+
+class LessonStep(Struct, frozen=True):
+    """A part of a lesson: Markdown, and the goals that end it."""
+
+    title: str
+    text: str
+    goals: tuple[Goal, ...] = ()
+
+
+class Lesson(Struct, frozen=True):
+    """A lesson. `start` is "empty", "example NAME", "snippet NAME", or a project in its folder; `order` sorts."""
+
+    name: str
+    title: str
+    summary: str
+    steps: tuple[LessonStep, ...]
+    minutes: int = 10
+    start: str = EMPTY
+    order: int = 100
+    folder: Path = Path()
+
+    @property
+    def goals(self) -> tuple[Goal, ...]:
+        return tuple(goal for step in self.steps for goal in step.goals)
+
+
+def bundled() -> list[Lesson]:
+    """Return the lessons that come with the program, in their order."""
+    folders = resources.path("lessons").glob(f"*/{FILE}")
+    return sorted(
+        (read(path) for path in folders), key=lambda lesson: (lesson.order, lesson.name)
+    )
+
+
+def read(path: Path) -> Lesson:
+    """Read a lesson from its file or folder. Raises LessonError, or OSError."""
+    file = path / FILE if path.is_dir() else path
+    regular_files.check(file)
+    with file.open("rb") as stream:
+        data = stream.read(LARGEST + 1)
+    if len(data) > LARGEST:
+        raise LessonError(
+            f"{file.name} has more than {LARGEST // 1024} KiB, the most that a lesson may have."
+        )
+    try:
+        text = data.decode("utf-8")
+    except UnicodeDecodeError as error:
+        raise LessonError(f"{file.name} is not UTF-8: byte {error.start}.") from None
+    return parsed(text, file.parent.name, file.parent)
+
+
+def parsed(text: str, name: str, folder: Path = Path()) -> Lesson:
+    """Return the lesson of a text. Raises LessonError."""
+    lines = text.splitlines()
+    head, first = _head(lines)
+    summary, *sections = _sections(lines, first)
+    steps = [
+        LessonStep(title, "\n".join(body).strip(), tuple(goals))
+        for title, body, goals in sections
+    ]
+    _check(steps)
+    return Lesson(
+        name,
+        _of_kind(head, "title", str, ""),
+        "\n".join(summary.body).strip(),
+        tuple(steps),
+        _of_kind(head, "minutes", int, 10),
+        _start(_of_kind(head, "start", str, EMPTY)),
+        _of_kind(head, "order", int, 100),
+        folder,
+    )
+
+
+class _Section(NamedTuple):
+    """The text below a heading, and its goals."""
+
+    title: str
+    body: list[str]
+    goals: list[Goal]
+
+
+def _sections(lines: list[str], first: int) -> list[_Section]:
+    """Return what is before the first heading, and the sections of the steps."""
+    sections = [_Section("", [], [])]
+    block = 0  # the line in which a block of goals began
+    for number, line in enumerate(lines[first:], first + 1):
+        if block and line.strip() == "```":
+            block = 0
+        elif block and line.startswith("## "):
+            break
+        elif block and line.strip():
+            sections[-1].goals.append(_goal(line.strip(), number))
+        elif line.strip() == "```goals":
+            block = number
+        elif line.startswith("## "):
+            sections.append(_Section(line.removeprefix("## ").strip(), [], []))
+        else:
+            sections[-1].body.append(line)
+    if block:
+        raise LessonError(
+            f"Line {block}: the block of goals has no end: a line ``` is missing."
+        )
+    return sections
+
+
+def _head(lines: list[str]) -> tuple[Mapping[str, Any], int]:
+    if not lines or lines[0].strip() != "+++":
+        raise LessonError(
+            "Line 1: a lesson begins with a line +++, its head in TOML, and another line +++."
+        )
+    end = next(
+        (number for number, line in enumerate(lines[1:], 1) if line.strip() == "+++"), 0
+    )
+    if not end:
+        raise LessonError("Line 1: the head has no end: a second line +++ is missing.")
+    try:
+        head = tomllib.loads("\n".join(lines[1:end]))
+    except tomllib.TOMLDecodeError as error:
+        raise LessonError(f"The head is not TOML: {error}.") from None
+    if not head.get("title"):
+        raise LessonError('Line 1: the head has no title: add title = "...".')
+    if unknown := set(head) - HEAD:
+        raise LessonError(
+            f"The head has {min(unknown)!r}; it may have {', '.join(sorted(HEAD))}."
+        )
+    return head, end + 1
+
+
+def _of_kind(head: Mapping[str, Any], name: str, kind: type, default: Any) -> Any:
+    value = head.get(name, default)
+    if type(value) is not kind:
+        raise LessonError(
+            f"The {name} in the head is {value!r}; expected {kind.__name__}."
+        )
+    return value
+
+
+def _start(text: str) -> str:
+    """Return what a lesson begins with, which is of the program or a file beside the lesson."""
+    kind, _, name = text.partition(" ")
+    fine = (
+        text == EMPTY
+        or (kind in ("example", "snippet") and name)
+        or (text.endswith(".tape") and not set(text) & set("/\\:"))
+    )
+    if not fine:
+        raise LessonError(
+            f'start is {text!r}; expected "empty", "example NAME", "snippet NAME" or the name of a .tape beside it.'
+        )
+    return text
+
+
+def _goal(row: str, number: int) -> Goal:
+    match = _GOAL.fullmatch(row)
+    if match is None:
+        raise LessonError(
+            f"Line {number}: {row!r} is no goal; expected a fact, one of {' '.join(COMPARISONS)}, and a value, as in "
+            "layers nn.Linear >= 2 | hint"
+        )
+    fact, question = match["fact"] or "", match["question"] or ""
+    if (fact or not question) and fact not in FACTS:
+        raise LessonError(
+            f"Line {number}: there is no fact {fact!r}; there are {', '.join(sorted(FACTS))}."
+        )
+    argument = (match["argument"] or "").strip()
+    if fact and FACTS[fact].takes != bool(argument) and FACTS[fact].takes is not None:
+        needs = "needs an argument" if FACTS[fact].takes else "takes no argument"
+        raise LessonError(f"Line {number}: {fact} {needs}: {FACTS[fact].doc}")
+    wanted = _value(match["wanted"].strip())
+    tolerance = float(match["tolerance"] or 0.0)
+    if question and not tolerance and isinstance(wanted, float):
+        tolerance = TOLERANCE * abs(wanted)
+    hint = (match["hint"] or "").strip()
+    return Goal(fact, argument, match["comparison"], wanted, tolerance, hint, question)
+
+
+def _value(text: str) -> Value:
+    """Return a number, or a text; yes and no are 1 and 0.
+
+    >>> _value("0.5"), _value("12 %"), _value("yes"), _value("Adam"), _value("1e3")
+    (0.5, 0.12, 1.0, 'Adam', 1000.0)
+    """
+    if text.lower() in ("yes", "no"):
+        return float(text.lower() == "yes")
+    try:
+        value = float(text.removesuffix("%").strip().replace(",", ""))
+    except ValueError:
+        return text.strip('"')
+    return value / 100 if text.endswith("%") else value
+
+
+def typed_value(text: str) -> Value | None:
+    """Return the answer that was typed, None for no text; a fraction is its value.
+
+    >>> typed_value(" 3/4 "), typed_value("Yes"), typed_value(""), typed_value("w")
+    (0.75, 1.0, None, 'w')
+    """
+    text = text.strip()
+    if not text:
+        return None
+    over, slash, under = text.partition("/")
+    if slash:
+        try:
+            return float(over) / float(under)
+        except (ValueError, ZeroDivisionError):
+            return text
+    return _value(text)
+
+
+def format_value(value: Value) -> str:
+    """Format a value for a sentence.
+
+    >>> format_value(2.0), format_value(0.95), format_value("Adam")
+    ('2', '0.95', 'Adam')
+    """
+    return value if isinstance(value, str) else f"{value:g}"
+
+
+def _plain(value: Value) -> str:
+    return re.sub(r"[\s×x,()]+", " ", format_value(value).casefold()).strip()
+
+
+def _check(steps: list[LessonStep]) -> None:
+    if not steps:
+        raise LessonError(
+            'The lesson has no step: add a line such as "## Add a layer".'
+        )
+    if len(steps) > MOST_STEPS or sum(len(step.goals) for step in steps) > MOST_GOALS:
+        raise LessonError(
+            f"The lesson has more than {MOST_STEPS} steps or {MOST_GOALS} goals."
+        )
+    questions = [
+        goal.question for step in steps for goal in step.goals if goal.question
+    ]
+    if doubled := next((text for text in questions if questions.count(text) > 1), ""):
+        raise LessonError(
+            f"The question {doubled!r} is asked twice; answers are stored by question."
+        )
