@@ -47,9 +47,7 @@ ARROWS = {
     "runs.newest": "export.weights_choice",
     "preflight": "project training data builder sources",  # do net, data and loss fit
     "project": "export.errors export.weights training data builder sources",
-    "project.drawing_digest": "export.imported",
     "export": "training data",
-    "export.imported": "builder.importer.origin",
     "training": "data telemetry",
     "data": "",
     "telemetry": "",

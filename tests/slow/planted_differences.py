@@ -28,14 +28,14 @@ from torch import Tensor, nn
 
 from app.builder.analysis import analyse
 from app.builder.importer.origin import KeptFile, Origin
-from app.export.certify.certificate import Certificate
-from app.export.certify.certify import Files, certify
-from app.export.imported import ImportedNet
 from app.export.text_files import write_text
 from app.export.weights import save_safetensors
+from app.features.export.compute.certify import Files, certify
+from app.features.export.values import Certificate
 from app.features.importing import task
 from app.features.importing.values import ImportModel
 from app.project import custom_layers
+from app.project.drawing_digest import ImportedNet
 from app.source.compiled import make_module
 from app.source.generated import Source
 from app.sources.spec import InputSpec, SourceSpec

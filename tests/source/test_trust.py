@@ -9,14 +9,12 @@ import pytest
 from msgspec.structs import replace
 from pytestqt.qtbot import QtBot
 
-from app.export.certify.certify import Files, certify
 from app.export.layers import write_model
 from app.main import main
 from app.project import custom_layers
 from app.project import file as project_file
 from app.project.project import Project
 from app.source import layer_files
-from app.source.compiled import make_module
 from app.source.generated import Source
 from app.source.layer_files import LayerFile
 from app.source.own_files import OwnFile, OwnFiles
@@ -24,7 +22,6 @@ from app.source.trust import FILE, LONGEST_KEPT, TrustStore, default_file
 from app.views.settings import Settings
 from app.views.trust.trust_model import ModelTrustDialog
 from tests.support import own_layers_nets as own
-from tests.support.export_here import work_in_forks
 from tests.support.script_here import run_script
 
 pytestmark = pytest.mark.usefixtures("nothing_trusted", "forked_trials")
@@ -253,25 +250,6 @@ def source_of(tape: Path) -> Source:
     project = project_file.read(tape)
     custom_layers.admit(project, all_of_them=True)
     return analyse(project.graph, custom_layers.ops_of(project)).source
-
-
-def test_an_exported_net_gives_the_same_numbers_in_a_clean_process(
-    tape: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    import torch
-
-    work_in_forks(monkeypatch)
-    source = source_of(tape)
-    state = make_module(source).state_dict()
-    out = tmp_path / "out"
-    out.mkdir()
-    model, *layers = write_model(source, out / "model.py")
-    torch.save(state, out / "weights.pt")
-    certificate = certify(
-        source, state, Files(model, out / "weights.pt", tuple(layers))
-    )
-    assert certificate.passed, certificate.message
-    assert not certify(source, state, Files(model, out / "weights.pt")).passed
 
 
 def test_an_export_leaves_the_file_at_its_home_alone(

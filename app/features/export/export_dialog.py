@@ -9,8 +9,7 @@ from PySide6.QtCore import Signal
 from PySide6.QtWidgets import QCheckBox, QFileDialog, QLabel, QLineEdit, QWidget
 from shiboken6 import isValid
 
-from app.export.onnx_extra import onnx_missing
-from app.features.export.values import NAMES, ExportChoice
+from app.features.export.values import NAMES, ExportChoice, onnx_missing
 from app.source.generated import MAKER
 from app.util.user_folders import typed_path
 from app.views.ui import theme

@@ -15,19 +15,20 @@ from app.engine.requests.capture import (
 )
 from app.engine.server import Context, handles
 from app.engine.tasks.weights import describe_weights, load_chosen
-from app.export.certify.certify import certify_export
-from app.export.certify.clean_process import Cancelled, Tell
-from app.export.format_result import FormatError, Kind
-from app.export.formats import write_format
 from app.export.layers import write_model
 from app.export.script.script import training_script, write_start
 from app.export.text_files import write_text
 from app.export.weights import save_pt, save_safetensors
 from app.export.weights_choice import ExportWeights
+from app.features.export.compute.certify import certify_export
+from app.features.export.compute.clean_process import Cancelled, Tell
+from app.features.export.compute.formats import write_format
 from app.features.export.values import (
     Export,
     ExportChoice,
     ExportResult,
+    FormatError,
+    Kind,
     NameWeights,
     Proofs,
     Prove,
@@ -40,7 +41,7 @@ from app.training.setup.weights_header import StartError
 if TYPE_CHECKING:
     from torch import Tensor
 
-    from app.export.imported import ImportedNet
+    from app.project.drawing_digest import ImportedNet
     from app.project.project import Project
     from app.source.generated import Source
     from app.training.job import Job

@@ -32,13 +32,15 @@ def test_the_menu_writes_the_drawing_as_it_stands(
         (str(tmp_path / "net"), "JSON (*.json)"),
         (str(tmp_path / "net.png"), "PNG (*.png)"),
     ]
+    said: list[tuple[str, str]] = []
+    monkeypatch.setattr(window.notifier, "say", lambda *words: said.append(words))
     monkeypatch.setattr(QFileDialog, "getSaveFileName", lambda *_: answers.pop(0))
     window.actions_by_key["export-drawing"].trigger()
     pictures.dialog.save_button.click()
     assert pictures.dialog.isVisible(), "no file was named, so the choice stays"
-    with qtbot.waitSignal(pictures.said) as said:
-        pictures.dialog.save_button.click()
-    assert said.args[0] == "Saved net.json" and pictures.dialog is None
+    pictures.dialog.save_button.click()
+    qtbot.waitUntil(lambda: bool(said))
+    assert said.pop()[0] == "Saved net.json" and pictures.dialog is None
     read = json.loads((tmp_path / "net.json").read_text("utf-8"))
     assert read["title"] == "Residual net on digits" and not read["groups"]
     assert any(arrow["label"] == "N×32×8×8" for arrow in read["arrows"])
@@ -48,9 +50,9 @@ def test_the_menu_writes_the_drawing_as_it_stands(
     assert "17.0 × " in dialog.note.text()
     dialog.size_field.setCurrentIndex(dialog.size_field.findData("column"))
     qtbot.waitUntil(lambda: "8.5 × " in dialog.note.text())
-    with qtbot.waitSignal(pictures.said) as said:
-        dialog.save_button.click()
-    assert said.args[0] == "Saved net.png" and said.args[1].startswith("8.5 × ")
+    dialog.save_button.click()
+    qtbot.waitUntil(lambda: bool(said))
+    assert said[0][0] == "Saved net.png" and said[0][1].startswith("8.5 × ")
     project, svg = window.document.project, tmp_path / "net.svg"
     svg.write_text(
         f'<svg xmlns="http://www.w3.org/2000/svg">{as_element(dumps(project))}</svg>',

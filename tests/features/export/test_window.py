@@ -17,14 +17,15 @@ from pytestqt.qtbot import QtBot
 from app.engine.client import Engine, Question, shared
 from app.engine.protocol import Handle
 from app.engine.requests.measure import Measure
-from app.export import formats, onnx_extra
+from app.features.export import values
+from app.features.export.compute import formats
 from app.features.export.export_dialog import ExportDialog
 from app.features.export.proofs_dialog import ProofsDialog
 from app.features.export.task import Rest, prove
 from app.features.export.values import ToProve
 from app.source.compiled import make_module
 from app.views.engine_service import EngineService
-from tests.support.export_here import work_here
+from tests.features.export.export_here import work_here
 from tests.support.training_jobs import CONV_NET
 from tests.support.whole_window import WholeWindow
 
@@ -240,7 +241,7 @@ class AnswersHere(Engine):
 def test_the_dialog_says_what_onnx_lacks_and_what_a_certificate_needs(
     qtbot: QtBot, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(onnx_extra, "PACKAGES", ("onnx_of_nowhere",))
+    monkeypatch.setattr(values, "ONNX_PACKAGES", ("onnx_of_nowhere",))
     dialog = ExportDialog(tmp_path, "untrained, initialised with seed 0")
     qtbot.addWidget(dialog)
     dialog.show()

@@ -13,13 +13,12 @@ from msgspec.structs import replace
 from app.cli import arguments, console, files, nets
 from app.cli.streams import StatusLine
 from app.data.config import DataConfig
-from app.export.certify.certify import certify_export
-from app.export.format_result import FormatError, parse_axis
-from app.export.formats import write_format
 from app.export.layers import write_model
-from app.export.onnx_extra import onnx_missing
 from app.export.script.script import training_script, write_start
 from app.export.weights_choice import weights_to_export
+from app.features.export.compute.certify import certify_export
+from app.features.export.compute.formats import write_format
+from app.features.export.values import FormatError, onnx_missing, parse_axis
 from app.preflight import preflight
 from app.project import drawing_digest
 from app.project import file as project_file
@@ -28,8 +27,8 @@ from app.runs.record import RunError
 
 if TYPE_CHECKING:
     from app.builder.results import Analysis
-    from app.export.format_result import Kind
     from app.export.weights_choice import ExportWeights
+    from app.features.export.values import Kind
     from app.project.project import Project
 
 # Allowed endings of each option's file.

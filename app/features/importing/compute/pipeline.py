@@ -18,8 +18,8 @@ from app.builder.importer.building import import_module
 from app.builder.importer.lowering.ir import DraftError
 from app.builder.importer.origin import KeptFile, Origin
 from app.builder.importer.tracing.frames import TraceError
-from app.export.certify import against_source
-from app.export.certify.against_source import Probe
+from app.export import against_source
+from app.export.against_source import Probe
 from app.export.weights import save_safetensors
 from app.features.importing.compute.errors import code_of_trace, fitting, line_in
 from app.features.importing.compute.parity import held

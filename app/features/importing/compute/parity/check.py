@@ -17,7 +17,7 @@ from msgspec import Struct, field
 from msgspec.structs import replace
 from torch import nn
 
-from app.export.certify import measure
+from app.export import measure
 from app.features.importing.compute.parity.differences import (
     ALLOWED,
     ALLOWED_ELSE,

@@ -8,7 +8,7 @@ import torch
 from msgspec import Struct
 from torch import nn
 
-from app.export.certify import measure
+from app.export import measure
 from app.features.importing.compute.parity.subject import ModuleResult
 from app.util import module_tree
 

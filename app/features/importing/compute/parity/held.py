@@ -11,7 +11,7 @@ from torch import nn
 from app.builder.catalog.catalog import catalog
 from app.builder.importer.lowering.opaque import OwnClasses
 from app.builder.results import Analysis
-from app.export.certify.against_source import Probe, change
+from app.export.against_source import Probe, change
 from app.features.importing.compute.parity.check import ParityCheck, ParityResult
 from app.features.importing.compute.parity.differences import CALL, Difference
 from app.features.importing.compute.parity.initial import fill_value

@@ -8,7 +8,7 @@ import torch
 from msgspec import Struct
 from torch import nn
 
-from app.export.certify.measure import noise
+from app.export.measure import noise
 from app.source.generated import InputSpec
 from app.util import module_tree
 from app.util.formatting import shape_text

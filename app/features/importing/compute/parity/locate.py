@@ -20,7 +20,7 @@ from app.builder.importer.building import import_module
 from app.builder.importer.lowering.ir import DraftError
 from app.builder.importer.lowering.opaque import OwnClasses
 from app.builder.importer.tracing.frames import TraceError
-from app.export.certify import measure
+from app.export import measure
 from app.features.importing.compute.parity.check import (
     SEED,
     ParityCheck,

@@ -16,7 +16,7 @@ import torch
 from msgspec import Struct, field
 from torch import nn
 
-from app.export.certify import measure
+from app.export import measure
 from app.util import module_tree
 from app.util.torch_calls import KernelCalls
 

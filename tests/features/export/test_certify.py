@@ -9,14 +9,19 @@ import pytest
 import torch
 from msgspec.structs import replace
 
-from app.export.certify.certify import Certificate, Files, certify, certify_export
-from app.export.certify.clean_process import ExportCancelledError
 from app.export.text_files import write_text
 from app.export.weights import StateDict, save_pt, save_safetensors
+from app.features.export.compute.certify import (
+    Certificate,
+    Files,
+    certify,
+    certify_export,
+)
+from app.features.export.compute.clean_process import ExportCancelledError
 from app.source.compiled import make_module
 from app.source.generated import InputSpec, Source
 from app.util.rng import GENERATOR
-from tests.support.export_here import work_here, work_in_forks
+from tests.features.export.export_here import work_here, work_in_forks
 from tests.support.training_jobs import CONV_NET, net
 
 NORMED = net(

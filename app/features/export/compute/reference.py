@@ -12,8 +12,12 @@ from typing import TYPE_CHECKING, Any
 import torch
 from msgspec import Struct
 
-from app.export.certify import measure
-from app.export.certify.clean_process import Cancelled, ExportCancelledError, Tell
+from app.export import measure
+from app.features.export.compute.clean_process import (
+    Cancelled,
+    ExportCancelledError,
+    Tell,
+)
 from app.source.compiled import make_module, random_inputs
 from app.source.generated import Source
 from app.util.errors import CodedError

@@ -10,18 +10,19 @@ from msgspec.structs import replace
 
 from app import cli
 from app.builder.analysis import analyse
-from app.export.certify.certificate import Certificate
-from app.export.certify.certify import certify_export
-from app.features.importing import task
-from app.features.importing.values import ImportModel
+from app.features.export.compute.certify import certify_export
+from app.features.export.values import Certificate
 from app.project import custom_layers, drawing_digest
 from app.project import file as project_file
 from app.source.compiled import make_module
 from app.sources.spec import InputSpec, SourceSpec
 from app.training.setup.initial_weights import initial_weights
-from tests.slow import planted_differences as planted
-from tests.support.export_here import work_here
+from tests.features.export.export_here import work_here
 from tests.support.own_code import trust
+
+NETS = "the nets are imported by a feature that is not there"
+task = pytest.importorskip("app.features.importing.task", reason=NETS)
+planted = pytest.importorskip("tests.slow.planted_differences", reason=NETS)
 
 
 @pytest.fixture(scope="module")
@@ -70,7 +71,7 @@ def test_every_kind_of_planted_difference_fails(
 def imported(tmp_path: Path, text: str) -> project_file.Project:
     (tmp_path / "own.py").write_text(f"import torch\nfrom torch import nn\n{text}")
     trust("own.py:Own", tmp_path)
-    question = ImportModel(
+    question = task.ImportModel(
         SourceSpec("file", str(tmp_path / "own.py"), "Own"), {}, (InputSpec((2, 4)),)
     )
     return task.answer(question, tmp_path)
@@ -143,7 +144,7 @@ def test_without_weights_the_class_is_compared_with_the_model_too(
     (tmp_path / "own.py").write_text(planted.NETS)
     trust("own.py:Masked", tmp_path)
     source = SourceSpec("file", str(tmp_path / "own.py"), "Masked")
-    question = ImportModel(source, {}, (InputSpec((2, 6, 8)),), keep_weights=False)
+    question = task.ImportModel(source, {}, (InputSpec((2, 6, 8)),), keep_weights=False)
     project = task.answer(question, tmp_path)
     found = certified(project, tmp_path)
     words = "outputs, gradients and buffers in eval and train mode are those of the source model"

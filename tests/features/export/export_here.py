@@ -12,8 +12,8 @@ from typing import Any
 import pytest
 import torch
 
-from app.export import format_jobs
-from app.export.certify import clean_process, measure
+from app.export import measure
+from app.features.export.compute import clean_process, format_jobs
 from tests.support.forked_python import run_forked
 
 

@@ -14,14 +14,25 @@ from typing import TYPE_CHECKING, Any
 
 from msgspec.structs import replace
 
-from app.export.certify import clean_process
-from app.export.certify.clean_process import PATIENCE, Cancelled, Tell, never, silent
-from app.export.certify.reference import Measurement, NetworkFailsError
-from app.export.format_result import FormatError, Kind, OpenAxis, WrittenFormat
 from app.export.layers import write_model
-from app.export.onnx_extra import onnx_missing
 from app.export.text_files import write_atomically
 from app.export.weights import save_pt
+from app.features.export.compute import clean_process
+from app.features.export.compute.clean_process import (
+    PATIENCE,
+    Cancelled,
+    Tell,
+    never,
+    silent,
+)
+from app.features.export.compute.reference import Measurement, NetworkFailsError
+from app.features.export.values import (
+    FormatError,
+    Kind,
+    OpenAxis,
+    WrittenFormat,
+    onnx_missing,
+)
 from app.source.generated import InputSpec, Source
 from app.util.leftovers import TemporaryFolder
 

@@ -10,18 +10,19 @@ import torch
 from msgspec.structs import replace
 
 from app import cli
-from app.export import formats, onnx_extra
-from app.export.certify import clean_process
-from app.export.certify.clean_process import ExportCancelledError
-from app.export.format_result import FormatError, Kind, OpenAxis
-from app.export.formats import write_format
 from app.export.weights import StateDict
+from app.features.export import values
+from app.features.export.compute import clean_process, formats
+from app.features.export.compute.clean_process import ExportCancelledError
+from app.features.export.compute.formats import write_format
+from app.features.export.values import FormatError, Kind, OpenAxis
 from app.source.compiled import make_module
 from app.source.generated import InputSpec, Source
-from tests.support.export_here import work_here, work_in_forks
+from app.util.resources import path as resource_path
+from tests.features.export.export_here import work_here, work_in_forks
 from tests.support.training_jobs import CONV_NET, net
 
-DIGITS = Path(__file__).parents[2] / "resources" / "examples" / "MLP on digits.tape"
+DIGITS = resource_path("examples", "MLP on digits.tape")
 # Two inputs, a dict for output, one of its entries whole numbers.
 PAIR = replace(
     net(
@@ -161,7 +162,7 @@ def test_what_cannot_be_followed_leaves_no_file(here: None, tmp_path: Path) -> N
 def test_without_its_packages_onnx_says_what_to_type(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    monkeypatch.setattr(onnx_extra, "PACKAGES", ("onnx", "onnx_of_nowhere"))
+    monkeypatch.setattr(values, "ONNX_PACKAGES", ("onnx", "onnx_of_nowhere"))
     with pytest.raises(FormatError, match="onnx_of_nowhere, which is not installed"):
         write_format(PAIR, {}, tmp_path / "net.onnx", "ONNX")
     assert cli.run(["export", str(DIGITS), "--onnx", str(tmp_path / "net.onnx")]) == 2

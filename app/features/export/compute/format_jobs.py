@@ -19,11 +19,11 @@ from typing import TYPE_CHECKING, Any
 import torch
 
 if TYPE_CHECKING:
-    from app.export.certify import measure
+    from app.export import measure
 else:
     # By its path: no folder of the program's is on the path of a clean process.
     _loader = SourceFileLoader(
-        "measure", str(Path(__file__).parent / "certify" / "measure.py")
+        "measure", str(Path(__file__).parents[3] / "export" / "measure.py")
     )
     measure = module_from_spec(spec_from_loader("measure", _loader))
     _loader.exec_module(measure)

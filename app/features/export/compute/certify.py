@@ -7,8 +7,9 @@ of an imported net is compared with its source model too. Non-finite numbers do 
 
 from __future__ import annotations
 
+import json
 import platform
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from datetime import UTC, datetime
 from importlib import metadata
 from pathlib import Path
@@ -19,24 +20,32 @@ import torch
 from msgspec import Struct
 from msgspec.structs import replace
 
-from app.export.certify import clean_process, measure
-from app.export.certify.certificate import (
-    ALLOWED,
-    ALLOWED_ELSE,
-    Certificate,
-    CertificateCheck,
-    write_certificate,
+from app.export import measure
+from app.export.layers import write_model
+from app.export.text_files import write_text
+from app.export.weights import save_safetensors
+from app.features.export.compute import clean_process
+from app.features.export.compute.clean_process import (
+    PATIENCE,
+    Cancelled,
+    Tell,
+    never,
+    silent,
 )
-from app.export.certify.clean_process import PATIENCE, Cancelled, Tell, never, silent
-from app.export.certify.reference import (
+from app.features.export.compute.reference import (
     Measurement,
     Measurements,
     NetworkFailsError,
     Stage,
 )
-from app.export.imported import ImportedNet, source_checks
-from app.export.layers import write_model
-from app.export.weights import save_safetensors
+from app.features.export.values import (
+    ALLOWED,
+    ALLOWED_ELSE,
+    Certificate,
+    CertificateCheck,
+    certificate_path,
+)
+from app.project.drawing_digest import ImportedNet
 from app.source.generated import Source
 from app.util.frozen import FrozenMap
 from app.util.leftovers import TemporaryFolder
@@ -209,7 +218,7 @@ def _verdict(
                 stage, live.dtype, next(answers) if stage.recorded else {}
             )
         ]
-    of_source = source_checks(source_answer)
+    of_source = _source_checks(source_answer)
     wrong = next((check for check in (*of_source, *checks) if not check.passed), None)
     if wrong is not None:
         message = (
@@ -240,7 +249,7 @@ def _verdict(
         )
         message += f"; {named} could not be compared: {skipped[0].skipped}"
     if imported is not None:
-        message += f"; {imported.comparison_text(of_source)}"
+        message += f"; {_comparison_text(imported, of_source)}"
     return Certificate(True, message + ".", (*checks, *of_source))
 
 
@@ -353,3 +362,103 @@ def _versions(texts: list[str], files: Files) -> dict[str, str]:
             except metadata.PackageNotFoundError:
                 versions[name] = "unknown"
     return versions
+
+
+def _comparison_text(imported: ImportedNet, checks: Sequence[CertificateCheck]) -> str:
+    """Describe the comparison with the source model, as the end of a sentence; all checks have passed."""
+    if missing := imported.missing:
+        return f"it was not compared with {imported.origin.model}, since {missing}"
+    *most, last = dict.fromkeys(
+        check.what for check in checks if check.mode and check.count > check.empty
+    ) or ["outputs"]
+    kinds = f"{', '.join(most)} and {last}" if most else last
+    modes = " and ".join(dict.fromkeys(check.mode for check in checks if check.mode))
+    odd = next(
+        (check.odd for check in checks if check.odd and check.what != "buffers"), ""
+    )
+    remark = (
+        f", of which {odd}, as in the model itself at the import; those are not verified"
+        if odd
+        else ""
+    )
+    return f"its {kinds} in {modes} mode are those of the source model {imported.origin.model}{remark}"
+
+
+def _source_checks(answer: Mapping[str, Any]) -> tuple[CertificateCheck, ...]:
+    """Convert the clean process's answer to checks."""
+    checks: list[CertificateCheck] = []
+    if "values" in answer:
+        other = answer["other"]
+        description = (
+            f"{'is' if len(other) == 1 else f'and {len(other) - 1} more are'} not as in the model"
+            if other
+            else ""
+        )
+        worst, same = other[0] if other else "", not other
+        checks.append(
+            CertificateCheck(
+                "values",
+                "",
+                "",
+                same,
+                same,
+                worst=worst,
+                words=description,
+                count=answer["values"],
+                source=True,
+            )
+        )
+    for case in answer["cases"]:
+        mode, dtype = "train" if case["train"] else "eval", answer["dtype"]
+        allowed = ALLOWED.get(dtype, ALLOWED_ELSE)
+        if "stops" in case:
+            description = f"not available: {case['stops']}"
+            checks.append(
+                CertificateCheck(
+                    "outputs",
+                    mode,
+                    dtype,
+                    False,
+                    False,
+                    None,
+                    allowed,
+                    "they",
+                    description,
+                    source=True,
+                )
+            )
+            continue
+        for aspect in ("outputs", "gradients", "buffers"):
+            comparison = case[aspect]
+            if comparison["count"]:
+                close = (
+                    comparison["largest"] is not None
+                    and comparison["largest"] <= allowed
+                )
+                checks.append(
+                    CertificateCheck(
+                        aspect,
+                        mode,
+                        dtype,
+                        comparison["equal"] or close,
+                        comparison["equal"],
+                        comparison["largest"],
+                        allowed,
+                        comparison["worst"],
+                        comparison["words"],
+                        count=comparison["count"],
+                        empty=comparison["empty"],
+                        odd=comparison["odd"],
+                        source=True,
+                    )
+                )
+    return tuple(checks)
+
+
+def write_certificate(certificate: Certificate, code: Path) -> Path:
+    """Write it next to the code and return its path. Raises WeightsError."""
+    path = certificate_path(code)
+    write_text(
+        path, json.dumps(certificate.to_json(), indent=1, ensure_ascii=False) + "\n"
+    )
+    return path

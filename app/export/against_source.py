@@ -16,11 +16,9 @@ from typing import TYPE_CHECKING, Any
 import torch
 
 if TYPE_CHECKING:
-    from app.export.certify import measure
-elif "app.export.certify.measure" in sys.modules or __name__.endswith(
-    ".certify.against_source"
-):
-    from app.export.certify import measure
+    from app.export import measure
+elif "app.export.measure" in sys.modules or __name__.endswith(".export.against_source"):
+    from app.export import measure
 else:
     measure = sys.modules["__main__"]  # the clean process runs it
 
