@@ -13,7 +13,6 @@ from typing import Any
 
 from msgspec.structs import replace
 
-from app.builder import rules
 from app.builder.analysis import analyse
 from app.builder.blocks import Block, with_blocks
 from app.builder.catalog.catalog import Catalog, Param, catalog
@@ -25,6 +24,7 @@ from app.builder.literals import DType
 from app.builder.results import Analysis
 from app.data.config import DataConfig, Transform
 from app.data.sources import MNIST
+from app.project import sketch
 from app.project.file import write
 from app.project.project import Project
 from app.training.config import Choice, TrainingConfig
@@ -39,37 +39,16 @@ CE, NLL, BCE = (
 )
 
 
-class Sketch:
-    """A project under construction, or a block of one: each call adds a node behind others and returns its id."""
+class Sketch(sketch.Sketch):
+    """A sketch of an example, or of a block of one."""
 
     def __init__(
         self, shape: tuple[int, ...], name: str = "input", *blocks: Block
     ) -> None:
-        self.project = Project(
-            blocks=FrozenMap({block.name: block for block in blocks})
+        super().__init__(
+            Project(blocks=FrozenMap({block.name: block for block in blocks}))
         )
-        self.last = self.add("input", name, shape=shape)
-
-    def add(self, op: str, name: str, *sources: str, **params: Any) -> str:
-        """A node on the required ports of which `sources` go in order, all of them on a port that takes a list."""
-        graph, ops = self.project.graph, with_blocks(catalog(), self.project.blocks)
-        new = edits.new_node(graph, ops, op)
-        graph = graph.with_node(
-            replace(new, name=name, params=new.params.update(params))
-        )
-        ports = [port for port in ops[op].inputs if port.required]
-        for number, source in enumerate(sources):
-            port = ports[0] if ports[0].variadic else ports[number]
-            graph = rules.connect(graph, ops, source, 0, new.id, port.name)
-        self.project = edits.changed(self.project, graph)
-        self.last = new.id
-        return new.id
-
-    def feed(self, source: str, target: str, port: str) -> None:
-        """Wire an output to a port that is not required, such as a mask's."""
-        ops = with_blocks(catalog(), self.project.blocks)
-        graph = rules.connect(self.project.graph, ops, source, 0, target, port)
-        self.project = edits.changed(self.project, graph)
+        self.add("input", name, shape=shape)
 
     def again(self, owner: str, name: str, source: str) -> str:
         """The module of a node called a second time, with the same weights."""
@@ -78,10 +57,6 @@ class Sketch:
             self.project, self.project.graph.with_shared(added, owner)
         )
         return added
-
-    def then(self, op: str, name: str, **params: Any) -> str:
-        """A node behind the last one."""
-        return self.add(op, name, self.last, **params)
 
     def times(self, count: int) -> str:
         """The last node, repeated."""

@@ -14,7 +14,7 @@ from app.cli import arguments, console
 from app.data.config import DataConfig
 from app.data.loaders import read_spec
 from app.data.own_files import dataset_class
-from app.data.sources import SOURCES, DataError, check, spec_of
+from app.data.sources import BY_ENDING, SOURCES, DataError, check, config_of, spec_of
 from app.preflight import opened_losses
 from app.project import run_records
 from app.project.sheet_records import ProjectFileError, encoded
@@ -26,17 +26,6 @@ from app.util.frozen import FrozenMap
 
 if TYPE_CHECKING:
     from app.project.project import Project
-
-# Sources of data by the ending of a path.
-_BY_ENDING = {
-    ".csv": "file.csv",
-    ".tsv": "file.csv",
-    ".npz": "file.tensors",
-    ".npy": "file.tensors",
-    ".pt": "file.tensors",
-    ".txt": "file.text",
-    ".py": "file.dataset",
-}
 
 
 def with_loss(project: Project, options: argparse.Namespace) -> Project:
@@ -179,15 +168,13 @@ def _data_of(text: str) -> DataConfig:
     path = Path(text)
     if colon and not path.is_file():
         raise console.CommandError(f"--on {text}: there is no file {text}")
-    if path.is_dir():
-        return DataConfig("file.pictures", path=str(path.absolute()))
-    if path.is_file():
-        if (key := _BY_ENDING.get(path.suffix.lower())) is None:
+    if path.is_dir() or path.is_file():
+        if (data := config_of(path)) is None:
             raise console.CommandError(
-                f"--on {text}: expected a folder of images, or a file ending in {', '.join(_BY_ENDING)}"
+                f"--on {text}: expected a folder of images, or a file ending in {', '.join(BY_ENDING)}"
             )
         options = {"dataset": str(dataset_class.parse_call(call))} if colon else {}
-        return DataConfig(key, path=str(path.absolute()), options=FrozenMap(options))
+        return replace(data, options=FrozenMap(options))
     matches = [
         key
         for key, spec in SOURCES.items()

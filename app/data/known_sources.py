@@ -10,7 +10,15 @@ from msgspec.structs import replace
 from app.data import synthetic_fields
 from app.data.downloads.archives import COLLECTIONS
 from app.data.own_files.encodings import AUTO, ENCODINGS
-from app.data.spec import CLASSES, TOKENS, VALUES, FieldInfo, Option, SourceSpec
+from app.data.spec import (
+    BINARY,
+    CLASSES,
+    TOKENS,
+    VALUES,
+    FieldInfo,
+    Option,
+    SourceSpec,
+)
 from app.util.frozen import FrozenMap
 
 DIGITS = "sklearn.digits"
@@ -498,6 +506,7 @@ _SOURCES = (
         (1, 64, 64),
         task=VALUES,
         label_shape=(1, 64, 64),
+        label_form=BINARY,
         options=_SAMPLES,
     ),
     SourceSpec(

@@ -20,6 +20,7 @@ from app.util.user_folders import default_root
 __all__ = [
     "DIGITS",
     "MNIST",
+    "BY_ENDING",
     "SOURCES",
     "DataError",
     "DataInfo",
@@ -28,6 +29,7 @@ __all__ = [
     "UnknownSourceError",
     "Watch",
     "check",
+    "config_of",
     "default_root",
     "is_present",
     "options_of",
@@ -39,6 +41,18 @@ if TYPE_CHECKING:
 
 # Progress callback: done, total, and name. An exception in it aborts the reading.
 Watch = Callable[[int, int, str], None]
+
+
+# Sources of the user's files by their ending.
+BY_ENDING = {
+    ".csv": "file.csv",
+    ".tsv": "file.csv",
+    ".npz": "file.tensors",
+    ".npy": "file.tensors",
+    ".pt": "file.tensors",
+    ".txt": "file.text",
+    ".py": "file.dataset",
+}
 
 
 class UnknownSourceError(DataError):
@@ -131,6 +145,12 @@ def _check_transforms(config: DataConfig) -> None:
             "Validation samples must be the same each time: random transforms are for training only."
         )
     spec_of(config)
+
+
+def config_of(path: Path) -> DataConfig | None:
+    """Return the data that a file, or a folder of images, is by its ending; None if it is none."""
+    key = "file.pictures" if path.is_dir() else BY_ENDING.get(path.suffix.lower())
+    return DataConfig(key, path=str(path.absolute())) if key is not None else None
 
 
 def is_present(source: str, root: str | Path | None = None) -> bool:

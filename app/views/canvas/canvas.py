@@ -14,6 +14,7 @@ from PySide6.QtWidgets import QWidget
 from app.builder.catalog.catalog import Catalog
 from app.builder.params import NONE, Params
 from app.builder.sheet import Sheet
+from app.preflight import starting_net
 from app.util.formatting import grouped_digits, significant
 from app.views.canvas.accessible import CanvasAccess
 from app.views.canvas.actions import CanvasActions
@@ -54,6 +55,7 @@ from app.views.ui import theme
 from app.views.ui.graphview.minimap import Minimap
 from app.views.ui.graphview.spatial import bounds
 from app.views.ui.layouts import vbox
+from app.views.ui.widgets.button import Button
 from app.views.ui.widgets.empty import EmptyState
 
 if TYPE_CHECKING:
@@ -71,6 +73,8 @@ DRAWN = (
     "unfolded",
 )  # fields of a project that the canvas shows
 NEWEST = "Gradient norm, oldest to newest"
+EMPTY_HINT = "Drag a layer here, press Tab to search, or paste PyTorch code."
+START_NET = "Start with a net for these data"
 LEAST_SHARE = 0.001  # smaller shares of the network have the lowest colour
 
 
@@ -83,6 +87,7 @@ class Canvas(QWidget):
         str, str
     )  # node id, name; the canvas handles its own renames
     exampleRequested = Signal()
+    netRequested = Signal()  # one that fits the data
     findRequested = Signal()
     insideRequested = Signal(
         str, object
@@ -122,6 +127,7 @@ class Canvas(QWidget):
             list  # of the window, for the menu of a node
         )
         self._framed = False
+        self._offer = ""  # what the data are, and which net fits them
         self.restores: Callable[[], bool] = lambda: (
             False
         )  # shows a project that is opened as it was left, if it was
@@ -153,7 +159,6 @@ class Canvas(QWidget):
         self.rename_field = RenameField(self)
         self.word = Word(self)
         self.ring = FocusRing(self)
-        hint = "Drag a layer here, press Tab to search, or paste PyTorch code."
         self.callouts = Callouts(self)
         self.finder = Finder(self)
         self.writing = NoteEditor(self)
@@ -161,8 +166,10 @@ class Canvas(QWidget):
         # A child of the viewport, so that a layer can be dropped on it.
         ground = self.view.viewport()
         self.empty = EmptyState(
-            "add", "Nothing on the canvas yet", hint, "Choose an example…", ground
+            "add", "Nothing on the canvas yet", EMPTY_HINT, "Choose an example…", ground
         )
+        self.start_net = Button(START_NET, "primary", parent=self)
+        self.start_net.hide()
 
     def _connect(self) -> None:
         self.document.changed.connect(self._changed)
@@ -208,6 +215,8 @@ class Canvas(QWidget):
         self.rename_field.closed.connect(self._back_to_view)
         self.renameRequested.connect(self.commands.rename)
         self.empty.acted.connect(self.exampleRequested)
+        self.empty.first_acted.connect(self.netRequested)
+        self.start_net.clicked.connect(self.netRequested)
 
     def _make_access(self) -> GraphAccess:
         return CanvasAccess(self)
@@ -268,6 +277,21 @@ class Canvas(QWidget):
         else:
             self.scales.hide_heat()
         self._arrange()
+
+    def set_offer(self, offer: str) -> None:
+        """Offer a net for the data, which `offer` describes, while nothing but an Input is drawn; none for ""."""
+        hint = f"{offer} Or {EMPTY_HINT[:1].lower()}{EMPTY_HINT[1:]}"
+        self.empty.set_text(self.empty.title(), hint if offer else EMPTY_HINT)
+        self.empty.set_first(START_NET if offer else "")
+        self.start_net.setToolTip(offer)
+        self._offer = offer
+        self._show_offer()
+
+    def _show_offer(self) -> None:
+        some = bool(self.scene.nodes) and starting_net.is_bare(
+            self.document.project.graph
+        )
+        self.start_net.setVisible(bool(self._offer) and some)
 
     def set_running(self, running: bool) -> None:
         """Show wire widths by activation size per sample while a run is active. Editing stays possible."""
@@ -428,6 +452,7 @@ class Canvas(QWidget):
             self.view.zoom
         )  # how it is painted depends on the number of nodes, too
         self.empty.setVisible(not some)
+        self._show_offer()
         self.minimap.follow()
         self.zoom_control.setVisible(some)
         self.callouts.show()

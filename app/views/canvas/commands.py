@@ -24,7 +24,9 @@ from app.builder.layout.arrange import (
 from app.builder.params import NONE, Params
 from app.builder.rules import ConnectError
 from app.builder.sheet import Sheet
+from app.preflight import starting_net
 from app.project.library import Library
+from app.project.project import Project
 from app.util.formatting import plural
 from app.views.canvas import clipboard
 from app.views.canvas.items.geometry import snapped
@@ -142,6 +144,8 @@ class Commands(QObject):
         except ConnectError as error:
             self.refused.emit(str(error))
             return None
+        if isinstance(project, Project):
+            project = starting_net.with_new_input(project, new)
         self._document.apply(text, project)
         if (
             new not in self._document.project.graph.nodes

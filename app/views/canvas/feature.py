@@ -6,6 +6,7 @@ from collections.abc import Iterable
 
 from app.builder.catalog.catalog import catalog
 from app.builder.results import Analysis
+from app.preflight import starting_net
 from app.views.canvas.canvas import Canvas
 from app.views.canvas.way import WayOverCanvas
 from app.views.feature import Adopted, Feature, Page
@@ -55,6 +56,7 @@ class CanvasFeature(Feature):
         canvas.findRequested.connect(lambda: workspace.commands.trigger("find"))
         canvas.insideRequested.connect(self._go_inside)
         canvas.exampleRequested.connect(lambda: workspace.commands.trigger("gallery"))
+        canvas.netRequested.connect(lambda: workspace.commands.trigger("start-net"))
         canvas.leaveRequested.connect(workspace.place.leave)
         canvas.growth.busy.connect(live.pause)
         canvas.legendShown.connect(workspace.notifier.make_way)
@@ -104,6 +106,9 @@ class CanvasFeature(Feature):
         in_front = self.workspace.live.in_front
         if in_front is not None and self.workspace.live.up_to_date:
             self.canvas.set_analysis(in_front)
+            bare = not self.workspace.place.path
+            project = self.workspace.document.project
+            self.canvas.set_offer(starting_net.offer(project) if bare else "")
 
     def _run_state(self, _state: str) -> None:
         if not self.workspace.session.active:

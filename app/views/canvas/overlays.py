@@ -459,7 +459,10 @@ def arrange_overlays(canvas: Canvas) -> None:
     zoom.adjustSize()
     right = minimap.x() - 8 if minimap.fits else width - EDGE
     zoom.move(right - zoom.width(), height - EDGE - zoom.height())
-    canvas.empty.setGeometry((width - 360) // 2, (height - 260) // 2, 360, 260)
+    canvas.empty.setGeometry((width - 360) // 2, (height - 340) // 2, 360, 340)
+    start = canvas.start_net
+    start.adjustSize()
+    start.move((width - start.width()) // 2, height - 2 * EDGE - 2 * start.height())
     canvas.ring.setGeometry(canvas.rect())
     canvas.ring.raise_()
 

@@ -2,11 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from PySide6.QtCore import QMimeData
+
+from app.data.config import DataConfig
+from app.data.sources import config_of, spec_of
+from app.preflight import starting_net
 from app.views.feature import Action, Feature, Page
+from app.views.navigation import NETWORK
 from app.views.training.form.data.download_dialog import DownloadDialog
 from app.views.training.form.searched import searched
 from app.views.training.form.settings_form import RunSettings, TrainingForm
@@ -16,6 +22,22 @@ from app.views.ui.dialogs.search import SearchEntry
 if TYPE_CHECKING:
     from app.runs.store import Kept
     from app.views.run.session import Run
+
+
+IS_BUILT = "A net is built already, and nothing of it is replaced."
+NO_NET = "Choose data that have been read: a table, images, a text or series."
+
+
+def data_in(data: QMimeData) -> DataConfig | None:
+    """Return the data that are dragged over the window: one table, text, array or folder of images; None otherwise."""
+    urls = [url for url in data.urls() if url.isLocalFile()]
+    config = config_of(Path(urls[0].toLocalFile())) if len(urls) == 1 else None
+    return config if config is not None and not _is_code(config.path) else None
+
+
+def _is_code(path: str) -> bool:
+    """Return whether a file may be other than data: layers, or weights."""
+    return path.endswith((".py", ".pt"))
 
 
 class TrainingFormFeature(Feature):
@@ -39,6 +61,14 @@ class TrainingFormFeature(Feature):
             menu="run.rate",
         )
         yield Action("choose-data", "", self.choose_data)
+        yield Action(
+            "start-net",
+            "Start with a net for the &data",
+            self.start_net,
+            icon="network",
+            menu="layer.edit",
+            tip="Of the kind of the data, with their loss, while nothing is built",
+        )
 
     def searched(self) -> Iterable[SearchEntry]:
         self.workspace.pages.widget("training")  # which makes the form
@@ -68,6 +98,7 @@ class TrainingFormFeature(Feature):
         workspace.settings.changed.connect(self._setting_changed)
         form.download_requested.connect(self.download)
         form.data.trust_requested.connect(self._review_dataset)
+        form.data.net_requested.connect(self.start_net)
         form.data.fit.cure_requested.connect(workspace.cures.apply_to_network)
         form.data.facts_changed.connect(workspace.live.refresh)
         form.live_rate.rate_requested.connect(control.set_rate)
@@ -113,6 +144,35 @@ class TrainingFormFeature(Feature):
         """Open the list of data."""
         self.workspace.pages.show("training")
         self.training_form.choose_data()
+
+    def start_net(self) -> None:
+        """Draw a net for the data, with their loss and metrics, as one step; what is built is never replaced."""
+        workspace = self.workspace
+        project = workspace.document.project
+        if not starting_net.offer(project):
+            built = project.opened is not None or not starting_net.is_bare(
+                project.graph
+            )
+            workspace.notifier.say("No net was started", IS_BUILT if built else NO_NET)
+            return
+        workspace.place.go_to(NETWORK)
+        workspace.pages.turn_to("network")
+        workspace.selection.set(())
+        started = starting_net.start(project)
+        name = spec_of(project.data).label
+        workspace.sheet.apply(
+            f"Start with a net for {name}", workspace.drawing.with_positions(started)
+        )
+        workspace.drawing.frame_selection()
+
+    def drop(self, data: QMimeData) -> Callable[[], object] | None:
+        config = data_in(data)
+        return None if config is None else lambda: self.take_data(config)
+
+    def take_data(self, config: DataConfig) -> None:
+        """Choose data, and show them."""
+        self.workspace.pages.show("training")
+        self.training_form.take_data(config)
 
     def _hear_fit(self) -> None:
         if self.workspace.live.analysis is not None:

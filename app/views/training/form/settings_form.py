@@ -16,7 +16,14 @@ from PySide6.QtWidgets import QScrollArea, QVBoxLayout, QWidget
 from app.data.config import DataConfig
 from app.data.sources import DataError, spec_of
 from app.engine.requests.choices import CheckOptimizer, Params
-from app.preflight import multi_output, opened, opened_losses, preflight, synthetic_data
+from app.preflight import (
+    multi_output,
+    opened,
+    opened_losses,
+    preflight,
+    starting_net,
+    synthetic_data,
+)
 from app.project.document import Document
 from app.project.module_paths import Layers
 from app.project.project import Project
@@ -54,6 +61,13 @@ if TYPE_CHECKING:
     from app.training.setup.device import Device
 
 _DEFAULT_DEVICE = "auto"
+
+
+def _choice_of(data: DataConfig) -> str:
+    """Return the key of the step that chooses these data."""
+    return f"data/{data.source}/{data.path}"
+
+
 # Title and reason of the banner while a run is active, of this window or of a script.
 RUN_KEEPS = (
     "A run is in progress",
@@ -213,6 +227,7 @@ class TrainingForm(QWidget):
         super().__init__(parent)
         self._document = document
         self._kept: RunSettings | None = None
+        self._chosen = ""  # which data were chosen last, as the key of that step
         self._make_sections(engine)
         self._lay_out()
         self._connect()
@@ -272,9 +287,7 @@ class TrainingForm(QWidget):
                 "inputs", chosen, "Choose fields of inputs", None
             )
         )
-        self.data.facts_changed.connect(
-            lambda: self.metrics.set_data(self._document.project.data)
-        )
+        self.data.facts_changed.connect(self._learn_facts)
         self.optimizer.chosen.connect(
             lambda choice, merge: self._set_training("optimizer", choice, merge)
         )
@@ -341,6 +354,7 @@ class TrainingForm(QWidget):
 
     def set_fit(self, analysis: Analysis) -> None:
         """Check whether the net fits the data."""
+        self.data.set_offer(starting_net.offer(self._document.project))
         self.data.fit.show_fit(preflight.fit(self._document.project, analysis))
         self.data.synthetic = synthetic_data.fitting(self._document.project, analysis)
         self.data.net_size = _image_size(self._document.project)
@@ -466,6 +480,10 @@ class TrainingForm(QWidget):
                 else f"{run_settings.title} continues with {show(value)}. {cure}"
             )
 
+    def take_data(self, config: DataConfig) -> None:
+        """Choose the user's file or folder, with the split and the loading as they are."""
+        self.data.take(config)
+
     def choose_data(self) -> None:
         """Put the focus on the choice of the data and open its list."""
         self.area.ensureWidgetVisible(self.data.source)
@@ -525,10 +543,20 @@ class TrainingForm(QWidget):
             )
 
     def _set_data(self, config: DataConfig, change: str, merge: str | None) -> None:
-        project = opened.with_data(self._document.project, config)
-        self._document.apply(
-            change, project, merge=f"training/{merge}" if merge else None
-        )
+        project = self._document.project
+        key = f"training/{merge}" if merge else None
+        if (config.source, config.path) != (project.data.source, project.data.path):
+            key = self._chosen = _choice_of(config)
+        project = starting_net.with_fitting_input(opened.with_data(project, config))
+        self._document.apply(change, project, merge=key)
+
+    def _learn_facts(self) -> None:
+        """Follow data that have been read: an Input that is all of the net takes them, in the step that chose them."""
+        project = self._document.project
+        self.metrics.set_data(project.data)
+        if self._chosen == _choice_of(project.data):
+            fitted = starting_net.with_fitting_input(project)
+            self._document.apply("Fit the Input", fitted, merge=self._chosen)
 
     def _set_training(self, name: str, value: Any, merge: str | None) -> None:
         self._apply(name, value, f"Set {name.replace('_', ' ')}", merge)

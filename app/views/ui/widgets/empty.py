@@ -51,9 +51,13 @@ class _Art(QWidget):
 
 
 class EmptyState(QWidget):
-    """Icon, title, hint and, for an obvious next step, a primary button."""
+    """Icon, title, hint and, for an obvious next step, a primary button.
+
+    `acted` and `first_acted` are emitted by the buttons: that of the constructor, and one before it, of `set_first`.
+    """
 
     acted = Signal()
+    first_acted = Signal()
 
     def __init__(
         self,
@@ -76,6 +80,9 @@ class EmptyState(QWidget):
         self.button = Button(action, "primary", parent=self)
         self.button.setVisible(bool(action))
         self.button.clicked.connect(self.acted)
+        self.first = Button("", "primary", parent=self)
+        self.first.hide()
+        self.first.clicked.connect(self.first_acted)
         self._art = _Art(icon, self)
         layout = vbox(
             1, (self._art, 0, centre), on=self, margins=(24, 8, 24, 8), spacing=0
@@ -86,6 +93,8 @@ class EmptyState(QWidget):
         layout.addWidget(self._hint, 0)
         layout.setAlignment(self._hint, centre)
         layout.addSpacing(14)
+        layout.addWidget(self.first, 0, centre)
+        layout.addSpacing(8)
         layout.addWidget(self.button, 0, centre)
         layout.addStretch(1)
         self.setAccessibleName(title)
@@ -98,6 +107,13 @@ class EmptyState(QWidget):
         self._hint.setText(hint)
         self.setAccessibleName(title)
         self.setAccessibleDescription(hint)
+        self._fit()
+
+    def set_first(self, action: str) -> None:
+        """Put a step before the button's, which becomes the second choice; none for ""."""
+        self.first.setText(action)
+        self.first.setVisible(bool(action))
+        self.button.set_kind("secondary" if action else "primary")
         self._fit()
 
     def title(self) -> str:

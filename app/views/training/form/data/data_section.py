@@ -53,6 +53,7 @@ class DataSection(Section):
     chosen = Signal(object, str, object)
     download_requested = Signal(str)
     facts_changed = Signal()
+    net_requested = Signal()  # one that fits the data
     trust_requested = Signal(str)  # the path of a file to review before any of it runs
 
     def __init__(self, engine: EngineService, parent: QWidget | None = None) -> None:
@@ -92,6 +93,9 @@ class DataSection(Section):
         self.pick.clicked.connect(self._pick)
         self.trust = Button("Review…", "primary", icon="eye")
         self.trust.clicked.connect(lambda: self.trust_requested.emit(self._config.path))
+        self.offer = label("", "label", "text3", wrap=True)
+        self.start_net = Button("Start with a net for these data", "primary")
+        self.start_net.clicked.connect(self.net_requested)
         self.fit = FitBox()
         self.fields = FieldsBox()
         self.columns = ColumnsTable()
@@ -138,6 +142,8 @@ class DataSection(Section):
             self.body_layout.addWidget(widget)
         for button in (self.all_bad, self.download, self.pick, self.trust):
             self.body_layout.addWidget(button, 0, Qt.AlignmentFlag.AlignLeft)
+        self.body_layout.addWidget(self.offer)
+        self.body_layout.addWidget(self.start_net, 0, Qt.AlignmentFlag.AlignLeft)
         self.body_layout.addWidget(self.fit)
         self.body_layout.addWidget(self.fields)
         self.body_layout.addWidget(self.bar)
@@ -160,11 +166,18 @@ class DataSection(Section):
         self.body_layout.addWidget(self.batch)
         for widget in (self.bar, self.stop, self.columns, self.batch_words):
             widget.hide()
+        self.set_offer("")
 
     def set_root(self, root: Path) -> None:
         """Set the folder of downloaded data."""
         self._root = root
         self.show_config(self._config)
+
+    def set_offer(self, offer: str) -> None:
+        """Offer a net for the data, which `offer` describes; none for ""."""
+        self.offer.setText(offer)
+        for widget in (self.offer, self.start_net):
+            widget.setVisible(bool(offer))
 
     def set_training(self, training: TrainingConfig) -> None:
         """Set the settings that decide which batch a run trains on first; one that is shown is read again."""
@@ -444,6 +457,18 @@ class DataSection(Section):
             eval_transforms=(),
         )
         self.chosen.emit(config, f"Set data to {SOURCES[key].label}", None)
+
+    def take(self, config: DataConfig) -> None:
+        """Choose a file or folder of the user's, with the split and the loading as they are."""
+        taken = replace(
+            self._config,
+            source=config.source,
+            path=config.path,
+            options=config.options,
+            train_transforms=(),
+            eval_transforms=(),
+        )
+        self.chosen.emit(taken, f"Read {Path(config.path).name}", None)
 
     def _pick(self) -> None:
         spec, start = (

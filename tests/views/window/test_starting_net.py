@@ -1,0 +1,101 @@
+"""From an empty window and data of one's own to a trained net, by mouse and by keys."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+from PySide6.QtCore import QMimeData, QPointF, Qt, QUrl
+from PySide6.QtGui import QDropEvent
+from PySide6.QtTest import QTest
+from PySide6.QtWidgets import QApplication
+from pytestqt.qtbot import QtBot
+
+from app.views.canvas.canvas import START_NET
+from tests.preflight.test_starting_net import houses, pictures, text
+from tests.support.whole_window import WholeWindow
+from tests.views.window.test_data import settled
+
+LEFT = Qt.MouseButton.LeftButton
+
+
+def drop(window: WholeWindow, path: str) -> None:
+    data = QMimeData()
+    data.setUrls([QUrl.fromLocalFile(path)])
+    copy, none = Qt.DropAction.CopyAction, Qt.KeyboardModifier.NoModifier
+    event = QDropEvent(QPointF(400, 300), copy, data, LEFT, none)
+    QApplication.sendEvent(window, event)
+
+
+def trained(qtbot: QtBot, window: WholeWindow) -> None:
+    window.training_form.numbers.edited.emit("epochs", 1, None)
+    settled(qtbot, window)
+    assert not window.live.errors, window.live.errors
+    assert window.run_control.blocked == ""
+    QTest.keyClick(window, Qt.Key.Key_F5)
+    qtbot.waitUntil(lambda: window.session.state in ("done", "failed"), timeout=60_000)
+    assert window.session.state == "done", window.session.current.failed
+
+
+@pytest.mark.parametrize("make", [houses, pictures, text])
+def test_data_that_are_dropped_are_two_clicks_from_a_trained_net(
+    qtbot: QtBot, window: WholeWindow, tmp_path: Path, make
+) -> None:
+    settled(qtbot, window)
+    before = window.document.project
+    drop(window, make(tmp_path).path)
+    settled(qtbot, window)
+    first = window.canvas.empty.first
+    qtbot.waitUntil(lambda: first.isVisible() and first.text() == START_NET)
+    chosen = window.document.project
+    QTest.mouseClick(first, LEFT)
+    settled(qtbot, window)
+    started = window.document.project
+    assert set(started.positions) == set(started.graph.nodes)
+    trained(qtbot, window)
+    for _ in range(2):  # the epochs of this test, and the net with its loss
+        window.document.undo_stack.undo()
+    assert window.document.project == chosen
+    window.document.undo_stack.undo()
+    assert window.document.project == before
+
+
+def test_the_only_input_takes_the_data_in_the_step_that_chooses_them(
+    qtbot: QtBot, window: WholeWindow, tmp_path: Path
+) -> None:
+    settled(qtbot, window)
+    node = window.canvas.add_op("input")
+    shape = lambda: window.document.project.graph.nodes[node].params["shape"]  # noqa: E731
+    assert shape() == (1, 8, 8), "a new Input takes the data that are chosen"
+    window.training_form.data.source.edited.emit("file.csv")
+    window.training_form.data.set_path(houses(tmp_path).path)
+    settled(qtbot, window)
+    assert shape() == (3,)
+    window.document.undo_stack.undo()
+    assert shape() == (1, 8, 8) and window.document.project.data.path == ""
+    window.document.undo_stack.redo()
+    settled(qtbot, window)
+    assert shape() == (3,)
+    start = window.canvas.start_net
+    qtbot.waitUntil(start.isVisible)
+    QTest.mouseClick(start, LEFT)
+    settled(qtbot, window)
+    assert not window.live.errors and not start.isVisible()
+
+
+def test_the_keys_start_a_net_and_what_is_built_is_never_replaced(
+    qtbot: QtBot, window: WholeWindow
+) -> None:
+    window.training_form.data.choose("made.moons")
+    settled(qtbot, window)
+    button = window.training_form.data.start_net
+    window.right.pane.show_page("training")
+    qtbot.waitUntil(button.isVisible)
+    button.setFocus()
+    QTest.keyClick(button, Qt.Key.Key_Space)
+    settled(qtbot, window)
+    built = window.document.project
+    assert "nn.Linear" in built.graph.ops and not window.live.errors
+    assert not button.isVisible()
+    window.actions_by_key["start-net"].trigger()
+    assert window.document.project is built
