@@ -29,7 +29,7 @@ from app.project.opened_records import (
     opened_from,
     opened_record,
 )
-from app.project.project import Project
+from app.project.project import LessonWork, Project
 from app.project.run_records import (
     DataRecord,
     TrainingRecord,
@@ -59,6 +59,7 @@ from app.project.weights.files import origin_beside, weights_beside
 from app.source import layer_files
 from app.training.config import StartWeights
 from app.util import atomic, regular_files
+from app.util.frozen import FrozenMap
 
 VERSION = 2
 
@@ -92,6 +93,14 @@ class _OriginRecord(msgspec.Struct, forbid_unknown_fields=True):
     inits: list[_ModelInitRecord] = []
 
 
+class _LessonRecord(msgspec.Struct, forbid_unknown_fields=True):
+    name: Text
+    answers: Annotated[
+        dict[Text, Text], msgspec.Meta(max_length=limits.MOST_GOALS)
+    ] = {}
+    reached: Annotated[list[Text], msgspec.Meta(max_length=limits.MOST_GOALS)] = []
+
+
 class _ProjectRecord(msgspec.Struct, forbid_unknown_fields=True):
     tapedeck: int
     name: Text
@@ -107,6 +116,7 @@ class _ProjectRecord(msgspec.Struct, forbid_unknown_fields=True):
     unfolded: list[Text] = []
     origin: _OriginRecord | None = None
     model: OpenedRecord | None = None
+    lesson: _LessonRecord | None = None
 
 
 # msgspec makes its tables of a type when it first needs them, and two threads that need them at once end the process.
@@ -395,6 +405,11 @@ def dumps(project: Project) -> bytes:
             if project.opened is not None
             else {}
         ),
+        **(
+            {"lesson": _lesson_record(project.lesson)}
+            if project.lesson is not None
+            else {}
+        ),
     }
     try:
         data = msgspec.json.encode(raw)
@@ -426,7 +441,22 @@ def _project(record: _ProjectRecord) -> Project:
         notes=record.notes,
         origin=_origin(record.origin),
         opened=opened_from(record.model) if record.model is not None else None,
+        lesson=LessonWork(
+            record.lesson.name,
+            FrozenMap(record.lesson.answers),
+            tuple(record.lesson.reached),
+        )
+        if record.lesson is not None
+        else None,
     )
+
+
+def _lesson_record(work: LessonWork) -> dict[str, Any]:
+    return {
+        "name": work.name,
+        "answers": dict(work.answers),
+        "reached": list(work.reached),
+    }
 
 
 def _origin_record(origin: Origin) -> dict[str, Any]:

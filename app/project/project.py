@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from msgspec import field
+from msgspec import Struct, field
 
 from app.builder.blocks import Blocks
 from app.builder.graph import Graph
@@ -14,13 +14,21 @@ from app.training.config import TrainingConfig
 from app.util.frozen import FrozenMap, Shared
 
 
+class LessonWork(Struct, frozen=True):
+    """What was done of a lesson: the answers by question, and the goals that were reached, as `Goal.key`."""
+
+    name: str
+    answers: FrozenMap[str, str] = field(default_factory=FrozenMap)
+    reached: tuple[str, ...] = ()
+
+
 class Project(Shared, frozen=True):
     """The content of a `.tape` file: the network's sheet, its blocks, data and training.
 
     `positions` are canvas points of the nodes' top left corners, by id. `layer_files` are paths of Python files with
     custom layers, absolute or relative to the project; they run only once the user trusts them. `origin` is the model
     of an imported net. With `opened` the network is a model from code in place of a drawing, and the sheet is
-    empty.
+    empty. `lesson` is what was done of the lesson that the project is handed in for.
     """
 
     name: str = "untitled"
@@ -36,3 +44,4 @@ class Project(Shared, frozen=True):
     unfolded: frozenset[str] = frozenset()
     origin: Origin | None = None
     opened: OpenedModel | None = None
+    lesson: LessonWork | None = None

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import math
 from collections import Counter
 from collections.abc import Mapping
 
@@ -12,26 +11,24 @@ from PySide6.QtCore import QObject, QTimer
 
 from app.autograd.diagnostics.results import Findings
 from app.autograd.tape import Tape
-from app.builder.value_types import TensorType
 from app.features.lessons import lesson as lessons
 from app.features.lessons.facts import (
-    RunFigures,
     Situation,
     SnippetFigures,
     TapeFigures,
     Value,
     value_of,
 )
-from app.features.lessons.lesson import Goal, Lesson, format_value, typed_value
+from app.features.lessons.lesson import Goal, Lesson, format_value, is_reached
 from app.features.lessons.page import LearnPage
-from app.project.project import Project
-from app.training.history import History
+from app.features.lessons.situation import run_figures, with_analysis
+from app.project.project import LessonWork, Project
+from app.util.frozen import FrozenMap
 from app.views.run.session import Run
 from app.views.workspace import Workspace
 
 DONE = "lessons/done"  # in the settings: the names of lessons that were done
 SOON = 150  # ms after which several things that happened are noticed at once
-SAME = "same"  # wanted of a question: the value that is measured
 
 
 class LessonControl(QObject):
@@ -165,42 +162,32 @@ class LessonControl(QObject):
         if lesson is None:
             return
         self._soon.stop()
-        self._situation = replace(
-            self._situation,
-            project=self._workspace.document.project,
-            **self._of_analysis(),
-        )
+        live, project = self._workspace.live, self._workspace.document.project
+        self._situation = replace(self._situation, project=project)
+        analysis = live.analysis
+        if analysis is not None and live.up_to_date and not analysis.partial:
+            errors = len(live.net_errors)
+            self._situation = with_analysis(self._situation, analysis, errors)
         goals = lesson.steps[self._page.lesson.step].goals
         self._page.lesson.show_verdicts([self._verdict(goal) for goal in goals])
+        self._record(lesson)
 
-    def _of_analysis(self) -> Mapping[str, object]:
-        live = self._workspace.live
-        analysis = live.analysis
-        if analysis is None or not live.up_to_date or analysis.partial:
-            return {}
-        total = analysis.total_parameters
-        shapes = {
-            node.name: " ".join(str(size) for size in value.shape[1:])
-            for node in analysis.graph.nodes.values()
-            if isinstance(value := analysis.values.get((node.id, 0)), TensorType)
-        }
-        return {
-            "errors": len(live.net_errors) if analysis.graph.nodes else None,
-            "parameters": total,
-            "trainable": total - analysis.frozen_parameters
-            if total is not None
-            else None,
-            "shapes": shapes,
-        }
+    def _record(self, lesson: Lesson) -> None:
+        """Keep in the project what was answered and reached, so that it can be handed in; this is no edit to undo."""
+        before = self._workspace.document.project.lesson
+        known = (
+            before.reached if before is not None and before.name == lesson.name else ()
+        )
+        now = (goal.key for goal in lesson.goals if self._is_met(goal))
+        reached = tuple(dict.fromkeys((*known, *now)))
+        work = LessonWork(lesson.name, FrozenMap(self._answers), reached)
+        if work != before:
+            self._workspace.document.revise(
+                lambda project: replace(project, lesson=work)
+            )
 
     def _is_met(self, goal: Goal) -> bool:
-        if not goal.question:
-            return goal.is_met(value_of(goal.fact, goal.argument, self._situation))
-        typed = typed_value(self._answers.get(goal.question, ""))
-        if goal.wanted != SAME:
-            return goal.is_met(typed)
-        measured = value_of(goal.fact, goal.argument, self._situation)
-        return measured is not None and replace(goal, wanted=measured).is_met(typed)
+        return is_reached(goal, self._situation, self._answers)
 
     def _verdict(self, goal: Goal) -> tuple[bool, str | None]:
         met = self._is_met(goal)
@@ -211,16 +198,3 @@ class LessonControl(QObject):
             goal.comparison == "=" and goal.wanted in (0.0, 1.0)
         )
         return met, format_value(value) if says and value is not None else None
-
-
-def run_figures(history: History) -> RunFigures:
-    """Return the figures of a run after its last epoch so far."""
-    epochs = history.epochs
-    if not len(epochs):
-        return RunFigures(steps=len(history.steps))
-    train_loss, val_loss, accuracy = (
-        None if math.isnan(value := float(epochs[name][-1])) else value
-        for name in ("train_loss", "val_loss", "val_accuracy")
-    )
-    count = int(epochs["epoch"][-1])
-    return RunFigures("", count, len(history.steps), train_loss, val_loss, accuracy)

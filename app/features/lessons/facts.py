@@ -309,3 +309,20 @@ FACTS: dict[str, Fact] = {
         True,
     ),
 }
+
+# Facts that a run is trained for when a hand-in is graded, and those that only the window sees.
+OF_RUN = frozenset({"epochs", "train_loss", "val_loss", "val_accuracy", "runs"})
+OF_WINDOW = frozenset(
+    {
+        "captured",
+        "tape_nodes",
+        "tape_leaves",
+        "played",
+        "grad_norm",
+        "snippet",
+        "snippet_error",
+        "tensor",
+        "finding",
+        "page",
+    }
+)

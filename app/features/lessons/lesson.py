@@ -29,16 +29,19 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from msgspec import Struct
+from msgspec.structs import replace
 
-from app.features.lessons.facts import FACTS, Value
+from app.features.lessons.facts import FACTS, Situation, Value, value_of
+from app.project.limits import MOST_GOALS
 from app.util import regular_files, resources
 from app.util.errors import CodedError
 
 FILE = "lesson.md"
 LARGEST = 256 * 2**10  # bytes
-MOST_STEPS, MOST_GOALS = 40, 200
+MOST_STEPS = 40
 TOLERANCE = 1e-3  # of an answer that is typed, relative, unless the goal says another
 EMPTY = "empty"
+SAME = "same"  # wanted of a question: what is measured
 HEAD = {"title", "minutes", "start", "order"}
 COMPARISONS = (">=", "<=", "!=", "=", ">", "<")
 _GOAL = re.compile(
@@ -67,8 +70,11 @@ class Goal(Struct, frozen=True):
 
     @property
     def key(self) -> str:
-        """What an answer is stored under."""
-        return self.question or f"{self.fact} {self.argument}".strip()
+        """What the goal and its answer are stored under."""
+        wanted = f"{self.comparison} {format_value(self.wanted)}"
+        return self.question or " ".join(
+            filter(None, (self.fact, self.argument, wanted))
+        )
 
     @property
     def text(self) -> str:
@@ -140,6 +146,17 @@ class Lesson(Struct, frozen=True):
     @property
     def goals(self) -> tuple[Goal, ...]:
         return tuple(goal for step in self.steps for goal in step.goals)
+
+
+def is_reached(goal: Goal, situation: Situation, answers: Mapping[str, str]) -> bool:
+    """Return whether a goal is reached; of a question by the typed answer."""
+    measured = value_of(goal.fact, goal.argument, situation) if goal.fact else None
+    if not goal.question:
+        return goal.is_met(measured)
+    typed = typed_value(answers.get(goal.question, ""))
+    if goal.wanted != SAME:
+        return goal.is_met(typed)
+    return measured is not None and replace(goal, wanted=measured).is_met(typed)
 
 
 def bundled() -> list[Lesson]:

@@ -1,0 +1,250 @@
+"""Finds hand-ins, has each graded in a process of its own, and prints the verdicts."""
+
+from __future__ import annotations
+
+import argparse
+import csv
+import io
+import json
+import sys
+import zipfile
+from collections.abc import Iterator
+from functools import partial
+from pathlib import Path
+from typing import NamedTuple
+
+from app.cli import console
+from app.engine import pool
+from app.engine.own_engine import LimitedQuestion, OwnEngine, RequestStoppedError
+from app.engine.protocol import EngineDiedError, EngineError
+from app.features.lessons.lesson import FILE, Lesson, LessonError, bundled, read
+from app.features.lessons.values import Grade, Graded
+from app.project import file, limits, picture_file
+from app.project.project import Project
+from app.project.sheet_records import ProjectFileError
+from app.util import regular_files, resources
+
+MIB = 2**20
+MOST_IN_ZIP = 1000  # files that are looked at
+SUFFIXES = (".tape", ".png", ".svg")
+NO_ANSWER = "It was not graded: its process ended."
+
+
+class HandIn(NamedTuple):
+    """A file that was handed in: its place in the folder, and its bytes, or why it cannot be read."""
+
+    name: str
+    data: bytes = b""
+    error: str = ""
+
+
+class Submission(NamedTuple):
+    """A hand-in and its verdicts. `unread` is whether it could not be read."""
+
+    file: str
+    graded: Graded
+    unread: bool
+
+    @property
+    def score(self) -> float:
+        """The share of goals that are reached, 0 to 1."""
+        goals = self.graded.goals
+        return sum(goal.passed for goal in goals) / len(goals) if goals else 0.0
+
+
+def run(options: argparse.Namespace) -> int:
+    """Grade the folder; return 2 if something could not be read, else 0. Raises CommandError."""
+    lesson, text = lesson_named(options.lesson)
+    if not options.folder.is_dir():
+        raise console.CommandError(f"{options.folder} is no folder.")
+    submissions = []
+    for hand_in in hand_ins(options.folder):
+        submission = graded(hand_in, lesson, text, options.seconds, options.memory)
+        submissions.append(submission)
+        if not (options.json or options.csv or options.gradescope):
+            _print(submission)
+    if options.json:
+        print(json.dumps(as_json(lesson, submissions), indent=1))
+    elif options.csv:
+        print(as_csv(lesson, submissions), end="")
+    elif options.gradescope:
+        print(json.dumps(as_gradescope(submissions), indent=1))
+    if not submissions:
+        console.warn(f"There is no .tape, .png, .svg or .zip in {options.folder}.")
+    return 2 if any(submission.unread for submission in submissions) else 0
+
+
+def lesson_named(name: str) -> tuple[Lesson, str]:
+    folder = Path(name)
+    if not folder.exists():
+        names = {lesson.name: lesson for lesson in bundled()}
+        if name not in names:
+            raise console.CommandError(
+                f"There is no lesson {name!r}; there are {', '.join(names)}, or name the folder of one."
+            )
+        folder = resources.path("lessons", name)
+    try:
+        lesson = read(folder)
+    except (LessonError, OSError) as error:
+        raise console.CommandError(f"{folder}: {error}") from error
+    path = folder / FILE if folder.is_dir() else folder
+    return lesson, path.read_text("utf-8")
+
+
+def hand_ins(folder: Path) -> Iterator[HandIn]:
+    """Yield what was handed in, by name; what is in a zip follows the name of the zip."""
+    for path in sorted(folder.rglob("*")):
+        name = path.relative_to(folder).as_posix()
+        suffix = path.suffix.lower()
+        if suffix not in (*SUFFIXES, ".zip") or path.is_dir() or "__MACOSX" in name:
+            continue
+        try:
+            regular_files.check(path)
+            if suffix == ".zip":
+                yield from _in_zip(path, name)
+            else:
+                with path.open("rb") as stream:
+                    yield _bounded(name, stream.read(_most(name) + 1))
+        except (
+            OSError,
+            zipfile.BadZipFile,
+            RuntimeError,
+            NotImplementedError,
+        ) as error:
+            yield HandIn(name, error=f"It cannot be read: {error}.")
+
+
+def _in_zip(path: Path, name: str) -> Iterator[HandIn]:
+    with zipfile.ZipFile(path) as archive:
+        entries = [
+            entry
+            for entry in archive.infolist()[:MOST_IN_ZIP]
+            if entry.filename.lower().endswith(SUFFIXES)
+            and "__MACOSX" not in entry.filename
+        ]
+        if not entries:
+            yield HandIn(name, error="There is no .tape in it.")
+        for entry in entries:
+            inner = f"{name}/{entry.filename}"
+            with archive.open(entry) as stream:
+                yield _bounded(inner, stream.read(_most(inner) + 1))
+
+
+def _most(name: str) -> int:
+    picture = not name.lower().endswith(".tape")
+    return picture_file.LARGEST_PICTURE if picture else limits.LARGEST_FILE
+
+
+def _bounded(name: str, data: bytes) -> HandIn:
+    if len(data) > _most(name):
+        return HandIn(name, error="It is larger than a project can be.")
+    return HandIn(name, data)
+
+
+def graded(
+    hand_in: HandIn, lesson: Lesson, text: str, seconds: float, memory: int
+) -> Submission:
+    if hand_in.error:
+        return Submission(hand_in.name, Graded(error=hand_in.error), True)
+    try:
+        project = _project(hand_in)
+    except (ProjectFileError, UnicodeDecodeError) as error:
+        return Submission(hand_in.name, Graded(error=f"{error}"), True)
+    verdicts = _verdicts(Grade(text, lesson.name, project), seconds, memory)
+    return Submission(hand_in.name, verdicts, False)
+
+
+def _project(hand_in: HandIn) -> Project:
+    suffix = Path(hand_in.name).suffix.lower()
+    data = hand_in.data
+    if suffix != ".tape":
+        data = picture_file.project_in(data, suffix)
+    return file.loads(data)
+
+
+def _verdicts(request: Grade, seconds: float, memory: int) -> Graded:
+    engine = OwnEngine(partial(pool.start, "engine"))
+    try:
+        question = LimitedQuestion(engine, request)
+        question.limit(seconds, memory * MIB)
+        return question.answer()
+    except RequestStoppedError as stopped:
+        limit = (
+            f"took longer than {seconds:g} seconds"
+            if stopped.reason == "time"
+            else f"used more than {memory} MiB"
+        )
+        return Graded(error=f"It {limit}, and was stopped.")
+    except (EngineDiedError, EngineError) as error:
+        return Graded(error=f"{NO_ANSWER} {error}")
+    except Exception as error:  # of the hand-in's own net
+        return Graded(error=f"{type(error).__name__}: {error}")
+    finally:
+        engine.close()
+
+
+def as_json(lesson: Lesson, submissions: list[Submission]) -> dict[str, object]:
+    """Return the verdicts as plain data."""
+    return {
+        "lesson": lesson.name,
+        "submissions": [
+            {
+                "file": each.file,
+                "goals": [
+                    {
+                        "goal": goal.goal,
+                        "passed": goal.passed,
+                        "seen": goal.seen,
+                        "wanted": goal.wanted,
+                    }
+                    for goal in each.graded.goals
+                ],
+                "score": each.score,
+                "error": each.graded.error,
+            }
+            for each in submissions
+        ],
+    }
+
+
+def as_csv(lesson: Lesson, submissions: list[Submission]) -> str:
+    """Return a row a hand-in: its file, score, error, and 1 or 0 for each goal."""
+    out = io.StringIO()
+    writer = csv.writer(out)
+    writer.writerow(["file", "score", "error", *(goal.text for goal in lesson.goals)])
+    for each in submissions:
+        marks = [int(goal.passed) for goal in each.graded.goals]
+        writer.writerow([each.file, f"{each.score:.4f}", each.graded.error, *marks])
+    return out.getvalue()
+
+
+def as_gradescope(submissions: list[Submission]) -> dict[str, object]:
+    """Return the results of the first hand-in as Gradescope's results.json has them."""
+    if not submissions:
+        return {"score": 0.0, "output": "There is no hand-in."}
+    first = submissions[0]
+    return {
+        "score": 100.0 * first.score,
+        "output": first.graded.error,
+        "tests": [
+            {
+                "name": goal.goal,
+                "score": float(goal.passed),
+                "max_score": 1.0,
+                "output": f"seen: {goal.seen}; wanted: {goal.wanted}",
+            }
+            for goal in first.graded.goals
+        ],
+    }
+
+
+def _print(submission: Submission) -> None:
+    goals = submission.graded.goals
+    passed = sum(goal.passed for goal in goals)
+    print(f"{submission.file}: {passed} of {len(goals)} goals")
+    for goal in goals:
+        if not goal.passed:
+            print(f"  not reached: {goal.goal}; seen {goal.seen or 'nothing'}")
+    if submission.graded.error:
+        print(f"  {submission.graded.error}")
+    sys.stdout.flush()

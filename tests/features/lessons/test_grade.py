@@ -1,0 +1,117 @@
+"""Hand-ins are graded: by what they are, whatever they are called, and none of them runs code or stops the others."""
+
+from __future__ import annotations
+
+import csv
+import io
+import json
+from pathlib import Path
+
+import pytest
+from msgspec.structs import replace
+
+from app.cli import run
+from app.features.lessons.cli import grade
+from app.features.lessons.lesson import LessonError, read
+from app.project import file
+from tests.slow import graded_hand_ins
+from tests.slow.graded_hand_ins import GOALS, LESSON, net, right, zipped
+
+
+@pytest.fixture
+def folder(tmp_path: Path) -> Path:
+    folder = tmp_path / "hand-ins"
+    folder.mkdir()
+    good = file.dumps(right())
+    (folder / "a" / "deeper").mkdir(parents=True)
+    (folder / "a" / "deeper" / "Kopie (2).TAPE").write_bytes(good)
+    (folder / "b.zip").write_bytes(zipped(good))
+    (folder / "c.tape").write_bytes(b"")
+    wrong = replace(right(), graph=net(inputs=60), lesson=None)
+    (folder / "d.tape").write_bytes(file.dumps(wrong))
+    (folder / "notes.txt").write_text("not a hand-in")
+    return folder
+
+
+def test_a_folder_is_graded(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert run(["grade", LESSON, str(folder), "--json"]) == 2
+    answer = json.loads(capsys.readouterr().out)
+    assert answer["lesson"] == LESSON
+    submissions = {each["file"]: each for each in answer["submissions"]}
+    assert list(submissions) == [
+        "a/deeper/Kopie (2).TAPE",
+        "b.zip/../../leaves/net.tape",
+        "c.tape",
+        "d.tape",
+    ]
+    renamed, inside, empty, wrong = submissions.values()
+    for each in (renamed, inside):
+        assert each["score"] == 1.0 and not each["error"]
+        assert len(each["goals"]) == GOALS
+        assert set(each["goals"][0]) == {"goal", "passed", "seen", "wanted"}
+    assert empty["score"] == 0.0 and "not a Tapedeck project" in empty["error"]
+    assert "cannot run" in wrong["error"]
+    missed = [goal["goal"] for goal in wrong["goals"] if not goal["passed"]]
+    assert "The net has 0 errors" in missed
+
+
+def test_a_hand_in_that_does_not_end_is_stopped() -> None:
+    (endless,) = (case for case in graded_hand_ins.cases(0) if case.kind == "endless")
+    lesson, text = grade.lesson_named(LESSON)
+    hand_in = grade.HandIn(endless.name, endless.data)
+    submission = grade.graded(hand_in, lesson, text, 3, 4096)
+    assert submission.graded.error == "It took longer than 3 seconds, and was stopped."
+    assert submission.score == 0.0 and not submission.unread
+
+
+def test_other_forms(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    (folder / "c.tape").unlink()
+    (folder / "d.tape").unlink()
+    (folder / "b.zip").unlink()
+    assert run(["grade", LESSON, str(folder), "--csv"]) == 0
+    (row,) = csv.DictReader(io.StringIO(capsys.readouterr().out))
+    assert row["file"] == "a/deeper/Kopie (2).TAPE" and row["score"] == "1.0000"
+    assert list(row.values())[3:] == ["1"] * GOALS
+    assert run(["grade", LESSON, str(folder), "--gradescope"]) == 0
+    results = json.loads(capsys.readouterr().out)
+    assert results["score"] == 100.0 and len(results["tests"]) == GOALS
+
+
+def test_a_lesson_of_ones_own(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    own = tmp_path / "my-lesson"
+    assert run(["lesson", "new", str(own)]) == 0
+    assert read(own).title == "my lesson"
+    assert run(["lesson", "new", str(own)]) != 0  # what is there stays
+    assert run(["lesson", "check", str(own)]) == 0
+    text = (own / "lesson.md").read_text("utf-8")
+    (own / "lesson.md").write_text(text.replace("layers", "layer"), "utf-8")
+    capsys.readouterr()
+    assert run(["lesson", "check", str(own)]) == 1
+    assert "there is no fact 'layer'" in capsys.readouterr().err
+    with pytest.raises(LessonError):
+        read(own)
+
+
+def test_few_of_the_two_hundred() -> None:
+    """The short form of `python -m tests.slow.graded_hand_ins`."""
+    cases = graded_hand_ins.cases(1)
+    kinds = {case.kind for case in cases}
+    assert len(cases) == len(kinds) >= 15
+    lesson, text = grade.lesson_named(LESSON)
+    for case in cases:
+        if case.kind in ("own files", "deep JSON", "names a file", "wrong answer"):
+            submission = grade.graded(
+                grade.HandIn(case.name, case.data), lesson, text, 60, 4096
+            )
+            reached = sum(goal.passed for goal in submission.graded.goals)
+            assert reached == case.reached, (case.kind, submission)
+            assert bool(submission.graded.error) == case.error, case.kind
+            assert submission.unread == case.unread, case.kind
+
+
+def test_what_a_hand_in_carries_is_read_again() -> None:
+    project = right()
+    assert file.loads(file.dumps(project)) == project
+    assert project.lesson is not None
