@@ -44,7 +44,7 @@ def carried(text: bytes) -> bytes:
 
 @pytest.mark.parametrize("ending", ["png", "svg"])
 def test_a_picture_opens_as_the_project_that_it_shows(
-    tmp_path: Path, ending: str, capsys, monkeypatch
+    tmp_path: Path, ending: str, capsys
 ) -> None:
     project, bare, full = (
         file.read(EXAMPLE),
@@ -59,12 +59,6 @@ def test_a_picture_opens_as_the_project_that_it_shows(
     assert run(["export", str(EXAMPLE), "--drawing", str(bare), "--no-project"]) == 0
     assert run(["check", str(bare)]) == 2
     assert f"bare.{ending}: the picture carries no project" in capsys.readouterr().err
-    opened: list[str] = []
-    monkeypatch.setattr(
-        "app.views.app.run_window", lambda file, model=None: opened.append(file) or 0
-    )
-    assert run(["open", str(full)]) == 0 and opened == [str(full)]
-    assert run(["open", str(bare)]) == 2 and len(opened) == 1
     before = full.read_bytes()
     with pytest.raises(ProjectFileError, match="is a picture"):
         file.write(project, full)

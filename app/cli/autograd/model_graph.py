@@ -56,7 +56,7 @@ def _request(options: argparse.Namespace) -> ModelReport:
             "of",
             *(("data",) if options.on is None else ()),
         )
-        if getattr(options, name)
+        if getattr(options, name, None)
     ]
     if unfit:
         raise console.CommandError(

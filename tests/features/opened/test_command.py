@@ -11,6 +11,9 @@ from pathlib import Path
 import pytest
 
 from app.cli import run
+from app.project import file
+from app.project.picture_file import as_element
+from app.project.project import Project
 from tests.sources.test_files import Runs, files  # noqa: F401
 from tests.support import quantised_nets
 
@@ -341,3 +344,18 @@ def test_a_quantised_part_is_drawn_as_a_box(
     (tmp_path / "net.py").write_text(quantised_nets.TEXT)
     model = [f"net.py:{name}()", "--trust", "--input", "2x4"]
     assert run(["draw", *model, "--out", "n.svg"]) == 0
+
+
+def test_open_takes_a_picture_that_carries_its_project_and_no_other(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    full, bare = tmp_path / "net.svg", tmp_path / "bare.svg"
+    svg = '<svg xmlns="http://www.w3.org/2000/svg">{}</svg>'
+    full.write_text(svg.format(as_element(file.dumps(Project()))), "utf-8")
+    bare.write_text(svg.format(""), "utf-8")
+    opened: list[str] = []
+    monkeypatch.setattr(
+        "app.views.app.run_window", lambda file, model=None: opened.append(file) or 0
+    )
+    assert run(["open", str(full)]) == 0 and opened == [str(full)]
+    assert run(["open", str(bare)]) == 2 and len(opened) == 1
