@@ -20,6 +20,7 @@ from app.builder.diagnostics.problems import (
     SetTraining,
     Thaw,
 )
+from app.builder.diagnostics.training_checks import loss_problems as misfits
 from app.builder.diagnostics.training_checks import training
 from app.builder.graph import Graph, Node
 from app.builder.literals import DType
@@ -311,6 +312,13 @@ def _training(project: Project, analysis: Analysis) -> list[Problem]:
         settings.batch_size,
         samples,
     )
+
+
+def loss_problems(project: Project, analysis: Analysis) -> list[Problem]:
+    """Report a loss that does not fit the last layer of a runnable net; nothing for several losses."""
+    if not analysis.runnable or project.training.losses or project.opened is not None:
+        return []
+    return misfits(analysis, _ops(project, analysis), project.training.loss.name)
 
 
 def job(project: Project, analysis: Analysis, data_root: str | None = None) -> Job:

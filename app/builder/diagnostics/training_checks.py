@@ -34,6 +34,7 @@ if TYPE_CHECKING:
 _WITH_SIGMOID = ("BCEWithLogitsLoss", "MultiLabelSoftMarginLoss")
 _OF_LOGARITHMS = ("NLLLoss", "KLDivLoss")
 USUAL_BATCH = 16
+HARMLESS = "log-softmax-twice"  # the code of a problem that changes no number
 _RAW = ("linear", "conv", "norm")  # categories whose answers may be any number
 
 
@@ -43,6 +44,12 @@ def training(
     """List conflicts of loss and batch size with the net; `samples` is the training set's size, None if unknown."""
     net = Net(analysis, ops)
     return [*_loss_problems(net, loss), *_batch_norm(net, batch_size, samples)]
+
+
+def loss_problems(analysis: Analysis, ops: Catalog, loss: str) -> list[Problem]:
+    """List conflicts of the loss with the last layer by which the net learns worse or not at all."""
+    problems = _loss_problems(Net(analysis, ops), loss)
+    return [problem for problem in problems if problem.code != HARMLESS]
 
 
 def _loss_problems(net: Net, loss: str) -> Iterator[Problem]:
@@ -105,7 +112,7 @@ def _before_cross_entropy(net: Net, last: Node) -> Iterator[Problem]:
             message,
             reason,
             cures=(take_out(last),),
-            code="log-softmax-twice",
+            code=HARMLESS,
         )
 
 

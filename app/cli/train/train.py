@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import argparse
+import json
 import signal
 import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
+from importlib import import_module
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -32,9 +34,11 @@ from app.training.checkpoints.save_report import SaveReport
 from app.training.control import Control
 from app.training.events import Failed, Finished, Noticed, Saved, Started
 from app.training.history import History
+from app.util import shelf
 from app.util.formatting import bytes_text, counted
 
 if TYPE_CHECKING:
+    from app.builder.results import Analysis
     from app.cli.train.resumed import Resumed
     from app.project.project import Project
     from app.training.events import Event
@@ -107,6 +111,8 @@ def run(options: argparse.Namespace) -> int:
             for line in run_results.which_weights(history, results, failed is not None):
                 print(line)
             _say_kept(recorder.checkpoints)
+    if unread is None:
+        _report(project, analysis, job, history, control, options.json)
     if isinstance(last, Failed):
         of_files = (
             last.kind == "data" or last.kind == "job" and not last.step
@@ -151,6 +157,26 @@ def _warn_of_scale(project: Project) -> None:
         _warn(
             f"{problem.message}. {problem.reason} --set data.options.standardise_target=true standardises it"
         )
+
+
+def _report(
+    project: Project,
+    analysis: Analysis,
+    job: Job,
+    history: History,
+    control: Control,
+    as_json: bool,
+) -> None:
+    """Print what features say of a run that has ended, as a sentence or an event."""
+    weights = control.result.state_dict if control.result is not None else None
+    for name in shelf.modules("report"):
+        fields = import_module(name).report(project, analysis, job, history, weights)
+        if fields is not None:
+            print(
+                json.dumps(fields, ensure_ascii=False)
+                if as_json
+                else console.printable(fields["sentence"])
+            )
 
 
 def _say_disk(job: Job, parameters: int) -> None:

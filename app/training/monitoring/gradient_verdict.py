@@ -28,7 +28,7 @@ def verdict(
     layers: Sequence[str], norms: Array, first_loss: float = 0.0
 ) -> Verdict | None:
     """Diagnose the newest gradient norms, shape (layers, samples); None if they are healthy. A `first_loss` that is
-    large from the start has large gradients without any exploding.
+    large, as of a target without scale, has large gradients without any exploding.
 
     Layers come in the order of the net. Backward runs through them from the last to the first, so the first layer that
     vanishes or explodes is the last of them that does.
@@ -40,15 +40,8 @@ def verdict(
     middle = np.full(len(layers), np.nan)
     middle[measured] = _medians(recent[measured])
     for row in reversed(range(len(layers))):
-        if middle[row] > EXPLODED:
+        if middle[row] > EXPLODED and not LARGE_LOSS < first_loss < np.inf:
             value = "infinite" if np.isinf(middle[row]) else significant(middle[row], 2)
-            if LARGE_LOSS < first_loss < np.inf:
-                text = (
-                    f"The gradient is large, {value} at {_named(layers[row])}, since the loss is: it was "
-                    f"{significant(first_loss, 2)} at the first step. The cause is the scale of the target: "
-                    "standardise it (Training, Data)."
-                )
-                return Verdict("exploding", layers[row], text)
             text = (
                 f"The gradient explodes: its norm is {value} at {_named(layers[row])}, the first "
                 "layer from the loss."
