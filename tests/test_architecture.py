@@ -70,7 +70,7 @@ ARROWS = {
 # `api` alone; what its files may import, their names say.
 SHELF = "features"
 # Files of a feature that compute with tensors, in an engine or a command.
-COMPUTES = {"task", "compute", "check", "report"}
+COMPUTES = {"task", "compute", "check", "run_report"}
 # Files of a feature that import neither Qt nor torch: they travel between processes.
 TRAVELS = {"values"}
 

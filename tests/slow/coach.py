@@ -26,7 +26,7 @@ from app.builder.graph import Init
 from app.data.config import DataConfig
 from app.data.loaders import read_spec
 from app.features.coach.judgement import judge, setup_of
-from app.features.coach.report import remark_on
+from app.features.coach.run_report import remark_on
 from app.features.coach.values import Remark
 from app.preflight import preflight
 from app.project.project import Project

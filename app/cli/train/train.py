@@ -169,7 +169,7 @@ def _report(
 ) -> None:
     """Print what features say of a run that has ended, as a sentence or an event."""
     weights = control.result.state_dict if control.result is not None else None
-    for name in shelf.modules("report"):
+    for name in shelf.modules("run_report"):
         fields = import_module(name).report(project, analysis, job, history, weights)
         if fields is not None:
             print(
