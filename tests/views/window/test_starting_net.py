@@ -5,10 +5,9 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
-from PySide6.QtCore import QMimeData, QPointF, Qt, QUrl
-from PySide6.QtGui import QDropEvent
+from PySide6.QtCore import QMimeData, QPoint, QPointF, Qt, QUrl
+from PySide6.QtGui import QDragEnterEvent, QDropEvent
 from PySide6.QtTest import QTest
-from PySide6.QtWidgets import QApplication
 from pytestqt.qtbot import QtBot
 
 from app.views.canvas.canvas import START_NET
@@ -23,8 +22,10 @@ def drop(window: WholeWindow, path: str) -> None:
     data = QMimeData()
     data.setUrls([QUrl.fromLocalFile(path)])
     copy, none = Qt.DropAction.CopyAction, Qt.KeyboardModifier.NoModifier
-    event = QDropEvent(QPointF(400, 300), copy, data, LEFT, none)
-    QApplication.sendEvent(window, event)
+    entering = QDragEnterEvent(QPoint(400, 300), copy, data, LEFT, none)
+    window.dragEnterEvent(entering)
+    assert entering.isAccepted()
+    window.dropEvent(QDropEvent(QPointF(400, 300), copy, data, LEFT, none))
 
 
 def trained(qtbot: QtBot, window: WholeWindow) -> None:
