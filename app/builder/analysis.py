@@ -18,6 +18,7 @@ from app.builder.diagnostics.call_problems import (
 from app.builder.diagnostics.checks import structure
 from app.builder.diagnostics.context import InferredGraph
 from app.builder.diagnostics.problems import Cure, Problem, apply_cure
+from app.builder.explain.layers import past_flatten
 from app.builder.graph import Graph
 from app.builder.plan import Step
 from app.builder.results import Analysis, CallFailed, Inside, Ran, known
@@ -142,8 +143,21 @@ def _problems(sheet: InferredGraph, cured: bool = True) -> list[Problem]:
     reported: _Said = set()
     for step in sheet.walk.steps:
         if step.live and step.spec.definition is not None:
-            problems += _inside_problems(step, step.spec.definition, sheet, reported)
+            inner = _inside_problems(step, step.spec.definition, sheet, reported)
+            if cured and any(problem.severity == "error" for problem in inner):
+                inner[0] = replace(
+                    inner[0], cures=(*inner[0].cures, *_around(step, sheet))
+                )
+            problems += inner
     return problems
+
+
+def _around(step: Step, sheet: InferredGraph) -> tuple[Cure, ...]:
+    """Return what mends a block from outside: a Flatten before it moves behind it, or goes."""
+    feeds = [sheet.graph.nodes[edge.source] for edge in sheet.graph.into(step.id)]
+    cures = [c for feed in feeds for c in past_flatten(sheet.graph, feed, step.node)]
+    tried = [(_failing(cure, step.id, sheet), cure) for cure in cures]
+    return tuple(cure for count, cure in tried if count is not None)
 
 
 _Said = set[tuple[str, str | None, str]]  # block, node in it, message

@@ -311,6 +311,7 @@ def _training(project: Project, analysis: Analysis) -> list[Problem]:
         "" if settings.losses else settings.loss.name,
         settings.batch_size,
         samples,
+        Choice,
     )
 
 

@@ -207,7 +207,11 @@ def test_synthetic_data_have_a_target_for_each_output() -> None:
 
 def test_the_loss_of_the_project_decides_what_the_net_should_end_in() -> None:
     soft = project(*MLP, ("nn.LogSoftmax", "soft", {}))
-    assert [problem.node for problem in said(soft)] == ["soft"]
+    (problem,) = said(soft)
+    assert problem.node == "soft"
+    assert [cure.label for cure in problem.cures] == ["Use NLLLoss", "Remove soft"]
+    use = problem.cures[0].settings
+    assert said(replace(soft, training=soft.training.changed(**use))) == ()
     other = replace(soft, training=replace(soft.training, loss=Choice("NLLLoss")))
     assert said(other) == ()
 

@@ -8,6 +8,7 @@ from typing import Any
 from app.builder.catalog import custom, custom_calls, init_checks
 from app.builder.diagnostics.context import InferredGraph
 from app.builder.diagnostics.problems import (
+    Append,
     Cure,
     DropInit,
     InsertBefore,
@@ -74,9 +75,24 @@ def net_problems(sheet: InferredGraph) -> list[Problem]:
         )
     if "output" not in kinds:
         reason = "Drag an Output onto the canvas and connect the last layer to it."
+        ends = [
+            step.node
+            for step in sheet.walk.steps
+            if step.spec.outputs and not sheet.graph.out_of(step.id)
+        ]
+        cures = tuple(
+            Cure(f"Add an Output after {end.name}", (Append(end.id, "output"),))
+            for end in reversed(ends)
+            if end.op != "input"
+        )[:3]
         problems.append(
             Problem(
-                "error", None, f"The {subject} has no Output", reason, code="no-output"
+                "error",
+                None,
+                f"The {subject} has no Output",
+                reason,
+                cures=cures,
+                code="no-output",
             )
         )
     uncalled = [step.node for step in sheet.walk.steps if step.kept]

@@ -40,6 +40,14 @@ class Connect(Struct, frozen=True):
     output: int = 0
 
 
+class Append(Struct, frozen=True):
+    """Put a new node behind a node, on output number `output`."""
+
+    node: str
+    op: str
+    output: int = 0
+
+
 class RemoveNode(Struct, frozen=True):
     """Remove a node."""
 
@@ -122,7 +130,7 @@ class ChooseData(Struct, frozen=True):
     node: str
 
 
-Wiring = InsertBefore | Connect | RemoveNode | TakeOut | ReplaceOp
+Wiring = InsertBefore | Append | Connect | RemoveNode | TakeOut | ReplaceOp
 OfGraph = Wiring | SetParam | Thaw | Unshare | Untie | Keep | DropInit
 Edit = OfGraph | SetTraining | SetData | OpenLayers | ChooseData
 
@@ -247,6 +255,10 @@ def apply_cure(graph: Graph, catalog: Catalog, cure: Cure) -> Graph:
             graph = _taken_out(graph, edit.node)
         elif isinstance(edit, Connect):
             graph = _connected(graph, edit)
+        elif isinstance(edit, Append):
+            graph, new = _with_new(graph, catalog, edit.op)
+            port = catalog[edit.op].inputs[0].name
+            graph = graph.with_edge(Edge(edit.node, edit.output, new.id, port))
         elif isinstance(edit, ReplaceOp):
             unshared = graph.unshared(edit.node)  # the other sharers keep the old op
             graph = unshared.with_node(
@@ -271,18 +283,21 @@ def _inserted(graph: Graph, catalog: Catalog, edit: InsertBefore) -> Graph:
     )
     if wire is None:
         return graph
-    spec = catalog[edit.op]
-    name = (
-        spec.stem
-        if all(node.name != spec.stem for node in graph.nodes.values())
-        else graph.fresh_name(spec.stem)
-    )
-    new = Node(
-        graph.fresh_id(), edit.op, name, spec.starting_params().update(edit.params)
-    )
-    graph = graph.without_edge(wire).with_node(new)
-    graph = graph.with_edge(Edge(wire.source, wire.output, new.id, spec.inputs[0].name))
+    graph, new = _with_new(graph.without_edge(wire), catalog, edit.op, edit.params)
+    port = catalog[edit.op].inputs[0].name
+    graph = graph.with_edge(Edge(wire.source, wire.output, new.id, port))
     return graph.with_edge(Edge(new.id, 0, wire.target, wire.port, wire.index))
+
+
+def _with_new(
+    graph: Graph, catalog: Catalog, op: str, params: FrozenMap[str, Any] = FrozenMap()
+) -> tuple[Graph, Node]:
+    """Return the graph with a new node that has no wires yet, and the node."""
+    spec = catalog[op]
+    names = {node.name for node in graph.nodes.values()}
+    name = spec.stem if spec.stem not in names else graph.fresh_name(spec.stem)
+    new = Node(graph.fresh_id(), op, name, spec.starting_params().update(params))
+    return graph.with_node(new), new
 
 
 def _taken_out(graph: Graph, node: str) -> Graph:

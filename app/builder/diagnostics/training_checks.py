@@ -6,8 +6,10 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from typing import TYPE_CHECKING
+
+from msgspec.structs import replace
 
 from app.builder.catalog.catalog import Catalog
 from app.builder.diagnostics.checks import (
@@ -33,17 +35,39 @@ if TYPE_CHECKING:
 
 _WITH_SIGMOID = ("BCEWithLogitsLoss", "MultiLabelSoftMarginLoss")
 _OF_LOGARITHMS = ("NLLLoss", "KLDivLoss")
+# The loss that fits what the net ends in, by the code of the problem and the loss that was chosen.
+_FITTING = {
+    ("log-softmax-twice", "CrossEntropyLoss"): "NLLLoss",
+    ("loss-range", "NLLLoss"): "CrossEntropyLoss",
+    ("loss-range", "BCELoss"): "BCEWithLogitsLoss",
+    ("sigmoid-twice", "BCEWithLogitsLoss"): "BCELoss",
+}
 USUAL_BATCH = 16
 HARMLESS = "log-softmax-twice"  # the code of a problem that changes no number
 _RAW = ("linear", "conv", "norm")  # categories whose answers may be any number
 
 
 def training(
-    analysis: Analysis, ops: Catalog, loss: str, batch_size: int, samples: int | None
+    analysis: Analysis,
+    ops: Catalog,
+    loss: str,
+    batch_size: int,
+    samples: int | None,
+    loss_of: Callable[[str], object] = str,
 ) -> list[Problem]:
-    """List conflicts of loss and batch size with the net; `samples` is the training set's size, None if unknown."""
+    """List conflicts of loss and batch size with the net; `samples` is the training set's size, None if unknown.
+
+    `loss_of` makes the value of the setting `loss` from the name of one.
+    """
     net = Net(analysis, ops)
-    return [*_loss_problems(net, loss), *_batch_norm(net, batch_size, samples)]
+    problems = []
+    for problem in _loss_problems(net, loss):
+        other = _FITTING.get((problem.code, loss), "")
+        use = Cure(f"Use {other}", (SetTraining("", "loss", loss_of(other)),))
+        problems.append(
+            replace(problem, cures=(use, *problem.cures)) if other else problem
+        )
+    return [*problems, *_batch_norm(net, batch_size, samples)]
 
 
 def loss_problems(analysis: Analysis, ops: Catalog, loss: str) -> list[Problem]:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from itertools import permutations
 
-from app.builder.diagnostics.problems import Cure, ReplaceOp
+from app.builder.diagnostics.problems import Cure, ReplaceOp, SetParam
 from app.builder.explain.context import Explanation, FailedCall, Wire, batched
 from app.builder.rules import upstream
 from app.builder.value_types import Dim, Size
@@ -13,6 +13,19 @@ from app.util.formatting import shape_text
 from app.util.frozen import FrozenMap
 
 Shape = tuple[Size, ...]
+# What the dimensions behind the batch are called, by the number of all.
+_DIMENSIONS = {
+    2: ("The features",),
+    4: ("The channels", "The height", "The width"),
+    5: ("The channels", "The depth", "The height", "The width"),
+}
+_VERBS = {"The features": "are", "The channels": "are"}
+# Layers that set the channels or features of what they return, by the parameter.
+_PRODUCERS = {
+    **{f"nn.Conv{n}d": "out_channels" for n in (1, 2, 3)},
+    **{f"nn.ConvTranspose{n}d": "out_channels" for n in (1, 2, 3)},
+    "nn.Linear": "out_features",
+}
 _SCALED = {3: "nn.Conv1d", 4: "nn.Conv2d", 5: "nn.Conv3d"}
 
 
@@ -33,7 +46,7 @@ def no_broadcast(broken: FailedCall) -> Explanation | None:
         if a != b and 1 not in (a, b):
             message = f"{broken.label} cannot join {left.type} and {right.type}"
             reason = (
-                f"Counted from the right, dimension {back} is {a} from {left.source.name} and {b} from "
+                f"{_dimension(left, right, back)} {a} from {left.source.name} and {b} from "
                 f"{right.source.name}; they must be equal, or one of them 1."
             )
             return (
@@ -42,6 +55,20 @@ def no_broadcast(broken: FailedCall) -> Explanation | None:
                 tuple(meetings(broken, left, right)) if len(wires) == 2 else (),
             )
     return None
+
+
+def _dimension(left: Wire, right: Wire, back: int) -> str:
+    """Name the dimension that is number `back` from the right, as the subject of a sentence."""
+    rank = len(left.shape)
+    if rank != len(right.shape) or left.shape[0] != Dim(1) or back == rank:
+        return f"Counted from the right, dimension {back} is"
+    place = rank - back
+    names = _DIMENSIONS.get(rank, ())
+    return (
+        f"{names[place - 1]} (dimension {place}) {_VERBS.get(names[place - 1], 'is')}"
+        if names
+        else f"Dimension {place} is"
+    )
 
 
 def meet(a: Shape, b: Shape) -> bool:
@@ -66,7 +93,7 @@ def meetings(broken: FailedCall, left: Wire, right: Wire) -> Iterator[Cure]:
         if first_is_shortcut
         else ((right, left), (left, right))
     )
-    for makers in (_with_ones, _turned, _projected, _resized):
+    for makers in (_with_ones, _turned, _projected, _resized, _produced):
         for changed, other in sides:
             cure = makers(broken, changed, other)
             if cure is not None:
@@ -157,6 +184,26 @@ def _projected(broken: FailedCall, wire: Wire, other: Wire) -> Cure | None:
     }
     label = f"Insert {_SCALED[rank].partition('.')[2]} {shape_text('1' * (rank - 2))} after {wire.source.name}"
     return Cure(label, (broken.before(wire, _SCALED[rank], **params),))
+
+
+def _produced(broken: FailedCall, wire: Wire, other: Wire) -> Cure | None:
+    """Have the layer that a wire comes from return the channels or features of the other wire."""
+    rank = len(wire.shape)
+    if rank != len(other.shape) or not (batched(wire.shape) and batched(other.shape)):
+        return None
+    node, edges = wire.source, broken.graph.into(wire.source.id)
+    while node.op not in _PRODUCERS and len(edges) == 1:
+        node = broken.graph.nodes[edges[0].source]
+        edges = broken.graph.into(node.id)
+    param = _PRODUCERS.get(node.op, "")
+    place = rank - 1 if param == "out_features" else 1
+    if not param or [i for i in range(rank) if wire.shape[i] != other.shape[i]] != [
+        place
+    ]:
+        return None
+    owner, size = broken.graph.owner(node.id), other.shape[place]
+    label = f"Set {node.name}.{param} to {size} instead of {wire.shape[place]}"
+    return Cure(label, (SetParam(owner.id, param, size),), replaces=True)
 
 
 def _stride(size: Size, target_size: Size) -> int | None:

@@ -16,6 +16,7 @@ from app.builder.diagnostics.problems import (
     TakeOut,
 )
 from app.builder.explain.context import Explanation, FailedCall, Wire, batched, divisors
+from app.builder.graph import Graph, Node
 from app.builder.literals import AUTO
 from app.builder.value_types import Dim, Size
 from app.util.formatting import plural, shape_text
@@ -83,7 +84,9 @@ def _ranks(key: str) -> tuple[int, ...]:
 
 def _rank_cures(broken: FailedCall, wire: Wire, expected_rank: int) -> tuple[Cure, ...]:
     """Propose a Flatten, a channel dimension, an unflatten to a square image; else the variant for this rank."""
-    rank, cures = len(wire.shape), list(_past_flatten(broken, wire, expected_rank))
+    rank, cures = len(wire.shape), list[Cure]()
+    if expected_rank > rank:
+        cures += past_flatten(broken.graph, wire.source, broken.step.node)
     if rank > expected_rank >= 2:
         params: dict[str, Any] = (
             {"start_dim": expected_rank - 1} if expected_rank > 2 else {}
@@ -116,22 +119,17 @@ def _rank_cures(broken: FailedCall, wire: Wire, expected_rank: int) -> tuple[Cur
     return tuple(cures)
 
 
-def _past_flatten(broken: FailedCall, wire: Wire, expected_rank: int) -> Iterator[Cure]:
-    """Propose to move a Flatten after the layer that follows it, or to remove it."""
-    flatten, step = wire.source, broken.step
-    if flatten.op not in (
-        "nn.Flatten",
-        "torch.flatten",
-        "Tensor.flatten",
-    ) or expected_rank <= len(wire.shape):
+def past_flatten(graph: Graph, flatten: Node, node: Node) -> Iterator[Cure]:
+    """Propose to move a Flatten after the node that follows it, or to remove it; nothing for another op."""
+    if flatten.op not in ("nn.Flatten", "torch.flatten", "Tensor.flatten"):
         return
-    takers = broken.graph.out_of(step.id)
-    if len(takers) == 1 and broken.graph.nodes[takers[0].target].op != "output":
+    takers = graph.out_of(node.id)
+    if len(takers) == 1 and graph.nodes[takers[0].target].op != "output":
         behind = InsertBefore(
             takers[0].target, takers[0].port, flatten.op, flatten.params
         )
         yield Cure(
-            f"Move {flatten.name} behind {step.node.name}",
+            f"Move {flatten.name} behind {node.name}",
             (TakeOut(flatten.id), behind),
         )
     yield Cure(f"Remove {flatten.name}", (TakeOut(flatten.id),))
