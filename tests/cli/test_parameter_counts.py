@@ -18,8 +18,8 @@ from app.source.compiled import make_module
 from app.training.job import Job
 from app.training.loop import train
 from app.util.resources import path as resource_path
+from app.views.run.report_text import lines_of
 from app.views.status import StatusLine
-from app.views.training.runs.report_text import lines_of
 
 pytestmark = pytest.mark.usefixtures("no_pictures")
 

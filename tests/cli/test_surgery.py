@@ -14,9 +14,9 @@ from app.main import main
 from app.project import file
 from app.runs import store
 from app.training.recomputing import recording
-from tests.cli.test_runs import steps
 from tests.support import script_here
 from tests.support.edited_nets import changed, example, frozen, inserted
+from tests.support.run_commands import steps
 
 pytestmark = pytest.mark.usefixtures("no_pictures")
 

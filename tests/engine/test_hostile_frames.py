@@ -10,7 +10,7 @@ import pytest
 
 from app.engine.watched.follow import WatchedRunControl, follow
 from app.engine.watched.script_link import ScriptLink
-from app.views.training.runs.report_text import lines_of
+from app.views.run.report_text import lines_of
 from tapedeck import commands, frames
 from tests.slow.hostile_frames import CASES, Case, Outside
 

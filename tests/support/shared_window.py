@@ -196,8 +196,9 @@ class SharedWindow:
         _forget_snippet(window)
         window.place.go_to(NETWORK)
         window.selection.set(())
-        window.console.log("")  # else the first run brings its list
-        window.console.clear()
+        if hasattr(window, "console"):
+            window.console.log("")  # else the first run brings its list
+            window.console.clear()
         window.status.set_compute("")
         if hasattr(window, "evaluation"):
             window.evaluation.trying.clear.click()

@@ -300,7 +300,7 @@ def test_other_threads_or_another_torch_are_said_where_a_run_goes_on(
 ) -> None:
     import torch
 
-    from app.views.training.runs.report_text import lines_of
+    from app.views.run.report_text import lines_of
 
     weights(job(epochs=1, threads=1), folder=tmp_path)
     same, other = (

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 from msgspec import Struct, field
 from msgspec.structs import replace
 from PySide6.QtCore import QObject, Qt, QTimer
+from PySide6.QtWidgets import QWidget
 
 from app.data.own_files import cache
 from app.features.sweep.dialog import SweepDialog
@@ -23,7 +24,6 @@ from app.views.ui.widgets.button import Button
 
 if TYPE_CHECKING:
     from app.builder.results import Analysis
-    from app.views.training.runs.run_panel import RunPanel
     from app.views.ui.background import WorkerFailure
     from app.views.workspace import Workspace
 
@@ -58,16 +58,18 @@ class Sweep(Struct):
 class SweepControl(QObject):
     """Opens the dialog, and starts one run when the one before has ended, however that ended; Stop ends the sweep."""
 
-    def __init__(self, workspace: Workspace, panel: RunPanel) -> None:
+    def __init__(self, workspace: Workspace) -> None:
         super().__init__(workspace.window)
-        self._workspace, self._panel = workspace, panel
+        self._workspace = workspace
         self._sweep: Sweep | None = None
-        self.button, self.strip = Button("Sweep…", "link"), SweepStrip()
+        out_of_sight = QWidget(workspace.window)  # their place without a page of runs
+        out_of_sight.hide()
+        self.button = Button("Sweep…", "link", parent=out_of_sight)
+        self.strip = SweepStrip(out_of_sight)
         self.button.setToolTip("Train a run for each of several values of the settings")
         self.button.clicked.connect(self.open)
         self.strip.cancelled.connect(self.cancel)
-        panel.add_tool(self.button)
-        panel.add_strip(self.strip)
+        workspace.commands.trigger("add-to-runs", self.button, self.strip)
         session = workspace.session
         session.stateChanged.connect(self._state_changed)
         session.runEnded.connect(self._run_ended)
@@ -209,7 +211,12 @@ class SweepControl(QObject):
         self._leave()
         if not sweep.started:
             return
-        show = partial(self._panel_shows, sweep.tag)
+        show = partial(
+            self._workspace.commands.trigger,
+            "show-runs",
+            f"tags:{sweep.tag}",
+            "best_loss",
+        )
         summary, failed = (
             f"{_best(sweep)}{_failed(sweep.failures)}",
             bool(sweep.failures),
@@ -233,10 +240,6 @@ class SweepControl(QObject):
             notifier.show(
                 "warning" if failed else "info", title, summary, "Show its runs", show
             )
-
-    def _panel_shows(self, tag: str) -> None:
-        self._workspace.pages.show("runs")
-        self._panel.show_runs(f"tags:{tag}", "best_loss")
 
 
 def _next_tag(folder: Path) -> str:

@@ -6,7 +6,6 @@ from collections.abc import Iterable
 
 from app.features.sweep.control import SweepControl
 from app.views.feature import Action, Feature
-from app.views.training.runs.run_panel import RunPanel
 
 TIP = "Train a run for each of several values of the settings, one after the other"
 
@@ -26,7 +25,4 @@ class SweepFeature(Feature):
         )
 
     def finish(self) -> None:
-        self.workspace.pages.make("runs")
-        panel = self.workspace.pages.widget("runs")
-        assert isinstance(panel, RunPanel)
-        self.sweeps = SweepControl(self.workspace, panel)
+        self.sweeps = SweepControl(self.workspace)

@@ -31,9 +31,9 @@ from app.views.ui import theme
 from tests.engine.test_own_engine import PATIENCE, engine  # noqa: F401  a fixture
 from tests.support import windows
 from tests.support.engines import asked, stop
+from tests.support.run_windows import closed, opened, small
 from tests.support.training_jobs import SMALL_NET, job, losses, run
 from tests.support.whole_window import WholeWindow
-from tests.views.window.test_runs import closed, opened, small
 from tests.views.window.test_window import DIGITS, ready
 
 

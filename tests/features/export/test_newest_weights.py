@@ -9,6 +9,7 @@ from pytestqt.qtbot import QtBot
 from safetensors.torch import load_file
 
 from app.features.export.export_dialog import ExportDialog
+from tests.support.run_windows import closed, opened
 from tests.support.whole_window import WholeWindow
 from tests.views.window.test_newest_weights import (  # noqa: F401  fixtures
     WORDS,
@@ -17,7 +18,6 @@ from tests.views.window.test_newest_weights import (  # noqa: F401  fixtures
     trained,
     window,
 )
-from tests.views.window.test_runs import closed, opened
 
 
 def test_export_and_save_weights_write_them_and_name_them(

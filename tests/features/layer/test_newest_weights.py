@@ -8,6 +8,7 @@ import torch
 from PySide6.QtCore import Qt
 from pytestqt.qtbot import QtBot
 
+from tests.support.run_windows import closed, opened, small
 from tests.support.whole_window import WholeWindow
 from tests.views.window.test_newest_weights import (  # noqa: F401  fixtures
     WORDS,
@@ -16,7 +17,6 @@ from tests.views.window.test_newest_weights import (  # noqa: F401  fixtures
     trained,
     window,
 )
-from tests.views.window.test_runs import closed, opened, small
 
 
 def test_the_layer_page_shows_pictures_and_figures_of_it(

@@ -9,8 +9,8 @@ from PySide6.QtCore import Qt
 from pytestqt.qtbot import QtBot
 
 from app.project import file as project_file
+from tests.support.run_windows import small
 from tests.support.whole_window import WholeWindow
-from tests.views.window.test_runs import small
 from tests.views.window.test_window import DIGITS, ready, wait_for
 
 

@@ -22,8 +22,8 @@ from app.util.frozen import FrozenMap
 from app.views.pictures import headless_pictures
 from app.views.training.charts.metrics import Choice
 from app.views.ui import theme
+from tests.support.run_windows import closed, listed, opened, run, small
 from tests.support.whole_window import WholeWindow
-from tests.views.window.test_runs import closed, listed, opened, run, small
 
 
 @pytest.fixture(scope="module")

@@ -19,9 +19,9 @@ from app.runs import store
 from app.training.recomputing import recording
 from app.util.resources import path as resource_path
 from app.views.pictures import headless_pictures
-from tests.cli.test_runs import DIGITS, TRAIN, steps
 from tests.support import script_here
 from tests.support.forked_python import start_command
+from tests.support.run_commands import DIGITS, TRAIN, steps
 
 pytestmark = pytest.mark.usefixtures("no_pictures")
 

@@ -13,9 +13,9 @@ from app.features.surgery.dialog import SurgeryDialog
 from app.project.custom_layers import ops_of
 from app.project.project import Project
 from app.training.events import Cut
-from app.views.training.runs.feature import MOVED_ON
+from app.views.training.feature import MOVED_ON
+from tests.support.run_windows import small
 from tests.support.whole_window import WholeWindow
-from tests.views.window.test_runs import small
 from tests.views.window.test_window import node, press, ready, wait_for
 
 

@@ -15,8 +15,8 @@ from app.features.sweep.dialog import SweepDialog
 from app.project import file as project_file
 from app.runs import store
 from app.views.ui.dialogs.message import QuestionDialog
+from tests.support.run_windows import closed, listed, opened, small
 from tests.support.whole_window import WholeWindow
-from tests.views.window.test_runs import closed, listed, opened, small
 from tests.views.window.test_window import ready
 
 LEFT = Qt.MouseButton.LeftButton

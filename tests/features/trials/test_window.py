@@ -18,8 +18,8 @@ from app.features.trials.dialogs import DryRunDialog, FindRateDialog
 from app.features.trials.values import RangeTest, RateTest
 from app.project import file as project_file
 from app.training.config import Choice
+from tests.support.run_windows import small
 from tests.support.whole_window import WholeWindow
-from tests.views.window.test_runs import small
 from tests.views.window.test_window import ready
 
 LEFT = Qt.MouseButton.LeftButton

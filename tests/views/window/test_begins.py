@@ -8,8 +8,8 @@ import pytest
 from PySide6.QtWidgets import QMenu
 from pytestqt.qtbot import QtBot
 
-from app.views.training.runs.table_model import KEYS, STATE
 from tapedeck.frames import Ending
+from tests.support.run_windows import cell
 from tests.support.whole_window import WholeWindow
 from tests.tapedeck.test_watching import Script, script  # noqa: F401
 
@@ -50,17 +50,15 @@ def test_the_window_of_a_script_has_its_name_and_no_network(
         and deck.counter.message() == "Not watched"
         and window.banner.title().endswith("watched")
     )
-    assert [row.cells()[STATE] for row in window.runs.model.rows] == [
-        "No longer watched"
-    ]
+    assert len(window.runs.model.rows) == 1
+    assert cell(window, 0, "State") == "No longer watched"
     control.run()  # the key has nothing else to do here
     qtbot.waitUntil(lambda: session.state == "running" and session.commands)
     assert (
         len(session.runs) == 1
         and [row.run for row in window.runs.model.rows] == session.runs
     )
-    shown = dict(zip(KEYS, window.runs.model.rows[0].cells(), strict=True))
-    assert shown["batch"] == shown["seed"] == shown["epochs"] == "–"
+    assert {cell(window, 0, name) for name in ("Batch size", "Seed", "Epochs")} == {"–"}
     run = next(each for each in window.findChildren(QMenu) if each.title() == "&Run")
     assert {"script-interrupt", "watch-again"} <= {
         action.objectName() for action in run.actions()

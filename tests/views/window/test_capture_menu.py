@@ -5,7 +5,7 @@ from __future__ import annotations
 from PySide6.QtWidgets import QMenu
 from pytestqt.qtbot import QtBot
 
-from tests.views.window.test_runs import closed, opened
+from tests.support.run_windows import closed, opened
 
 
 def test_an_option_that_is_chosen_first_of_all_holds_for_the_page(

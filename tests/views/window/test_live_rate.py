@@ -12,8 +12,8 @@ from pytestqt.qtbot import QtBot
 from app.project import file as project_file
 from app.training.config import Choice, ParameterGroup
 from app.util.frozen import FrozenMap
+from tests.support.run_windows import small
 from tests.support.whole_window import WholeWindow
-from tests.views.window.test_runs import small
 from tests.views.window.test_window import ready
 
 LEFT = Qt.MouseButton.LeftButton

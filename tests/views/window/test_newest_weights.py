@@ -19,8 +19,8 @@ from app.project import file as project_file
 from app.util import tensor_files  # noqa: F401  # reads the weights that a run wrote
 from app.views.run import newest_weights
 from app.views.ui import theme
+from tests.support.run_windows import closed, opened, small
 from tests.support.whole_window import WholeWindow
-from tests.views.window.test_runs import closed, opened, small
 from tests.views.window.test_window import ready
 
 WORDS = "weights of Run 1 at step 46"

@@ -20,12 +20,12 @@ from app.training.loop import train
 from app.views.run import transport_deck
 from app.views.run.transport_deck import NOTHING
 from app.views.settings import Settings
-from app.views.training.runs.places import PlacesControl
+from app.views.training.places import PlacesControl
 from tests.engine.test_child import alive
 from tests.support.light_fork_server import own_server
+from tests.support.run_windows import cell, listed
 from tests.support.training_jobs import job
 from tests.support.whole_window import WholeWindow
-from tests.views.window.test_runs import cell, listed
 
 __all__ = ["own_server"]
 pytestmark = pytest.mark.skipif(

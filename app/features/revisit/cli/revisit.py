@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 from app.autograd.playback.playback import play_through
 from app.cli import console, nets
 from app.cli.autograd import graph_output
-from app.cli.runs import folder_of
+from app.cli.run_table import folder_of
 from app.cli.train.run_output import CLEARED
 from app.features.revisit.compute.bisect import first_step
 from app.features.revisit.compute.revisit import labels_of, revisited

@@ -10,7 +10,7 @@ from msgspec.structs import replace
 
 from app.builder.results import Analysis
 from app.cli import console, nets, settings
-from app.cli import runs as listing
+from app.cli import run_table as listing
 from app.cli.train import train
 from app.cli.train.run_output import ProgressBar, RunOutput
 from app.engine.dispatch import control_for

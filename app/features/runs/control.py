@@ -20,6 +20,8 @@ from app.engine.requests.runs import (
     Resumable,
     StartFrom,
 )
+from app.features.runs.page import MOST, RunPanel
+from app.features.runs.table_model import RunRow
 from app.project import file
 from app.project.project import Project
 from app.runs import compare, store
@@ -29,8 +31,6 @@ from app.runs.store import Kept
 from app.training.config import StartWeights
 from app.training.history import History
 from app.views.shown_run import Figures
-from app.views.training.runs.run_panel import MOST, RunPanel
-from app.views.training.runs.table_model import RunRow
 from app.views.ui.background import WorkerFailure
 from app.views.ui.dialogs.message import DialogAnswer, QuestionDialog
 

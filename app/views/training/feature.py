@@ -1,4 +1,4 @@
-"""Feature "runs": the pages "Console" and "Runs", the Run menu, and messages about an active run."""
+"""Runs in the window: the Run menu, and messages about the run under way."""
 
 from __future__ import annotations
 
@@ -7,12 +7,9 @@ from functools import partial
 from typing import TYPE_CHECKING
 
 from app.training.events import Noticed
-from app.views.feature import Action, Feature, Page, Submenu
+from app.views.feature import Action, Feature, Submenu
 from app.views.run.failures import show_failure
-from app.views.training.runs.console import Console
-from app.views.training.runs.places import PlacesControl, RanksControl
-from app.views.training.runs.run_panel import RunPanel
-from app.views.training.runs.runs_control import RunsControl
+from app.views.training.places import PlacesControl, RanksControl
 
 if TYPE_CHECKING:
     from app.training.events import Event, Failed, Finished
@@ -20,7 +17,6 @@ if TYPE_CHECKING:
     from app.views.workspace import Workspace
 
 MOVED_ON = "The network was edited during the run"
-RESUME = "Resume the run from its newest checkpoint, as if it had not stopped"
 WATCH = "A script under `tapedeck run`, which can be paused from here, or the file that train.py --json writes"
 LEFT = "The script is no longer watched"
 STOPPED_WATCHING = "It continues where it was started. Run, Interrupt the script ends it while it is watched."
@@ -35,12 +31,8 @@ STATES = {
 }
 
 
-class RunsFeature(Feature):
-    rank = 155
-    follows = True  # the console has all that was said, the list all runs
-    console: Console
-    runs: RunPanel
-    runs_control: RunsControl
+class RunFeature(Feature):
+    rank = 154
 
     def __init__(self, workspace: Workspace) -> None:
         super().__init__(workspace)
@@ -49,17 +41,6 @@ class RunsFeature(Feature):
         self.ranks = RanksControl(
             workspace.session, self.places.watch, workspace.window
         )
-
-    def pages(self) -> Iterable[Page]:
-        yield Page(
-            "console",
-            "Console",
-            "console",
-            "bottom",
-            self._make_console,
-            words="C&onsole",
-        )
-        yield Page("runs", "Runs", "runs", "bottom", self._make_runs, words="&Runs")
 
     def actions(self) -> Iterable[Action | Submenu]:
         control, placement = self.workspace.run_control, self.places
@@ -77,14 +58,6 @@ class RunsFeature(Feature):
                 menu="run.control",
             ),
             Action("stop", "S&top", control.stop, "F8", "stop", menu="run.control"),
-            Action(
-                "continue",
-                "Res&ume the newest run",
-                lambda: self.runs_control.go_on_newest(),
-                tip=RESUME,
-                late=True,
-                menu="run.control",
-            ),
             Action(
                 "watch-again",
                 "&Watch the script again",
@@ -125,14 +98,6 @@ class RunsFeature(Feature):
             Action("watch-file", "", placement.watch),
         )
 
-    def _make_console(self) -> Console:
-        self.console = Console()
-        return self.console
-
-    def _make_runs(self) -> RunPanel:
-        self.runs = RunPanel()
-        return self.runs
-
     def begin(self) -> None:
         workspace, notifier, control = (
             self.workspace,
@@ -153,17 +118,6 @@ class RunsFeature(Feature):
             lambda: self._run_state(workspace.session.state)
         )
         workspace.document.replaced.connect(self._project_replaced)
-
-    def finish(self) -> None:
-        workspace, session = self.workspace, self.workspace.session
-        self.runs.runRequested.connect(workspace.run_control.run)
-        self.runs.set_session(session)
-        workspace.run_control.started.connect(self.console.begin)
-        session.told.connect(self.console.write_events)
-        session.noted.connect(lambda remark: self.console.log(remark, "text3"))
-        session.progressed.connect(self._progressed)
-        session.stateChanged.connect(self._ended)
-        self.runs_control = RunsControl(workspace, self.runs)
 
     def _show_notices(self, events: list[Event]) -> None:
         """Show the newest message about a run as a whole, or of one elsewhere; the console lists them all."""
@@ -242,14 +196,6 @@ class RunsFeature(Feature):
             )
         else:
             self.workspace.notifier.withdraw(MOVED_ON)
-
-    def _progressed(self) -> None:
-        if self.workspace.session.current is not None:
-            self.runs.refresh()
-
-    def _ended(self, _state: str) -> None:
-        if not self.workspace.session.active:
-            self._progressed()
 
     def _project_replaced(self, _project: object) -> None:
         if not self.workspace.session.active:

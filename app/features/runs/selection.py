@@ -6,11 +6,11 @@ from collections.abc import Sequence
 
 from PySide6.QtWidgets import QWidget
 
+from app.features.runs.table_model import RunRow
 from app.runs.checkpoint_files import DiskUse
 from app.runs.compare import Setting
 from app.util.columns import Column
 from app.util.formatting import bytes_text, counted, plural
-from app.views.training.runs.table_model import RunRow
 from app.views.ui.layouts import hbox, vbox
 from app.views.ui.tables import Table
 from app.views.ui.widgets.painting import label

@@ -11,46 +11,15 @@ from PySide6.QtCore import Qt
 from PySide6.QtWidgets import QLabel, QPushButton
 
 from app.project import file as project_file
-from app.project.project import Project
 from app.runs import checkpoint_files, compare, store
 from app.training.config import Choice
 from app.util.frozen import FrozenMap
-from app.util.resources import path as resource_path
-from app.views.settings import Settings
 from app.views.training.charts.feature import ChartsFeature
 from app.views.ui import theme
+from tests.support.run_windows import cell, closed, listed, opened, run, small
 from tests.support.whole_window import WholeWindow
-from tests.support.windows import leave, messages
+from tests.support.windows import messages
 from tests.views.window.test_window import ready, wait_for
-
-EXAMPLE = project_file.read(resource_path("examples", "digits.tape"))
-
-
-def small(**training: object) -> Project:
-    return replace(
-        EXAMPLE,
-        training=replace(
-            EXAMPLE.training, **{"device": "cpu", "epochs": 2, **training}
-        ),
-    )
-
-
-def opened(qtbot, path: Path | None, *, charts: bool = True) -> WholeWindow:
-    made = WholeWindow(Settings("TapedeckTest", "window"))
-    made.resize(1280, 800)
-    made.show()
-    made.files.open(path) if path is not None else made.document.new(small())
-    made.start()
-    ready(qtbot, made)
-    if charts:
-        made.furnish(made.findChild(ChartsFeature))
-    return made
-
-
-def closed(window: WholeWindow) -> None:
-    window.session.close_and_wait()
-    window.document.undo_stack.setClean()
-    leave(window)
 
 
 @pytest.fixture
@@ -67,33 +36,11 @@ def window(qtbot, window: WholeWindow, path: Path) -> WholeWindow:
     return window
 
 
-def run(qtbot, window: WholeWindow) -> None:
-    window.run_control.run()
-    wait_for(qtbot, window, "done")
-
-
-def listed(qtbot, window: WholeWindow, count: int) -> list[store.Kept]:
-    """Wait until the page lists so many runs."""
-    model = window.runs.model
-    qtbot.waitUntil(
-        lambda: (
-            sum(row.kept is not None for row in model.rows) == count
-            and not window.background.busy
-        )
-    )
-    return [row.kept for row in model.rows if row.kept is not None]
-
-
 def open_tab(qtbot, window: WholeWindow, title: str) -> None:
     """Click on the tab of a page below."""
     tabs = window.bottom.pane.tabs
     place = next(at for at in range(tabs.count()) if tabs.tabText(at) == title)
     qtbot.mouseClick(tabs, Qt.MouseButton.LeftButton, pos=tabs.tabRect(place).center())
-
-
-def cell(window: WholeWindow, row: int, column: str) -> str:
-    titles = [shown.title for shown in window.runs.model.columns]
-    return window.runs.model.index(row, titles.index(column)).data()
 
 
 def test_a_run_is_stopped_goes_on_in_another_window_and_is_the_run_that_was_never_stopped(

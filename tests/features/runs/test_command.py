@@ -19,21 +19,11 @@ from app.project.project import Project
 from app.runs import layer_tables, store
 from app.training.checkpoints import checkpoint
 from app.training.events import GainFigures
-from app.util.resources import path as resource_path
 from tests.slow import kill_checkpoints
 from tests.support.forked_python import start_command, start_forked
+from tests.support.run_commands import DIGITS, TRAIN, steps
 
 pytestmark = pytest.mark.usefixtures("no_pictures")
-
-DIGITS = resource_path("examples", "digits.tape")
-TRAIN = ["train", str(DIGITS), "--epochs", "2", "--device", "cpu"]
-
-
-def steps(text: str) -> list[tuple[int, float]]:
-    events = [json.loads(line) for line in text.splitlines()]
-    return [
-        (event["step"], event["loss"]) for event in events if event["event"] == "step"
-    ]
 
 
 def test_a_command_goes_on_where_another_one_ended(

@@ -18,6 +18,19 @@ from PySide6.QtWidgets import (
     QWidget,
 )
 
+from app.features.runs.selection import (
+    RunsCompare,
+    disk_text,
+    fork_refusal,
+    resume_refusal,
+    selection_text,
+)
+from app.features.runs.table_model import (
+    KEYS,
+    NAME,
+    RunRow,
+    RunsModel,
+)
 from app.runs.checkpoint_files import Checkpoint, DiskUse, checkpoints
 from app.runs.compare import Setting
 from app.runs.list_columns import BY_KEY
@@ -25,19 +38,6 @@ from app.runs.record import RunError
 from app.runs.store import Kept
 from app.util.formatting import bytes_text
 from app.views.run.session import Run, RunSession
-from app.views.training.runs.selection import (
-    RunsCompare,
-    disk_text,
-    fork_refusal,
-    resume_refusal,
-    selection_text,
-)
-from app.views.training.runs.table_model import (
-    KEYS,
-    NAME,
-    RunRow,
-    RunsModel,
-)
 from app.views.ui.docks import beside_text
 from app.views.ui.flow import FlowLayout
 from app.views.ui.layouts import hbox, vbox

@@ -1,21 +1,18 @@
-"""Deck, console and list of runs: what they say of a run, and what they ask for."""
+"""Console and list of runs: what they say of a run, and what they ask for."""
 
 from __future__ import annotations
 
 import pytest
-from PySide6.QtCore import QPoint, Qt, QUrl
-from PySide6.QtGui import QAction, QGuiApplication
+from PySide6.QtCore import Qt, QUrl
+from PySide6.QtGui import QGuiApplication
 
-from app.training.events import EpochDone, Failed, Finished, Paused, Resumed, Started
-from app.training.setup.device import Device
-from app.views.run.session import RunProgress, RunSession
-from app.views.run.transport_deck import CAPTURE, LOOKS, RunDeck
-from app.views.toolbar import Toolbar
-from app.views.training.runs import console as console_module
-from app.views.training.runs.console import Console
-from app.views.training.runs.report_text import lines_of
-from app.views.training.runs.run_panel import RunPanel
-from app.views.training.runs.table_model import STATES
+from app.features.runs import console as console_module
+from app.features.runs.console import Console
+from app.features.runs.page import RunPanel
+from app.features.runs.table_model import STATES
+from app.training.events import Failed, Paused, Resumed
+from app.views.run.session import RunSession
+from app.views.run.transport_deck import LOOKS
 from app.views.ui import theme
 from tests.support.training_jobs import job, net
 
@@ -42,163 +39,8 @@ def session(qtbot):
     assert made.close_and_wait()
 
 
-@pytest.fixture
-def deck(qtbot):
-    made = RunDeck()
-    qtbot.addWidget(made)
-    made.show()
-    return made
-
-
-def enabled(deck):
-    return [
-        name
-        for name in ("run", "pause", "step", "stop")
-        if deck.transport.button(name).isEnabled()
-    ]
-
-
-@pytest.mark.parametrize(
-    ("state", "keys"),
-    [
-        ("idle", ["run", "step"]),
-        ("starting", ["pause", "stop"]),
-        ("running", ["pause", "stop"]),
-        ("paused", ["run", "step", "stop"]),
-        ("stopping", []),
-        ("done", ["run", "step"]),
-        ("stopped", ["run", "step"]),
-        ("failed", ["run", "step"]),
-    ],
-)
-def test_the_keys_of_each_state(deck, state, keys):
-    deck.set_state(state)
-    assert enabled(deck) == keys
-
-
 def test_every_state_of_a_run_has_a_look_and_a_name():
     assert set(STATES) - {"interrupted"} == set(LOOKS) - {"idle"}
-
-
-@pytest.mark.parametrize("name", ["run", "pause", "step", "stop"])
-def test_a_key_says_that_it_was_pressed(qtbot, deck, name):
-    deck.set_state("running" if name in ("pause", "stop") else "paused")
-    with qtbot.waitSignal(getattr(deck, name)):
-        deck.transport.button(name).click()
-
-
-@pytest.mark.parametrize("width", [960, 1280, 1920])
-def test_the_keys_stay_where_they_are_whatever_the_toolbar_says(qtbot, width):
-    bar = Toolbar(QAction("Undo"), QAction("Redo"))
-    qtbot.addWidget(bar)
-    bar.resize(width, bar.height())
-    bar.show()
-    bar.set_project("net", False)
-    deck, places = bar.deck, set()
-
-    def place():
-        qtbot.wait(0)  # layouts follow in the next turn
-        keys = [
-            deck.transport.button(name) for name in ("run", "pause", "step", "stop")
-        ]
-        for key in keys:
-            left = key.mapTo(bar, key.rect().topLeft())
-            places.add((key.key.name, left.x(), left.y()))
-        assert (
-            deck.counter.mapTo(bar, deck.counter.rect().topRight()).x()
-            <= bar.device.mapTo(bar, QPoint(0, 0)).x()
-        )
-
-    long = RunProgress(
-        100, 100, 12_288, 100_000, 228_800, 0.0541, 1_212_480.4, 39_200.2
-    )
-    for state in LOOKS:
-        deck.set_state(state)
-        place()
-        deck.show_progress(long)
-        place()
-        deck.set_blocked("Fix 12 errors to run the network again", "error", "error")
-        place()
-        deck.set_blocked("")
-    deck.step_button.show()  # a script is watched
-    for words in CAPTURE:
-        deck.set_step(words)
-        place()
-    deck.step_button.hide()
-    bar.edits.show()
-    bar.set_project(
-        "A project with a name that is longer than anything has room for", True
-    )
-    bar.set_devices(
-        (Device("cuda:0", "NVIDIA H200 NVL with a long name"), Device("cpu", "CPU")),
-        "cuda:3",
-    )
-    place()
-    assert len(places) == 4, sorted(places)
-
-
-def test_what_blocks_a_run_is_said_but_does_not_take_the_deck_from_a_run(deck):
-    deck.set_blocked("Fix 1 error to run", "error", "error")
-    assert enabled(deck) == [] and deck.counter.message() == "Fix 1 error to run"
-    assert "Fix 1 error" in deck.transport.button("run").toolTip()
-    deck.set_state("running")
-    assert enabled(deck) == ["pause", "stop"] and deck.counter.message() == ""
-    deck.set_state("done")
-    assert enabled(deck) == []
-    deck.set_blocked("")
-    assert enabled(deck) == ["run", "step"] and deck.counter.message() == "Done"
-
-
-def test_the_counter_shows_what_is_known_and_a_dash_for_the_rest(deck):
-    assert {value for _, value in deck.counter.fields()} == {"–"}
-    deck.set_state("running")
-    deck.show_progress(RunProgress(3, 10, 412, 938, 2288, 0.05412, 12480.4, 39.2))
-    assert dict(deck.counter.fields()) == {
-        "Epoch": "3/10",
-        "Batch": "412/938",
-        "Samples/s": "12,480",
-        "Loss": "0.0541",
-        "ETA": "0:39",
-    }
-    deck.show_progress(RunProgress(1, 10, 0, 938, 0))
-    assert dict(deck.counter.fields())["Loss"] == "–"
-    deck.set_state("stopped")
-    deck.show_progress(RunProgress(3, 10, 412, 938, 2288, 0.05412, 12480.4, 39.2))
-    assert dict(deck.counter.fields())["ETA"] == "–"
-
-
-def test_the_deck_follows_a_session(qtbot, deck, session):
-    deck.follow(session)
-    session.start(job(epochs=1))
-    qtbot.waitUntil(lambda: deck.state == "done", timeout=60_000)
-    assert dict(deck.counter.fields())["Batch"] == "23/23"
-
-
-def test_what_a_run_tells_in_sentences():
-    started = Started(
-        "cuda:0", "There is no cuda:1.", 20, 64, 23, 0, 34250, ("conv1",), 1437, 360
-    )
-    assert [line.text for line in lines_of(started)] == [
-        "Training on cuda:0, seed 0: 34,250 parameters, 1,437 training and 360 validation samples, "
-        "20 epochs of 23 batches of 64.",
-        "There is no cuda:1.",
-    ]
-    epoch = EpochDone(3, 69, 0.168, 0.9701, 0.143, 0.9694, 1.0)
-    assert lines_of(epoch, 20)[0].text == (
-        "Epoch 3/20: training loss 0.168, accuracy 97.01 %; validation loss 0.143, accuracy 96.94 %."
-    )
-    assert lines_of(EpochDone(3, 69, 0.168, 0.9701, None, None, 1.0))[0].text.endswith(
-        "no validation samples."
-    )
-    assert (
-        lines_of(Finished("stopped", 2, 30, 4.21))[0].text
-        == "Stopped after 30 steps, 4.2 s."
-    )
-    (failed,) = lines_of(FAILED)
-    assert (
-        failed.text == "Step 2 failed. Look at the wires."
-        and failed.detail.startswith("Traceback")
-    )
 
 
 @pytest.fixture

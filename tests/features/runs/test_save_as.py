@@ -12,9 +12,9 @@ from pytestqt.qtbot import QtBot
 from app.project import file as project_file
 from app.runs import checkpoint_files, resume, store
 from app.runs.resume import newest_weights
+from tests.support.run_windows import listed, run, small
 from tests.support.whole_window import WholeWindow
 from tests.support.windows import messages
-from tests.views.window.test_runs import listed, run, small
 from tests.views.window.test_window import ready
 
 

@@ -10,6 +10,8 @@ from PySide6.QtCore import Qt
 from PySide6.QtWidgets import QApplication, QLineEdit, QMenu
 from pytestqt.qtbot import QtBot
 
+from app.features.runs.page import RunPanel
+from app.features.runs.table_model import NAME, STATE
 from app.project import file as project_file
 from app.project import file_lock
 from app.runs import list_columns, store
@@ -18,8 +20,6 @@ from app.runs.record import Summary
 from app.training.config import Choice
 from app.util.frozen import FrozenMap
 from app.util.resources import path as resource_path
-from app.views.training.runs.run_panel import RunPanel
-from app.views.training.runs.table_model import NAME, STATE
 from app.views.ui import theme
 
 EXAMPLE = project_file.read(resource_path("examples", "digits.tape"))

@@ -64,6 +64,6 @@ def add(commands: Any) -> None:
 
 def run(options: argparse.Namespace) -> int:
     """Carry the command out."""
-    from app.cli import runs
+    from app.features.runs.cli import runs
 
     return runs.run(options)
