@@ -183,7 +183,7 @@ def may_use_qt(name: str) -> bool:
 
 
 def is_of_a_command(name: str) -> bool:
-    """Whether a file of a feature declares a command, or lies in the folder `cli` of what commands do."""
+    """Whether a file of a feature declares a command, or is the `cli` that carries one out."""
     return role(name) == "cli" or role(name).endswith("command")
 
 

@@ -14,10 +14,9 @@ import torch
 from torch import Tensor, nn
 
 from app.autograd.batch import TrainingBatch
-from app.autograd.gradient_norms import measure
+from app.autograd.gradient_norms import describe_gradient, measure
 from app.autograd.playback.gradient_edits import GradEdit
 from app.autograd.playback.gradient_flow import MOST_PARTS
-from app.autograd.playback.gradient_stats import describe_gradient
 from app.autograd.playback.playback import Playback, StepError
 from app.autograd.playback.steps import Breaks
 from tests.support.playback_nets import NETS, Residual, batch, loss

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 import torch
 from msgspec import Struct
 
-from app.autograd.gradient_norms import measure
+from app.autograd.gradient_norms import describe_gradient, measure
 from app.autograd.playback.direct_call import is_custom, rerunnable
 from app.autograd.playback.gradient_edits import GradEdit, edited
 from app.autograd.playback.gradient_flow import (
@@ -19,7 +19,6 @@ from app.autograd.playback.gradient_flow import (
     Slot,
     fan_in,
 )
-from app.autograd.playback.gradient_stats import describe_gradient
 from app.autograd.playback.kept_graph import LiveGraph
 from app.autograd.playback.memory_timeline import held_by_step, released_by_step
 from app.autograd.playback.node_call import (

@@ -52,6 +52,6 @@ def add(commands: Any) -> argparse.ArgumentParser:
 
 def run(options: argparse.Namespace) -> int:
     """Carry the command out."""
-    from app.features.revisit.cli import revisit
+    from app.features.revisit import cli
 
-    return revisit.run(options)
+    return cli.run(options)

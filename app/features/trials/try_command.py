@@ -58,6 +58,6 @@ def add(commands: Any) -> argparse.ArgumentParser:
 
 def run(options: argparse.Namespace) -> int:
     """Carry the command out."""
-    from app.features.trials.cli import trials
+    from app.features.trials import cli
 
-    return trials.run(options)
+    return cli.run(options)

@@ -74,6 +74,6 @@ def add(commands: Any) -> argparse.ArgumentParser:
 
 def run(options: argparse.Namespace) -> int:
     """Carry the command out."""
-    from app.features.compare.cli import diff
+    from app.features.compare import cli
 
-    return diff.run(options)
+    return cli.run(options)

@@ -51,6 +51,6 @@ def add(commands: Any) -> argparse.ArgumentParser:
 
 def run(options: argparse.Namespace) -> int:
     """Carry the command out."""
-    from app.features.sweep.cli import sweep
+    from app.features.sweep import cli
 
-    return sweep.run(options)
+    return cli.run(options)

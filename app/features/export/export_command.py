@@ -91,6 +91,6 @@ def add(commands: Any) -> argparse.ArgumentParser:
 
 def run(options: argparse.Namespace) -> int:
     """Carry the command out."""
-    from app.features.export.cli import export
+    from app.features.export import cli
 
-    return export.run(options)
+    return cli.run(options)
