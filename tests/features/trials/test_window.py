@@ -48,7 +48,8 @@ def test_a_refusal_does_not_outlive_its_reason(
     problem = next(
         one for one in window.live.errors if one.message.startswith("logits")
     )
-    window.cures.apply_to_network(problem.cures[-1])
+    cure = next(one for one in problem.cures if "out_features" in one.label)
+    window.cures.apply_to_network(cure)
     qtbot.waitUntil(lambda: window.banner.reason() == "Fix 1 error to run")
     window.document.apply("As it was", project)
     qtbot.waitUntil(lambda: not window.banner.isVisible())
