@@ -365,6 +365,29 @@ def test_of_labels_of_one_output_that_would_cover_each_other_one_stands(show) ->
     assert {item.label for item in canvas.scene.wires.values()} == {"N×16×32"}
 
 
+@pytest.mark.parametrize("zoom", [1.0, 0.8, 0.63])
+def test_shapes_can_be_read_on_the_wires_however_far_it_is_zoomed_and_cover_no_node(
+    show, zoom: float
+) -> None:
+    project, _ = chain(
+        ("input", {"shape": (1, 8, 8)}),
+        ("nn.Conv2d", {"in_channels": 1, "out_channels": 32}),
+        ("nn.ReLU", {}),
+    )
+    canvas = show(project)
+    canvas.set_analysis(analyse(project.graph))
+    canvas.view.zoom_to(zoom)
+    for wire in canvas.scene.wires.values():
+        scale = wire.label_scale(canvas.view.zoom)
+        assert scale is not None, f"{wire.label} is not shown"
+        pixels = theme.ROLES["shape"][0] * scale[1] * zoom
+        assert pixels >= 8.99 and scale[0] > 0.7 * scale[1]
+        chip, width = wire.chip.rect, wire.chip.width * scale[0]
+        label = QRectF(chip.center().x() - width / 2, chip.y(), width, chip.height())
+        for node in canvas.scene.nodes.values():
+            assert not node.body.intersects(label)
+
+
 def test_a_cure_finds_room_in_the_row(show) -> None:
     project, ids = broken()
     canvas = show(project)

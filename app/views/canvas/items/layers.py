@@ -15,7 +15,12 @@ from app.builder.graph import Edge
 from app.views.canvas.items.geometry import HEADER, OUTLINE
 from app.views.canvas.items.node_item import InnerLook, NodeItem
 from app.views.canvas.items.painter import GROUND
-from app.views.canvas.wires.wire_item import LABEL_HEIGHT, WireItem, paint_chip
+from app.views.canvas.wires.wire_item import (
+    LABEL_HEIGHT,
+    LEAST_ZOOM,
+    WireItem,
+    paint_chip,
+)
 from app.views.canvas.wires.wiring import Wiring
 from app.views.ui import theme
 from app.views.ui.graphview.minimap import MapRects
@@ -27,7 +32,6 @@ from app.views.ui.graphview.overview import (
     Rects,
     batched,
 )
-from app.views.ui.graphview.small_names import LEGIBLE
 from app.views.ui.graphview.spatial import RectIndex, bounds
 from app.views.ui.graphview.sprites import SpriteRequest
 from app.views.ui.theme import Theme
@@ -73,12 +77,17 @@ class CanvasSight:
 def _labels(
     wires: Iterable[WireItem], zoom: float, view: QTransform
 ) -> Iterator[SpriteRequest]:
-    for wire in wires if zoom >= LEGIBLE else ():
-        chip = wire.chip
-        if chip.visible:
-            extent = QRectF(-1, -1, chip.width + 2, LABEL_HEIGHT + 2)
-            paint = partial(paint_chip, look=chip.appearance, width=chip.width)
-            yield SpriteRequest(view.map(chip.place), chip.appearance, 0, extent, paint)
+    for wire in wires if zoom >= LEAST_ZOOM else ():
+        chip, scale = wire.chip, wire.label_scale(zoom)
+        if scale is not None:
+            width, height = chip.width * scale[0], LABEL_HEIGHT * scale[1]
+            extent = QRectF(-width / 2, -height / 2, width, height)
+            paint = partial(
+                paint_chip, look=chip.appearance, width=chip.width, scale=scale
+            )
+            key = (chip.appearance, scale)
+            at = view.map(chip.rect.center())
+            yield SpriteRequest(at, key, 0, extent.adjusted(-1, -1, 1, 1), paint)
 
 
 def _bodies(

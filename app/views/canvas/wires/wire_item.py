@@ -12,6 +12,7 @@ from app.views.canvas.items.geometry import text_width
 from app.views.ui import theme
 from app.views.ui.graphview.overview import RepaintTarget
 from app.views.ui.graphview.routes import LABEL_RISE, Route
+from app.views.ui.graphview.small_names import LEGIBLE, SMALLEST, SQUEEZED
 from app.views.ui.graphview.spatial import RectIndex
 from app.views.ui.theme import Theme
 from app.views.ui.widgets.painting import TextLine
@@ -19,6 +20,9 @@ from app.views.ui.widgets.painting import TextLine
 REACH = 12.0  # how wide a press may miss a wire, in all
 LABEL_HEIGHT = 18.0
 LABEL_PAD = 8.0
+READABLE = SMALLEST / theme.ROLES["shape"][0]  # below this zoom labels do not shrink
+LEAST_ZOOM = READABLE / 2  # below it no shape is shown
+MARGIN = 5.0  # pixels of the screen between a small label and the nodes beside it
 NORMAL, ERROR, ASSUMED = "normal", "error", "assumed"
 DASHES = {ERROR: (6.0, 4.0), ASSUMED: (3.0, 4.0)}
 
@@ -171,6 +175,20 @@ class WireItem:
         room = self._route.run >= self.chip.width + 10 and not self._crowded
         return bool(self._text) and (highlighted or room)
 
+    def label_scale(self, zoom: float) -> tuple[float, float] | None:
+        """Return how much wider and higher the label is painted at a zoom, None if it is not.
+
+        Zoomed out it has the size at which it can just be read, narrowed to the level stretch of the wire.
+        """
+        plain = (1.0, 1.0) if self.chip.visible and zoom >= LEGIBLE else None
+        if zoom >= READABLE or not self._text or self._crowded or not self._shown:
+            return plain
+        scale = READABLE / zoom
+        room = (self._route.run - 2 * MARGIN / zoom) / self.chip.width
+        if self._selected or self._hovered or room >= scale * SQUEEZED:
+            return min(scale, max(room, scale * SQUEEZED)), scale
+        return plain
+
     # --- Hits and painting
 
     def shape(self) -> QPainterPath:
@@ -240,8 +258,14 @@ class WireChip:
 
     @property
     def extent(self) -> QRectF:
-        """All that is painted of it, on the scene."""
-        return self.rect.adjusted(-1, -1, 1, 1)
+        """All that is painted of it, on the scene, however far it is zoomed out."""
+        more = (READABLE / LEAST_ZOOM - 1) / 2
+        return self.rect.adjusted(
+            -self.width * more - 1,
+            -LABEL_HEIGHT * more - 1,
+            self.width * more + 1,
+            LABEL_HEIGHT * more + 1,
+        )
 
     def isVisible(self) -> bool:
         return self.visible
@@ -251,8 +275,15 @@ class WireChip:
         self.text, self.state, self.selected = text, state, selected
 
 
-def paint_chip(painter: QPainter, look: tuple[str, str, bool], width: float) -> None:
-    """Put a label down with its top left corner at the origin."""
+def paint_chip(
+    painter: QPainter,
+    look: tuple[str, str, bool],
+    width: float,
+    scale: tuple[float, float],
+) -> None:
+    """Put a label down with its centre at the origin."""
+    painter.scale(*scale)
+    painter.translate(-width / 2, -LABEL_HEIGHT / 2)
     text, state, selected = look
     now = theme.current()
     fill, border, ink = now.panel, now.line2, now.text2

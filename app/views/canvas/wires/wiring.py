@@ -387,7 +387,7 @@ class Wiring:
             shown: list[QRectF] = []
             for item in fan:
                 item.set_below(rising and not item.route.past)
-                area = item.chip.extent
+                area = item.chip.rect
                 crowded = any(area.intersects(other) for other in shown)
                 item.set_crowded(crowded)
                 if not crowded:
