@@ -371,6 +371,8 @@ class MainWindow(ShowsCutTexts, QMainWindow):
         theme.manager().changed.connect(self._fit_docks)
         theme.manager().styled.connect(self._fit_corners)
         self._text_size = theme.manager().scale
+        self._height_before = 0  # of the dock below, before the preset for a projector
+        self.settings.changed.connect(self._setting_changed)
 
     def _fit_corners(self) -> None:
         fit_corners(self.menuBar())
@@ -385,6 +387,22 @@ class MainWindow(ShowsCutTexts, QMainWindow):
             for dock in (self.left, self.right):
                 dock.set_least()
             self.resizeDocks([self.left, self.right], widths, Qt.Orientation.Horizontal)
+
+    def _setting_changed(self, name: str) -> None:
+        """Show a class the charts in half of the window and the whole net above them, and go back."""
+        if name == "projector":
+            QTimer.singleShot(0, self, self._share_height)
+
+    def _share_height(self) -> None:
+        if self.settings.projector:
+            self._height_before = self.bottom.height()
+            height = (self.centre.height() + self.bottom.height()) // 2
+        else:
+            height = self._height_before or bottom_height(self.height())
+        self.resizeDocks([self.bottom], [height], Qt.Orientation.Vertical)
+        QTimer.singleShot(
+            0, self, lambda: self.actions_by_key.trigger("canvas.frame_all")
+        )
 
     def _project_changed(self, before: Project, after: Project) -> None:
         if before.name != after.name:
@@ -531,6 +549,7 @@ class MainWindow(ShowsCutTexts, QMainWindow):
         if self._closed:
             return
         self._closed = True
+        self.pages.enlarged.put_back()
         self.settings.geometry = self.saveGeometry()
         self.settings.state = self.saveState()
         self.settings.pages = {

@@ -5,10 +5,18 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from PySide6.QtCore import QObject, Signal
-from PySide6.QtWidgets import QBoxLayout, QDockWidget, QStackedWidget, QWidget
+from PySide6.QtWidgets import (
+    QBoxLayout,
+    QDockWidget,
+    QMainWindow,
+    QStackedWidget,
+    QWidget,
+)
 
+from app.views.enlarged import Enlarged
 from app.views.ui.docks import TabbedPane
 from app.views.ui.present import present
+from app.views.ui.widgets.focus import focus_in
 
 
 class Pages(QObject):
@@ -19,10 +27,11 @@ class Pages(QObject):
 
     shown = Signal(str)
 
-    def __init__(self, make: Callable[[str], None], parent: QObject) -> None:
+    def __init__(self, make: Callable[[str], None], window: QMainWindow) -> None:
         """`make(key)` makes a page if it is not there yet."""
-        super().__init__(parent)
+        super().__init__(window)
         self.make = make
+        self.enlarged = Enlarged(window)
         self._panes: dict[str, tuple[TabbedPane, QDockWidget | None]] = {}
         self._dock_of: dict[str, str] = {}
         self._below: dict[str, list[QWidget]] = {}
@@ -35,7 +44,9 @@ class Pages(QObject):
     def add_dock(self, name: str, pane: TabbedPane, dock: QDockWidget | None) -> None:
         """Take the pane of a dock, or of the centre, which is in none."""
         self._panes[name] = (pane, dock)
+        self.enlarged.add(name, dock)
         pane.shown.connect(self.shown)
+        pane.tabs.tabBarDoubleClicked.connect(lambda _tab: self.enlarged.toggle(name))
 
     def add_page(self, key: str, dock: str, widget: QWidget | None) -> None:
         """Register the dock of a page, and append the widgets that were added below it before it existed."""
@@ -60,10 +71,21 @@ class Pages(QObject):
         if key not in self._dock_of:
             return
         self.make(key)
+        if self.enlarged.name != self._dock_of[key]:
+            self.enlarged.put_back()
         pane, dock = self._panes[self._dock_of[key]]
         if dock is not None:
             dock.show()
         pane.show_page(key)
+
+    def enlarge(self, key: str) -> None:
+        """Give the window to the dock of a page."""
+        self.enlarged.enlarge(self._dock_of[key])
+
+    def enlarge_focused(self) -> None:
+        """Give the window to the dock with the keyboard focus, or put back what has it."""
+        focused = (name for name, (pane, _) in self._panes.items() if focus_in(pane))
+        self.enlarged.toggle(self.enlarged.name or next(focused, "centre"))
 
     def widget(self, key: str) -> QWidget:
         """Return the widget of a page; an empty one if it does not exist yet."""

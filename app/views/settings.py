@@ -141,6 +141,7 @@ class Settings(QObject):
         expects=f"a text size from {LEAST_SCALE:g} to {MOST_SCALE:g} times the usual",
     )
     thick_wires = switch("look/thick_wires")
+    projector = switch("look/projector")
     # The look that the projector preset replaced, as text; "" while it is off.
     before_projector = text("look/before_projector")
     # Whether the project opened last is opened at the start.

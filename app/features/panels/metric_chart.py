@@ -82,7 +82,7 @@ class MetricChart(KeyboardFocus, Chart):
         self.setFocusPolicy(Qt.FocusPolicy.StrongFocus)
         self.setSizePolicy(QSizePolicy.Policy.Expanding, QSizePolicy.Policy.Expanding)
         self.plot.pointed.connect(self.pointed)
-        self.plot.released.connect(self.released)
+        self.plot.double_clicked.connect(self.released)
         self._take()
 
     def _make_tools(self) -> None:

@@ -386,6 +386,7 @@ class Palette(QWidget):
         self._pages = QStackedWidget()
         self._pages.addWidget(self.tree)
         self._pages.addWidget(self.empty)
+        self._pages.setMinimumHeight(1)  # it gives way before what is below it
         top = vbox(self.field, margins=(10, 10, 10, 6))
         vbox(top, (self._pages, 1), on=self, margins=0, spacing=0)
         self.setTabOrder(self.field, self.tree)

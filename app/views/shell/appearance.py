@@ -103,7 +103,7 @@ class Appearance(QObject):
             action.setChecked(float(key) == settings.font_scale)
         self.motion.setChecked(settings.reduced_motion)
         self.thick.setChecked(settings.thick_wires)
-        self.projector.setChecked(bool(settings.before_projector))
+        self.projector.setChecked(settings.projector)
 
     def set_theme(self, choice: str) -> None:
         """Put on a theme, and remember it."""
@@ -124,6 +124,7 @@ class Appearance(QObject):
     def set_projector(self, on: bool) -> None:
         """Put on the look for a projector, or go back to the one before it."""
         settings = self._settings
+        settings.projector = on
         if on and not settings.before_projector:
             settings.before_projector = json.dumps(
                 {name: getattr(settings, name) for name in PROJECTOR}
@@ -141,7 +142,9 @@ class Appearance(QObject):
         self.take_settings()
 
     def _changed(self, name: str) -> None:
-        if name in PROJECTOR and not self._several:
+        if name == "projector":
+            self.set_projector(self._settings.projector)
+        elif name in PROJECTOR and not self._several:
             self.take_settings()
 
     def take_settings(self) -> None:

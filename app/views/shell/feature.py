@@ -91,6 +91,21 @@ class ShellFeature(Feature):
             Adopted("reduce-motion", self.appearance.motion, menu="view.window"),
             Adopted("projector", self.appearance.projector, menu="view.window"),
             Action(
+                "full-screen",
+                "&Full screen",
+                self._turn_full_screen,
+                "F11",
+                menu="view.window",
+            ),
+            Action(
+                "enlarge",
+                "Page as &large as the window",
+                self.workspace.pages.enlarge_focused,
+                "Shift+F11",
+                tip="Hide the other docks until Esc; a double click on its tab does the same",
+                menu="view.window",
+            ),
+            Action(
                 "commands",
                 "Search &commands",
                 self._search_commands,
@@ -138,6 +153,10 @@ class ShellFeature(Feature):
         dialog.open()
         if name:
             dialog.go_to(name)
+
+    def _turn_full_screen(self) -> None:
+        window = self.workspace.window
+        window.setWindowState(window.windowState() ^ Qt.WindowState.WindowFullScreen)
 
     def _show_shortcuts(self) -> None:
         ShortcutSheet(self.workspace.commands.all(), self.workspace.window).open()

@@ -56,13 +56,20 @@ PREFERENCES: dict[str, tuple[Preference, ...]] = {
             "thick_wires",
             "Thicker wires",
             "Wires and curves are drawn 1.75 times as thick.",
-            words="width lines curves accessibility projector",
+            words="width lines curves accessibility",
         ),
         Preference(
             "reduced_motion",
             "Reduce motion",
             "Turns animations off.",
             words="animation accessibility",
+        ),
+        Preference(
+            "projector",
+            "Projector",
+            "Large text, high contrast, thick wires, no motion, and charts in half of the window; turning it off "
+            "restores what was set before.",
+            words="classroom teacher presentation beamer accessibility",
         ),
     ),
     "Files": (

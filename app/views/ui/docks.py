@@ -14,6 +14,7 @@ from app.views.ui.widgets.tabs import HEIGHT, ToolTabs
 
 EDGES = 6, 8  # room at the left and the right of the row of tabs, px
 GAP = 8
+LEAST_BESIDE = 150  # px high of a dock at a side, for what stands around its list
 
 
 class TabbedPane(QWidget):
@@ -213,5 +214,6 @@ class TabbedDock(QDockWidget):
     def set_least(self) -> None:
         """Set the smallest size at the text size in force."""
         width, height = self._least
-        beside = self.objectName() != "bottom"
-        self.pane.setMinimumSize(beside_text(width) if beside else width, height)
+        if self.objectName() != "bottom":
+            width, height = beside_text(width), round(LEAST_BESIDE * manager().scale)
+        self.pane.setMinimumSize(width, height)

@@ -7,10 +7,11 @@ from typing import Literal
 
 from msgspec import Struct
 from msgspec.structs import replace
-from PySide6.QtCore import QPointF, QRectF, QSize, Qt
+from PySide6.QtCore import QPointF, QRectF, QSize, Qt, Signal
 from PySide6.QtGui import (
     QColor,
     QFontMetricsF,
+    QMouseEvent,
     QPainter,
     QPaintEvent,
     QPen,
@@ -340,7 +341,12 @@ def _paint_mark(
 
 
 class ChartCard(QWidget):
-    """Heading, legend and a body; `tools` is the room at the right of the heading."""
+    """Heading, legend and a body; `tools` is the room at the right of the heading.
+
+    `double_clicked` is emitted for the card around its plot.
+    """
+
+    double_clicked = Signal()
 
     def __init__(
         self, title: str, note: str = "", *, legend: bool = True, short: str = ""
@@ -358,6 +364,9 @@ class ChartCard(QWidget):
         vbox(top, below, (self.body, 1), on=self, margins=(12, 6, 0, 2), spacing=1)
 
     least_plot = LEAST_PLOT
+
+    def mouseDoubleClickEvent(self, event: QMouseEvent) -> None:
+        self.double_clicked.emit()
 
     def minimumSizeHint(self) -> QSize:
         """Leave room for the words, and for a plot that can be read."""

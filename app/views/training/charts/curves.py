@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
+from functools import partial
 from time import perf_counter
 
 import numpy as np
@@ -64,7 +65,8 @@ class Curves(QWidget):
     runRequested = Signal()
     layerSelected = Signal(str)  # a node's id
     layerHovered = Signal(object)  # a node's id, or None
-    stepChosen = Signal(int)  # a chart was clicked at this step
+    stepChosen = Signal(object)  # a chart was clicked at this step; None for the newest
+    aloneChanged = Signal(bool)  # one chart has the page, or all have it again
     menuWanted = Signal(
         int, object
     )  # with the right button, at this step, and the point of the screen
@@ -98,6 +100,8 @@ class Curves(QWidget):
         self._step: int | None = (
             None  # where the cursor stays when the pointer is elsewhere
         )
+        self._step_before: int | None = None  # until the last click
+        self._alone: Chart | None = None
         self._drawn = (-1, -1, -1, -1)
         self._waiting: list[
             Chart
@@ -172,7 +176,8 @@ class Curves(QWidget):
             chart.plot.view.handled.connect(self._on_handled)
             chart.plot.view.clicked.connect(self._on_clicked)
             chart.plot.view.menuWanted.connect(self._on_menu)
-            chart.plot.released.connect(self.follow)
+            chart.plot.double_clicked.connect(partial(self._take_back, chart))
+            chart.double_clicked.connect(partial(self.toggle_alone, chart))
             chart.plot.view.sigResized.connect(
                 lambda _view, chart=chart: self._on_resized(chart)
             )
@@ -494,8 +499,29 @@ class Curves(QWidget):
         self._show_cursor()
 
     def _on_clicked(self, x: float, _y: float) -> None:
+        self._step_before = self._step
         if (index := self._scale.nearest(x)) is not None:
             self.stepChosen.emit(int(self._history.steps["step"][index]))
+
+    def _take_back(self, chart: Chart) -> None:
+        """Show a chart alone, at the step that was chosen before the first of two clicks."""
+        self.stepChosen.emit(self._step_before)
+        self.toggle_alone(chart)
+
+    def toggle_alone(self, chart: Chart) -> None:
+        """Give one chart the whole page, or all of them again."""
+        self.show_alone(chart if self._alone is None else None)
+
+    def show_alone(self, chart: Chart | None) -> None:
+        """Give one chart the whole page; None for all."""
+        if chart is self._alone:
+            return
+        self._alone = chart
+        for other in self.charts:
+            other.setVisible(chart in (None, other))
+        for pair in self._pairs:
+            pair.setVisible(chart is None or pair.isAncestorOf(chart))
+        self.aloneChanged.emit(chart is not None)
 
     def _on_menu(self, x: float, where: QPoint) -> None:
         """Ask for the menu of the marked step under the pointer, else of the recorded one."""

@@ -33,7 +33,7 @@ class ChartsFeature(Feature):
     def __init__(self, workspace: Workspace) -> None:
         super().__init__(workspace)
         self._painted = 0.0
-        self._made = False
+        self._made = self._large_before = False
         self._layers: tuple[str, ...] = ()  # those that the selection was looked for in
         self._gradients: GradientOverlay | None = None  # of the run that is shown
         self._then: Project | None = None  # what was open when a stored run was chosen
@@ -82,6 +82,10 @@ class ChartsFeature(Feature):
         curves.runRequested.connect(workspace.run_control.run)
         curves.layerSelected.connect(lambda node: chosen.set([node], curves))
         curves.layerHovered.connect(chosen.hover)
+        curves.aloneChanged.connect(self._chart_alone)
+        workspace.pages.enlarged.changed.connect(
+            lambda name: name or curves.show_alone(None)
+        )
         chosen.changed.connect(self._selected)
         workspace.shown_run.layer_chosen.connect(curves.choose_layer)
         workspace.shown_run.stepped.connect(lambda _step: self.paint_gradients())
@@ -89,6 +93,15 @@ class ChartsFeature(Feature):
         self._made = True
         curves.room = workspace.session.room
         self._show()
+
+    def _chart_alone(self, alone: bool) -> None:
+        """Give a chart that is alone the window; then the page has it no longer than before."""
+        pages = self.workspace.pages
+        if alone:
+            self._large_before = bool(pages.enlarged.name)
+            pages.enlarge("curves")
+        elif not self._large_before:
+            pages.enlarged.put_back()
 
     def _on_run(self, figures: Figures | None) -> None:
         """Show another run in a separate event-loop turn; that of a project which was left goes at once."""

@@ -492,13 +492,13 @@ class StepView(pg.ViewBox):
 class StepPlot(pg.GraphicsView):
     """A chart over the steps, independent of the run's data.
 
-    `pointed(x)` follows the pointer, None when it leaves; a double click emits `released`: follow the run again.
+    `pointed(x)` follows the pointer, None when it leaves; a double click emits `double_clicked`.
 
     pyqtgraph's own plot makes two more axes, a title and a menu of fifty widgets, which take longer than all the rest.
     """
 
     pointed = Signal(object)
-    released = Signal()
+    double_clicked = Signal()
     grid_x = True
     grid_y = True
     show_epochs = True
@@ -627,8 +627,8 @@ class StepPlot(pg.GraphicsView):
     def mouseDoubleClickEvent(self, event: QMouseEvent) -> None:
         super().mouseDoubleClickEvent(event)
         if event.button() == Qt.MouseButton.LeftButton:
-            self.view.free_y = False
-            self.released.emit()
+            event.accept()  # else the card around it takes it for its own
+            self.double_clicked.emit()
 
     def leaveEvent(self, event: Any) -> None:
         super().leaveEvent(event)
