@@ -6,6 +6,8 @@ from PySide6.QtCore import QByteArray, QObject, Qt, Signal
 from PySide6.QtGui import QKeySequence, QShortcut
 from PySide6.QtWidgets import QDockWidget, QMainWindow
 
+from app.views.ui.present import present
+
 
 class Enlarged(QObject):
     """Gives one dock, or the centre, the whole window: the others are hidden until Esc or `put_back`.
@@ -46,13 +48,13 @@ class Enlarged(QObject):
         for other, dock in self._docks.items():
             if dock is not None:
                 dock.setVisible(other == name)
-        self._window.centralWidget().setVisible(self._docks[name] is None)
+        present(self._window.centralWidget()).setVisible(self._docks[name] is None)
         self._turn(name)
 
     def put_back(self) -> None:
         """Show the other docks again, as they were."""
         if self.name:
-            self._window.centralWidget().show()
+            present(self._window.centralWidget()).show()
             self._window.restoreState(self._before)
             self._turn("")
 

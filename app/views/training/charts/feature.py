@@ -83,9 +83,7 @@ class ChartsFeature(Feature):
         curves.layerSelected.connect(lambda node: chosen.set([node], curves))
         curves.layerHovered.connect(chosen.hover)
         curves.aloneChanged.connect(self._chart_alone)
-        workspace.pages.enlarged.changed.connect(
-            lambda name: name or curves.show_alone(None)
-        )
+        workspace.pages.enlarged.changed.connect(self._page_enlarged)
         chosen.changed.connect(self._selected)
         workspace.shown_run.layer_chosen.connect(curves.choose_layer)
         workspace.shown_run.stepped.connect(lambda _step: self.paint_gradients())
@@ -93,6 +91,10 @@ class ChartsFeature(Feature):
         self._made = True
         curves.room = workspace.session.room
         self._show()
+
+    def _page_enlarged(self, name: str) -> None:
+        if not name:
+            self.curves.show_alone(None)
 
     def _chart_alone(self, alone: bool) -> None:
         """Give a chart that is alone the window; then the page has it no longer than before."""
