@@ -77,6 +77,27 @@ SCHEDULERS: tuple[str, ...] = (
 )
 PLATEAU = "ReduceLROnPlateau"
 
+# Options of optimizers and schedulers, and of losses, that few change: how a step is computed, and rare variants.
+EXPERT = frozenset(
+    (
+        "amsgrad",
+        "capturable",
+        "centered",
+        "dampening",
+        "decoupled_weight_decay",
+        "differentiable",
+        "eps",
+        "foreach",
+        "fused",
+        "ignore_index",
+        "initial_accumulator_value",
+        "last_epoch",
+        "lr_decay",
+        "maximize",
+        "reduction",
+    )
+)
+
 CLOSURE = "LBFGS"
 WARMUP_FROM = 0.01  # of the rate
 NO_WARMUP = {
@@ -138,3 +159,4 @@ class ChoiceParam(Struct, frozen=True):
     minimum: float | None = None
     maximum: float | None = None
     doc: str = ""
+    expert: bool = False  # shown under "More" alone while it is the default

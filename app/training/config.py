@@ -156,6 +156,7 @@ class TrainingConfig(Struct, frozen=True):
             GRADIENTS,
             "Clamps every gradient element to [-v, v] (clip_grad_value_); None to disable.",
             swept=True,
+            expert=True,
         ),
     ] = None
     amp: Annotated[
@@ -190,6 +191,7 @@ class TrainingConfig(Struct, frozen=True):
         About(
             SPEED,
             "Stores images in channels_last memory format, which is faster for convolutions on some devices.",
+            expert=True,
         ),
     ] = False
     compile: Annotated[
@@ -207,6 +209,7 @@ class TrainingConfig(Struct, frozen=True):
             RUN,
             "Maximum number of batches, regardless of epochs; None for no limit.",
             swept=True,
+            expert=True,
         ),
     ] = None
     max_minutes: Annotated[
@@ -214,6 +217,7 @@ class TrainingConfig(Struct, frozen=True):
         About(
             RUN,
             "Maximum duration in minutes; None for no limit. The number of steps varies between runs.",
+            expert=True,
         ),
     ] = None
     patience: Annotated[
@@ -237,6 +241,7 @@ class TrainingConfig(Struct, frozen=True):
             GRADIENTS,
             "If the loss is NaN or infinite: stop the run and name the first bad layer, or skip the batch and report "
             "it.",
+            expert=True,
         ),
     ] = "stop"
     save_every: Annotated[
@@ -252,6 +257,7 @@ class TrainingConfig(Struct, frozen=True):
             CHECKPOINTS,
             "Keeps further checkpoints, so that any step of the run can be recomputed within about this many seconds; "
             "0 keeps none.",
+            expert=True,
         ),
     ] = 0.0
     leave_out: Annotated[
@@ -260,6 +266,7 @@ class TrainingConfig(Struct, frozen=True):
         About(
             RUN,
             "Steps whose batch is skipped, such as 33, 40; None for none.",
+            expert=True,
         ),
     ] = ()
     threads: Annotated[
@@ -270,6 +277,7 @@ class TrainingConfig(Struct, frozen=True):
             "step faster, and leaves a processor to the window and those that other programs use. "
             "Another number may change the last digits.",
             swept=True,
+            expert=True,
         ),
     ] = 0
     deterministic: Annotated[
@@ -277,6 +285,7 @@ class TrainingConfig(Struct, frozen=True):
         About(
             SPEED,
             "Rejects nondeterministic operations (torch.use_deterministic_algorithms) and disables cuDNN autotuning.",
+            expert=True,
         ),
     ] = False
     anomaly: Annotated[
@@ -284,6 +293,7 @@ class TrainingConfig(Struct, frozen=True):
         About(
             SPEED,
             "Reports the forward operation that produced a NaN in backward (torch.autograd.set_detect_anomaly). Slow.",
+            expert=True,
         ),
     ] = False
     cudnn_benchmark: Annotated[
@@ -292,6 +302,7 @@ class TrainingConfig(Struct, frozen=True):
             SPEED,
             "cuDNN autotuning: benchmarks convolution algorithms for each input size and uses the fastest "
             "(torch.backends.cudnn.benchmark). CUDA only; not together with deterministic.",
+            expert=True,
         ),
     ] = False
     metrics: tuple[str, ...] = ()

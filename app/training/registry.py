@@ -22,6 +22,7 @@ from app.training.argument_docs import argument_docs
 from app.training.choices import (
     CLASS_IDS,
     CLOSURE,
+    EXPERT,
     LOSSES,
     NO_WARMUP,
     OPTIMIZERS,
@@ -439,5 +440,13 @@ def _param(
     else:
         kind = "int"
     return ChoiceParam(
-        name, kind, default, required, choices, count=count, optional=optional, doc=doc
+        name,
+        kind,
+        default,
+        required,
+        choices,
+        count=count,
+        optional=optional,
+        doc=doc,
+        expert=name in EXPERT,
     )

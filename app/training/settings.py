@@ -32,6 +32,7 @@ def param(name: str, of: Setting, default: Any) -> ChoiceParam:
         minimum=of.meta.ge if of.meta.ge is not None else of.meta.gt,
         maximum=of.meta.le,
         doc=of.about.doc,
+        expert=of.about.expert,
     )
 
 

@@ -18,11 +18,13 @@ from msgspec import Meta
 
 
 class About(NamedTuple):
-    """What a number or a switch does, the section that it is shown in, and whether a sweep may vary it."""
+    """What a number or a switch does, the section that it is shown in, whether a sweep may vary it, and whether a form
+    shows it under "More" alone while it is the default."""
 
     section: str
     doc: str
     swept: bool = False
+    expert: bool = False
 
 
 class Setting(NamedTuple):

@@ -7,7 +7,7 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 from msgspec import Struct
-from PySide6.QtCore import QEvent, QObject, QSize
+from PySide6.QtCore import QEvent, QObject, QSize, Qt
 from PySide6.QtGui import QResizeEvent
 from PySide6.QtWidgets import QGridLayout, QMenu, QWidget
 
@@ -67,6 +67,14 @@ class ParamForm(RowOwner):
             param.name: ParamRow(self, param, grid, line)
             for line, param in enumerate(params)
         }
+        self._fold: Button | None = None  # shows and hides what few change
+        self._unfolded = False
+        if any(row.is_expert for row in self.rows.values()):
+            self._fold = Button("More", "link")
+            self._fold.clicked.connect(lambda: self.show_expert(not self._unfolded))
+            grid.addWidget(
+                self._fold, 2 * len(self.rows), 0, 1, 2, Qt.AlignmentFlag.AlignLeft
+            )
         self.set_docs({param.name: getattr(param, "doc", "") for param in params})
         if tools is not None:
             for row in self.rows.values():
@@ -135,6 +143,7 @@ class ParamForm(RowOwner):
         """Drop refused text: the next values belong to another object."""
         for row in self.rows.values():
             row.forget()
+        self.show_expert(False)
 
     def set_values(
         self, values: Mapping[str, Any], wires: Sequence[ParamWire] = ()
@@ -154,7 +163,25 @@ class ParamForm(RowOwner):
             if self._defaults:
                 row.show_default(name not in values)
         self._filling = False
+        self._fold_rows()
         self.keep_tab_order()
+
+    def show_expert(self, shown: bool) -> None:
+        """Show the parameters that few change, or those alone that differ from their defaults."""
+        self._unfolded = shown
+        self._fold_rows()
+
+    def _fold_rows(self) -> None:
+        if self._fold is None:
+            return
+        folded = [row for row in self.rows.values() if row.is_expert and row.is_plain]
+        for row in self.rows.values():
+            row.set_shown(self._unfolded or row not in folded)
+        self._fold.setText("Less" if self._unfolded else f"More ({len(folded)})")
+        self._fold.setToolTip(
+            "" if self._unfolded else ", ".join(row.param.name for row in folded)
+        )
+        self._fold.setVisible(bool(folded))
 
     def set_resolved(self, resolved: Mapping[str, Any], source: str) -> None:
         """Show the values of AUTO parameters with the node that they come from, and of expressions."""

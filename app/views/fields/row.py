@@ -123,6 +123,9 @@ class RowOwner(QWidget):
     def editor_changed(self, row: ParamRow) -> None:
         raise NotImplementedError
 
+    def show_expert(self, shown: bool) -> None:
+        raise NotImplementedError
+
     def fill(self, menu: QMenu, name: str) -> None:
         raise NotImplementedError
 
@@ -139,6 +142,7 @@ class ParamRow:
         self._value: Any = None
         self._source = ""
         self._known = False
+        self._shown = True
         self._doc = self._message = self._blame = ""
         self.parts: dict[str, QWidget] = {}
         self.name = ParamName(param.name)
@@ -206,6 +210,31 @@ class ParamRow:
         return self._value
 
     @property
+    def is_expert(self) -> bool:
+        """Return whether few change the parameter, so that it is under "More" while it is the default."""
+        return getattr(self.param, "expert", False)
+
+    @property
+    def is_plain(self) -> bool:
+        """Return whether the value is the default, and is not being edited."""
+        edited = self.editor is not None and self.editor.has_focus()
+        return not edited and equal_values(self._value, self.param.default)
+
+    def set_shown(self, shown: bool) -> None:
+        """Show the row, or take it away."""
+        if shown != self._shown:
+            self._shown = shown
+            self.name.setVisible(shown)
+            if self.editor is not None:
+                self.editor.setVisible(shown)
+            self._grid.setRowMinimumHeight(2 * self._line, ROW if shown else 0)
+
+    def reveal(self) -> None:
+        """Show the row wherever it is."""
+        if not self._shown:
+            self._form.show_expert(True)
+
+    @property
     def wired(self) -> bool:
         """Return whether a node provides the value."""
         return bool(self._source)
@@ -263,6 +292,8 @@ class ParamRow:
             self._cell.removeWidget(old)
         self.editor = editor
         self._cell.insertWidget(0, editor, 0 if isinstance(editor, AutoEditor) else 1)
+        if not self._shown:
+            editor.hide()
         self.name.setBuddy(editor)
         editor.menu_in_text = True
         editor.edited.connect(self._edited)
@@ -409,6 +440,7 @@ class ParamRow:
             )
             self.problem.setVisible(bool(message))
             if message:
+                self.reveal()
                 announce(self.problem, message)
 
     def show_refusal(self, message: str) -> None:

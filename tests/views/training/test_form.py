@@ -24,6 +24,7 @@ from app.views.engine_service import EngineService
 from app.views.fields.picker import Picker
 from app.views.training.form.settings_form import RunSettings, TrainingForm
 from app.views.ui import theme
+from app.views.ui.widgets import Button
 from tests.support.builder_nets import net
 
 LAYERS = (
@@ -523,3 +524,46 @@ def test_each_input_of_a_net_takes_a_field_of_the_data(
     assert not document.project.training.inputs and choice.currentText().startswith(
         "first"
     )
+
+
+def test_what_few_change_is_under_more_and_what_differs_from_its_default_is_in_sight(
+    qtbot: QtBot, form: TrainingForm, document: Document
+) -> None:
+    rows = form.numbers.rows
+
+    def seen(name: str) -> bool:
+        return rows[name].name.isVisible() and form.numbers.editor(name).isVisible()
+
+    assert seen("epochs") and seen("seed") and not seen("leave_out")
+    (more,) = [
+        button
+        for button in form.numbers.findChildren(Button)
+        if button.text().startswith("More")
+    ]
+    assert more.text() == "More (3)" and "max_steps" in more.toolTip()
+    qtbot.mouseClick(more, Qt.MouseButton.LeftButton)
+    assert seen("leave_out") and seen("max_steps") and more.text() == "Less"
+    into(qtbot, line(form.numbers.editor("max_steps")), "40")
+    more.setFocus()
+    qtbot.keyClick(more, Qt.Key.Key_Space)
+    assert seen("max_steps") and not seen("leave_out") and more.text() == "More (2)"
+    document.undo_stack.undo()
+    assert not seen("max_steps") and more.text() == "More (3)"
+
+    optimizer = form.optimizer.form
+    assert optimizer is not None
+    assert optimizer.editor("lr").isVisible()
+    assert not optimizer.editor("fused").isVisible()
+    document.apply(
+        "Set fused",
+        replace(
+            document.project,
+            training=replace(
+                document.project.training,
+                optimizer=Choice("Adam", FrozenMap(fused=True)),
+            ),
+        ),
+    )
+    assert optimizer.editor("fused").isVisible()
+    rows["leave_out"].reveal()  # as a search for it does
+    assert seen("leave_out")

@@ -128,6 +128,8 @@ def _edit(show: Callable[[], object], target: QWidget | ParamRow) -> None:
     section = inside if isinstance(inside, Section) else _around(inside, Section)
     if isinstance(section, Section):
         section.set_open(True)
+    if isinstance(target, ParamRow):
+        target.reveal()
     field = target.editor if isinstance(target, ParamRow) else target
     if field is None:
         return
