@@ -7,8 +7,8 @@ from PySide6.QtCore import QPoint, Qt
 from pytestqt.qtbot import QtBot
 
 from app.views.ui import theme
+from tests.support.run_windows import run, small
 from tests.support.whole_window import WholeWindow
-from tests.views.window.test_runs import run, small
 from tests.views.window.test_window import ready
 
 LEFT = Qt.MouseButton.LeftButton
