@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 from app.builder.diagnostics.problems import Cure, Problem, SetData, SetTraining
 from app.data import description
+from app.data.config import DataConfig
 from app.data.known_sources import STANDARDISE_TARGET
 from app.data.spec import VALUES, SourceSpec
 from app.project.module_paths import Layers
@@ -177,7 +178,13 @@ def _validation(project: Project, source: SourceSpec) -> Iterator[Problem]:
     )
     if source.own_split or (fraction > 0 and not none):
         return
-    reason = "No samples are held out for validation. Set validation_fraction under Training, Data."
+    reason = "No samples are held out for validation: validation_fraction (Training, Data) is 0."
+    usual = DataConfig().validation_fraction
+    hold_out = Cure(
+        f"Hold out {round(100 * usual)} % for validation",
+        (SetData("", "validation_fraction", usual),),
+    )
+    able = () if none else (hold_out,)
     if none:
         enough = ceil(100 / source.count) / 100  # of at least one sample
         why = f"validation_fraction={fraction:g} of {counted(source.count, 'sample')} is less than one sample."
@@ -195,7 +202,7 @@ def _validation(project: Project, source: SourceSpec) -> Iterator[Problem]:
             code="no-validation-samples",
         )
     if training.schedule is not None and training.schedule.choice.name == PLATEAU:
-        cures = _set("Remove the schedule", "schedule", None)
+        cures = (*able, *_set("Remove the schedule", "schedule", None))
         yield Problem(
             "warning",
             None,
@@ -211,7 +218,7 @@ def _validation(project: Project, source: SourceSpec) -> Iterator[Problem]:
             None,
             f"patience={training.patience} ends the run after {epochs}",
             reason,
-            cures=_set("Set patience to 0", "patience", 0),
+            cures=(*able, *_set("Set patience to 0", "patience", 0)),
             code="no-validation-samples",
         )
 

@@ -8,9 +8,12 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 from uuid import uuid4
 
+from msgspec.structs import replace
 from PySide6.QtCore import QObject
 from PySide6.QtWidgets import QFileDialog
 
+from app.data.config import DataConfig
+from app.data.sources import spec_of
 from app.data.spec import DataError
 from app.engine.protocol import Handle, HandleLostError
 from app.engine.requests.capture import InitialWeights
@@ -42,11 +45,27 @@ if TYPE_CHECKING:
     from app.views.workspace import Workspace
 
 KEY = "evaluation"
+# The setting that holds samples out for a part, and the share that a click holds out.
+FRACTIONS = {"validation": ("validation_fraction", 0.2), "test": ("test_fraction", 0.1)}
 SHOWN = 60  # samples that are shown at once
 RUNS = 5  # runs whose checkpoints are offered
 NEWEST, START, FILE = "newest", "start", "file"
 NOTHING = "Nothing to evaluate yet"
 FILTER = f"Weights ({PATTERNS});;All files (*)"
+
+
+def _holds_out_nothing(data: DataConfig, part: str) -> bool:
+    """Return whether it is known that no samples are held out for a part."""
+    name = FRACTIONS[part][0] if part in FRACTIONS else ""
+    try:
+        own_split = spec_of(data).own_split
+    except DataError:
+        return False
+    return (
+        bool(name)
+        and not (own_split and part == "validation")
+        and not getattr(data, name)
+    )
 
 
 class EvaluationControl(QObject):
@@ -198,6 +217,9 @@ class EvaluationControl(QObject):
             self._page.refuse(NOTHING, str(error))
             return
         self._page.banner.hide()
+        if scope is not None and _holds_out_nothing(job.data, scope.part):
+            self._refuse_part(scope.part)
+            return
         self._busy = True
         self._page.set_busy("Reading weights and data…")
         if not isinstance(weights, TrainingThread):
@@ -214,6 +236,34 @@ class EvaluationControl(QObject):
             ),
             on_error=self._failed,
         )
+
+    def _refuse_part(self, part: str) -> None:
+        """Say that a part has no samples, with the click that holds some out, or trains a run without them."""
+        name, share = FRACTIONS[part]
+        if not _holds_out_nothing(self._workspace.document.project.data, part):
+            self._page.refuse(
+                f"These weights were trained before samples were held out for {part}",
+                "They may have learnt from them. Train again, then evaluate that run.",
+                "Run",
+                lambda: self._workspace.commands.trigger("run"),
+            )
+            return
+        self._page.refuse(
+            f"No samples are held out for {part}",
+            f"{name} (Training, Data) is 0. A run does not learn from samples that are held out.",
+            f"Hold out {round(100 * share)} % for {part}",
+            partial(self.hold_out, part),
+        )
+
+    def hold_out(self, part: str) -> None:
+        """Hold samples out for a part from the next run on, and evaluate on them."""
+        document, (name, share) = self._workspace.document, FRACTIONS[part]
+        data = replace(document.project.data, **{name: share})
+        document.apply(
+            f"Hold out {round(100 * share)} % for {part}",
+            replace(document.project, data=data),
+        )
+        self.evaluate()
 
     def _request_preparation(self, request: PrepareEvaluation) -> None:
         self._workspace.engine.ask(

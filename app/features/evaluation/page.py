@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from typing import SupportsInt
 
 from PySide6.QtCore import Qt, Signal
@@ -146,6 +146,8 @@ class EvaluationPage(QWidget):
         self._make_results()
         self.banner = Banner("error", "")
         self.banner.hide()
+        self._act_on_banner: Callable[[], object] | None = None
+        self._run_title = ""
         self.empty = EmptyState("check", "Nothing evaluated yet", "", "Evaluate")
         self.set_run("")
         body = Pages()
@@ -239,6 +241,8 @@ class EvaluationPage(QWidget):
 
     def _connect(self) -> None:
         self.empty.acted.connect(self.evaluateRequested)
+        self.banner.acted.connect(self._banner_acted)
+        self.part.changed.connect(self._show_part)
         self.run.clicked.connect(self._act)
         self.cancel.clicked.connect(self.cancelRequested)
         self.view.changed.connect(self._show_view)
@@ -253,11 +257,25 @@ class EvaluationPage(QWidget):
 
     def set_run(self, title: str) -> None:
         """Say which run has the newest weights; "" if none has been trained."""
+        self._run_title = title
+        self._show_empty()
+
+    def _show_empty(self) -> None:
+        title, part = self._run_title, self.part.value()
         subject = f"the network as {title} has trained it" if title else "the network"
+        samples = "training samples" if part == "training" else "held-out samples"
         self.empty.set_text(
-            "Nothing evaluated yet",
-            f"Evaluates {subject} on held-out samples: metrics, confusion matrix, worst samples.",
+            f"Not evaluated on {part} samples yet"
+            if self.found is not None
+            else "Nothing evaluated yet",
+            f"Evaluates {subject} on {samples}: metrics, confusion matrix, worst samples.",
         )
+
+    def _show_part(self, _part: str) -> None:
+        """Show the figures of the part that is chosen, and those of no other."""
+        self.banner.hide()
+        self._show_empty()
+        self._show_view(self.view.value())
 
     def set_weights(self, choices: list[tuple[str, str]], chosen: str) -> None:
         """Set the weights to choose from, as (key, text), "" for a divider; the key is the data of its action."""
@@ -301,9 +319,11 @@ class EvaluationPage(QWidget):
         self.run.set_kind("secondary" if trying else "primary")
         for widget in (self.part, self.augment, self.export):
             widget.setVisible(not trying)
+        shown = self.found is not None and self.found.part == self.part.value()
         self._stack.setCurrentWidget(
-            self._predict if trying else self.results if self.found else self._nothing
+            self._predict if trying else self.results if shown else self._nothing
         )
+        self.export.setEnabled(shown)
         if trying and self.trying.survey is None:
             self.preparationRequested.emit()
 
@@ -314,17 +334,30 @@ class EvaluationPage(QWidget):
         self.empty.button.setEnabled(not status)
         self.state.setText(status)
 
-    def refuse(self, title: str, reason: str) -> None:
-        self.banner.set("error", title, reason)
+    def refuse(
+        self,
+        title: str,
+        reason: str,
+        action: str = "",
+        act: Callable[[], object] | None = None,
+    ) -> None:
+        """Say why nothing was evaluated; `act` is called when the button `action` is clicked."""
+        self._act_on_banner = act
+        self.banner.set("error", title, reason, action)
         self.banner.show()
+
+    def _banner_acted(self) -> None:
+        self.banner.hide()
+        if self._act_on_banner is not None:
+            self._act_on_banner()
 
     def set_found(self, evaluation: Evaluation | None) -> None:
         """Show what an evaluation found."""
         self.found, self._cell = evaluation, None
         self.banner.hide()
         self.show_samples(())  # those before were of another evaluation
-        self.export.setEnabled(evaluation is not None)
         if evaluation is not None:
+            self.part.set_value(evaluation.part)
             values = evaluation.confusion is None
             self.figures.set_found(evaluation)
             self.matrix.set_found(evaluation)
@@ -343,6 +376,7 @@ class EvaluationPage(QWidget):
             if values or not len(evaluation.wrong()):
                 self.order.set_value(WORST)
             self.show_order()
+        self._show_empty()
         self._show_view(self.view.value())
 
     # samples

@@ -127,7 +127,7 @@ class Evaluator:
                 subset, ""
             )
             raise EvaluationError(
-                f"No samples are held out for {subset}. Set {name} under Training > Data."
+                f"No samples are held out for {subset}: {name} (Training, Data) is 0, or less than one sample."
             )
         return selected
 

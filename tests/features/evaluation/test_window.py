@@ -14,7 +14,7 @@ import numpy as np
 import pytest
 from PySide6.QtCore import QPointF, Qt
 from PySide6.QtTest import QTest
-from PySide6.QtWidgets import QApplication
+from PySide6.QtWidgets import QAbstractButton, QApplication
 from pytestqt.qtbot import QtBot
 
 from app.engine.client import shared
@@ -28,6 +28,7 @@ from app.project import file as project_file
 from app.training.evaluation.evaluator import Evaluator
 from app.views.run.session import Run
 from app.views.ui import theme
+from app.views.ui.widgets import Button
 from tests.engine.test_own_engine import PATIENCE, engine  # noqa: F401  a fixture
 from tests.support import windows
 from tests.support.engines import asked, stop
@@ -125,7 +126,45 @@ def test_an_evaluation_is_cancelled_and_a_part_without_samples_is_explained(
     page.part.set_value("test")
     page.run.click()
     qtbot.waitUntil(page.banner.isVisible, timeout=60_000)
-    assert "test_fraction" in page.banner.reason()
+    assert page.banner.title() == "No samples are held out for test"
+
+
+def test_a_click_holds_out_a_test_part_and_no_old_figures_stand_under_it(
+    qtbot: QtBot, window: WholeWindow
+) -> None:
+    page = window.evaluation
+    segment = lambda text: next(  # noqa: E731
+        each for each in page.part.findChildren(QAbstractButton) if each.text() == text
+    )
+    trained(qtbot, window)
+    evaluated(qtbot, window)
+    assert page.results.isVisible() and page.found.part == "validation"
+    qtbot.mouseClick(segment("Test"), Qt.MouseButton.LeftButton)
+    assert not page.results.isVisible() and page.empty.isVisible()
+    assert page.empty.title() == "Not evaluated on test samples yet"
+    qtbot.mouseClick(segment("Validation"), Qt.MouseButton.LeftButton)
+    assert page.results.isVisible()
+    page.part.set_value("test")
+    page.run.click()
+    qtbot.waitUntil(page.banner.isVisible, timeout=60_000)
+    action = lambda text: next(  # noqa: E731
+        button for button in page.banner.findChildren(Button) if button.text() == text
+    )
+    qtbot.mouseClick(action("Hold out 10 % for test"), Qt.MouseButton.LeftButton)
+    assert window.document.project.data.test_fraction == 0.1
+    qtbot.waitUntil(
+        lambda: page.banner.isVisible() and "before" in page.banner.title(),
+        timeout=60_000,
+    )
+    qtbot.waitUntil(lambda: not window.run_control.blocked, timeout=60_000)
+    qtbot.mouseClick(action("Run"), Qt.MouseButton.LeftButton)
+    qtbot.waitUntil(
+        lambda: not window.session.active and len(window.session.runs) == 2,
+        timeout=60_000,
+    )
+    window.pages.show("evaluation")
+    evaluated(qtbot, window)
+    assert page.found.part == "test" and page.results.isVisible()
 
 
 def test_the_engine_finds_what_an_evaluation_here_finds(
