@@ -139,7 +139,7 @@ def cases(count: int) -> list[Expected]:
         2_000_000_000,
     )
     found.append(
-        Expected("huge", "huge.tape", file.dumps(replace(good, graph=huge)), 0, True)
+        Expected("huge", "huge.tape", file.dumps(replace(good, graph=huge)), 5, True)
     )
     return found
 
