@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from functools import singledispatch
+from importlib import import_module
 from typing import Any
 
 from app.telemetry import gpu
@@ -28,7 +29,16 @@ from app.training.run_requests import (
 
 @singledispatch
 def answer(request: Any, live: LiveRun) -> Any:
-    """Handle a request to a live run; call it by `LiveRun.visit`. Raises what the request documents."""
+    """Handle a request to a live run; call it by `LiveRun.visit`. Raises what the request documents.
+
+    The handler of a request of the shelf is registered by the module "task" beside its values.
+    """
+    folder, _, role = type(request).__module__.rpartition(".")
+    if role == "values":
+        import_module(f"{folder}.task")
+        handler = answer.dispatch(type(request))
+        if handler is not answer.dispatch(object):
+            return handler(request, live)
     raise TypeError(f"a run does not support the request {type(request).__name__}")
 
 
