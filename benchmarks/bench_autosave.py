@@ -19,9 +19,9 @@ from msgspec.structs import replace
 from PySide6.QtCore import QCoreApplication
 
 from app.builder.graph import Edge, Node
+from app.features.files.autosave import JournalWriter
 from app.project import file
 from app.project.journal import JournalEntry
-from app.project.journal_writer import JournalWriter
 from app.project.project import Project
 from app.util.frozen import FrozenMap
 from app.util.resources import path as resource_path

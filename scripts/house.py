@@ -60,7 +60,7 @@ FEATURES = {
     "blocks": "blocks block",
     "custom layers": "custom_layers custom custom_calls custom_classes layer_files layers_control trust",
     "weights": "weights state_dict_diff stored_weights pretrained",
-    "files": "files file file_lock journal journal_writer autosave",
+    "files": "files file file_lock journal autosave",
     "gallery": "gallery examples",
     "curves": "curves charts history",
     "runs": "runs run_records store tensorboard",

@@ -8,7 +8,6 @@ import random
 import signal
 import subprocess
 import sys
-import threading
 from datetime import datetime
 from pathlib import Path
 
@@ -19,7 +18,6 @@ from app.builder.graph import Node
 from app.project import file as project_file
 from app.project import file_lock, journal
 from app.project.journal import Journal, JournalEntry, JournalError, NewerJournalError
-from app.project.journal_writer import JournalWriter, JournalWritten
 from app.project.project import Project
 from app.project.weights import files
 from app.training.config import StartWeights
@@ -282,59 +280,6 @@ def test_start_weights_of_unsaved_work_are_not_pruned(tmp_path: Path) -> None:
     journal.find(tmp_path)
     files.keep(lambda path: path.write_bytes(b"others"), "v.pt")
     assert Path(start.path).exists()
-
-
-# -- the thread -------------------------------------------------------------------------------------------------------
-
-
-def test_the_writer_keeps_the_newest_and_leaves_nothing(tmp_path: Path) -> None:
-    told: list[JournalWritten] = []
-    writer = JournalWriter(tmp_path, told.append)
-    for number in range(50):
-        writer.put(entry(Project(f"p{number}")))
-    assert writer.flush()
-    assert journal.decode(
-        writer.journal.path.read_bytes()
-    ).project.name == "p49" and told[-1] == JournalWritten(NOW)
-    writer.put(None)
-    assert writer.flush() and not writer.journal.path.exists()
-    writer.put(entry())
-    writer.close()
-    assert not list(tmp_path.iterdir())
-
-
-def test_the_writer_says_what_the_disk_refuses_and_goes_on(tmp_path: Path) -> None:
-    told: list[JournalWritten] = []
-    (tmp_path / "file").write_text("in the way")
-    writer = JournalWriter(tmp_path / "file" / "journal", told.append)
-    writer.put(entry())
-    assert writer.flush() and told[-1].problem
-    (tmp_path / "file").unlink()
-    writer.put(entry())
-    assert writer.flush() and told[-1].problem == ""
-    writer.close()
-
-
-def test_of_two_states_that_wait_only_the_newer_is_written(
-    tmp_path: Path, monkeypatch
-) -> None:
-    written, go_on, begun = [], threading.Event(), threading.Event()
-
-    def slowly(_self: Journal, one: JournalEntry) -> None:
-        begun.set()
-        go_on.wait(60)
-        written.append(one.project.name)
-
-    monkeypatch.setattr(Journal, "write", slowly)
-    writer = JournalWriter(tmp_path, lambda _written: None)
-    writer.put(entry(Project("a")))
-    begun.wait(60)
-    writer.put(entry(Project("b")))
-    writer.put(entry(Project("c")))
-    assert not writer.flush(0)
-    go_on.set()
-    assert writer.flush(60) and written == ["a", "c"]
-    writer.close()
 
 
 def test_a_project_of_thousands_of_nodes_is_kept(tmp_path: Path) -> None:

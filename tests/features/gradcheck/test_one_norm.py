@@ -11,7 +11,6 @@ from torch import nn
 
 from app.autograd.batch import TrainingBatch, preserve_gradients, run_backward
 from app.autograd.diagnostics.gradient_paths import find_paths
-from app.autograd.operation_inputs import call_of_layer
 from app.autograd.playback.playback import play_through
 from app.autograd.playback.recording import record
 from app.builder.analysis import analyse
@@ -19,6 +18,7 @@ from app.data.config import Transform
 from app.engine.requests.capture import CaptureRequest
 from app.engine.tasks.capture import batch_of
 from app.features.gradcheck.compute.finite_differences import Copy, Function
+from app.features.gradcheck.compute.operation_inputs import call_of_layer
 from app.preflight.preflight import job
 from app.project.custom_layers import ops_of
 from app.project.file import read

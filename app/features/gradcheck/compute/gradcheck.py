@@ -16,10 +16,14 @@ from torch.utils._pytree import tree_leaves
 from app.autograd.batch import TrainingBatch
 from app.autograd.capture import OwnLoss, loss_of
 from app.autograd.errors import CaptureError
-from app.autograd.operation_inputs import RecordedCall, call_of_layer, call_of_node
 from app.autograd.source_locations import SourceLocations
 from app.autograd.tape import Tape, TapeNode
 from app.features.gradcheck.compute.finite_differences import Function, check
+from app.features.gradcheck.compute.operation_inputs import (
+    RecordedCall,
+    call_of_layer,
+    call_of_node,
+)
 from app.features.gradcheck.values import GradcheckReport, upper
 from app.util import module_tree
 

@@ -19,7 +19,6 @@ from app.autograd.layers import NodeOrigin, OriginRecorder
 from app.autograd.memory import SavedReader, StorageTable, is_freed
 from app.autograd.playback.memory_timeline import held_by_step, released_by_step
 from app.autograd.playback.steps import FanIn, PassResult, Share, StepRecord
-from app.autograd.playback.watched_backward import PassWatch
 from app.autograd.tape import (
     LEAF,
     Label,
@@ -32,6 +31,7 @@ from app.autograd.tape import (
 from app.autograd.walk import LEAF_SEQUENCE, execution_order, is_accumulate, walk
 from app.features.snippets.compute.local_names import LocalNames
 from app.features.snippets.compute.names import ScopeNames
+from app.features.snippets.compute.watched_backward import PassWatch
 from app.source.generated import Source
 from app.util import torch_calls
 from app.util.frozen import FrozenMap
