@@ -324,3 +324,17 @@ def test_a_run_that_goes_on_is_followed(qtbot, window) -> None:
     qtbot.waitUntil(
         lambda: newest in window.panels.charts[0].plot.curves[0].points()[0]
     )
+
+
+def test_the_page_pushes_no_tab_out_of_the_bar(qtbot, window) -> None:
+    window.resize(1100, 760)
+    window.pages.show("panels")
+    tabs = window.centre.tabs
+    qtbot.waitUntil(
+        lambda: all(
+            tabs.rect().contains(tabs.tabRect(place))
+            for place in range(tabs.count())
+            if tabs.isTabVisible(place)
+        )
+    )
+    assert tabs.tabText(0) == "Network" and tabs.tabRect(0).left() >= 0

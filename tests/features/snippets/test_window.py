@@ -123,6 +123,22 @@ def test_the_steps_of_the_net_do_not_stand_beside_a_snippet(window, qtbot) -> No
     window.pages.turn_to("layers")
 
 
+def test_steps_and_tape_stay_in_the_bar_beside_a_snippet_and_a_click_brings_the_net_back(
+    window, qtbot
+) -> None:
+    for dock, pane, key in (
+        ("left", window.left.pane, "steps"),
+        ("bottom", window.bottom.pane, "tape"),
+    ):
+        window.pages.show("autograd")
+        window.graphs.show("snippet")
+        assert window.pages.is_offered(dock, key) and not window.pages.is_front(key)
+        place = pane.tabs.tabRect(pane.tabs.index(key)).center()
+        QTest.mouseClick(pane.tabs, Qt.MouseButton.LeftButton, pos=place)
+        assert window.graphs.shows("net") and window.pages.is_front(key)
+    window.pages.turn_to("layers")
+
+
 CUT = """w = torch.ones(3, requires_grad=True)
 b = torch.zeros(3, requires_grad=True)
 x = torch.arange(3.0)
@@ -138,7 +154,7 @@ def test_a_snippet_has_its_findings_and_neither_tape_nor_findings_of_the_net_sta
     snippets, pages = window.snippets, window.pages
     pages.show("tape")
     window.actions_by_key["snippet"].trigger()
-    assert not pages.is_offered("bottom", "tape") and pages.is_front("problems")
+    assert not pages.is_front("tape") and pages.is_front("problems")
     snippets.page.load(CUT)
     window.actions_by_key["findings"].trigger()
     page = window.snippet_findings.page

@@ -112,7 +112,7 @@ def test_an_edit_during_a_run_says_beside_the_field_what_the_run_goes_on_with(
     qtbot.waitUntil(lambda: document.project.training.optimizer.params["lr"] == 0.1)
     assert (
         rate.remark.text()
-        == "Run 3 continues with 0.001. To change it now, use the field of the run at the top."
+        == "Run 3 continues with 0.001. To change it now, use the field of the run at the bottom."
     )
     document.undo_stack.undo()
     assert rate.remark.isHidden() and epochs.remark.isVisible()
@@ -567,3 +567,22 @@ def test_what_few_change_is_under_more_and_what_differs_from_its_default_is_in_s
     assert optimizer.editor("fused").isVisible()
     rows["leave_out"].reveal()  # as a search for it does
     assert seen("leave_out")
+
+
+def test_no_field_moves_as_a_run_begins_or_ends(
+    qtbot: QtBot, form: TrainingForm, document: Document
+) -> None:
+    form.resize(304, 600)
+    field = form.optimizer.form.editor("lr")
+    form.area.ensureWidgetVisible(field)
+
+    def place() -> QPoint:
+        qtbot.wait(1)
+        return field.mapTo(form, QPoint())
+
+    before, project = place(), document.project
+    form.set_running(True, RunSettings("Run 3", project.training, project.data))
+    assert form.running.isVisible() and place() == before
+    assert form.running.mapTo(form, QPoint()).y() > form.area.geometry().bottom()
+    form.set_running(False)
+    assert not form.running.isVisible() and place() == before

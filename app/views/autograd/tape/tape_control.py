@@ -230,6 +230,9 @@ class TapeControl(QObject):
     def _page_shown(self, key: str = "") -> None:
         """Show the steps with the graph and the outline with the canvas; there is no room for both."""
         pages = self._workspace.pages
+        if key == "steps" and self._graphs.shows_added and not self._steps_wait:
+            self._graphs.show_graph()
+            return
         here = pages.is_front("autograd") and not self._graphs.beside
         if key in ("layers", "outline"):
             self._before_steps = key
@@ -241,15 +244,14 @@ class TapeControl(QObject):
             pages.turn_to("layers" if added else self._before_steps)
         elif here and self._steps_wait:
             self._steps_wait = False
-            pages.set_offered("steps", True)
             pages.turn_to("steps")
         self._turn_tape(key == "tape")
-        pages.set_offered("steps", here)
+        pages.set_offered("steps", pages.is_front("autograd"))
         pages.set_offered("outline", not pages.is_front("autograd"))
 
     def _turn_tape(self, requested: bool) -> None:
-        """Take the net's tape away beside an added subject, which has its own; where it is `requested`, it comes
-        with the net's graph."""
+        """Put the net's tape behind another page beside an added subject, which has its own; where it is `requested`,
+        it comes with the net's graph."""
         pages = self._workspace.pages
         beside = self._graphs.shows_added
         if beside and requested and not self._tape_waits:
@@ -261,9 +263,7 @@ class TapeControl(QObject):
         elif not beside and self._tape_waits:
             self._tape_waits = False
             if pages.is_front("problems"):
-                pages.set_offered("tape", True)
                 pages.turn_to("tape")
-        pages.set_offered("tape", not beside)
 
     def _state(self, state: str) -> None:
         pages = self._workspace.pages

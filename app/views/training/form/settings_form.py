@@ -329,7 +329,7 @@ class TrainingForm(QWidget):
         column = vbox(on=inside, margins=0, spacing=0)
         vbox(self.running, self.live_rate, on=self._banner, margins=(12, 8, 12, 8))
         self._banner.hide()
-        column.addWidget(self._banner)
+        outer.addWidget(self._banner)  # below: no field moves as a run begins or ends
         for section in (self.data, *self.sections):
             column.addWidget(section)
         column.addStretch(1)
@@ -470,7 +470,7 @@ class TrainingForm(QWidget):
                 or equal_values(row.value, value)
             )
             cure = (
-                "To change it now, use the field of the run at the top."
+                "To change it now, use the field of the run at the bottom."
                 if name == "lr"
                 else NEXT
             )
@@ -494,7 +494,6 @@ class TrainingForm(QWidget):
     def focus_rate(self) -> None:
         """Focus the learning rate: that of the active run, or the optimizer's."""
         if self.live_rate.isVisible():
-            self.area.ensureWidgetVisible(self.live_rate)
             self.live_rate.focus()
         elif self.optimizer.form is not None and "lr" in self.optimizer.form.rows:
             self.optimizer.set_open(True)

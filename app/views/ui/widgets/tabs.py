@@ -159,14 +159,17 @@ class ToolTabs(KeyboardFocus, QTabBar):
     def set_value(self, key: str) -> None:
         """Activate a tab; a hidden one becomes visible."""
         index = self.index(key)
-        if not self.isTabVisible(index):
-            self.setTabVisible(index, True)
+        self._show(index, True)
         self.setCurrentIndex(index)
 
     def set_shown(self, key: str, shown: bool) -> None:
         """Hide a tab or show it again; the active one stays visible."""
         index = self.index(key)
-        if index != self.currentIndex() and self.isTabVisible(index) != shown:
+        if index != self.currentIndex():
+            self._show(index, shown)
+
+    def _show(self, index: int, shown: bool) -> None:
+        if self.isTabVisible(index) != shown:
             self.setTabVisible(index, shown)
             self._fit()
             self.updateGeometry()  # it takes the room of its visible tabs
