@@ -191,10 +191,33 @@ def _caption(spec: SourceSpec, label: Tensor) -> str:
 
 
 def _rows(spec: SourceSpec, few: Tensor) -> tuple[tuple[str, ...], ...]:
-    names = spec.columns or tuple(str(number) for number in range(few.shape[1]))
-    more = ("…",) if few.shape[1] > COLUMNS else ()
-    rows = (tuple(map(in_units, row[:COLUMNS].tolist())) for row in few)
-    return ((*names[:COLUMNS], *more), *((*row, *more) for row in rows))
+    rows = [row_text(spec, row.tolist(), COLUMNS + 1) for row in few]
+    more = ("…",) if len(rows[0]) > COLUMNS else ()
+    names = tuple(name for name, _ in rows[0][:COLUMNS])
+    texts = (tuple(text for _, text in row[:COLUMNS]) for row in rows)
+    return ((*names, *more), *((*row, *more) for row in texts))
+
+
+def row_text(
+    spec: SourceSpec, values: Sequence[float], most: int
+) -> list[tuple[str, str]]:
+    """Return the first columns of a row as its file has them: name and text, where texts were made of several values.
+
+    `values` are in the units of the file.
+    """
+    named = len(spec.columns) == len(values)
+    categories = {c.first: c for c in spec.categories} if named else {}
+    row: list[tuple[str, str]] = []
+    place = 0
+    while place < len(values) and len(row) < most:
+        if (category := categories.get(place)) is not None:
+            row.append((category.name, category.text_of(values)))
+            place += len(category.texts)
+            continue
+        name = spec.columns[place] if named else str(place)
+        row.append((name, in_units(values[place])))
+        place += 1
+    return row
 
 
 def _text(spec: SourceSpec, sample: Tensor) -> str:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -193,6 +194,24 @@ class FieldInfo(Struct, frozen=True):
     symbols: tuple[str, ...] = ()
 
 
+class Category(Struct, frozen=True):
+    """A column of texts, which is a value of 0 or 1 for each text; `first` is the place of the first of these."""
+
+    name: str
+    first: int
+    texts: tuple[str, ...]
+
+    def text_of(self, values: Sequence[float]) -> str:
+        """Return the text that the values of a row stand for, "" if none of them is set.
+
+        >>> Category("town", 1, ("Kiel", "Ulm")).text_of([80.0, 0.0, 1.0])
+        'Ulm'
+        """
+        own = values[self.first : self.first + len(self.texts)]
+        best = max(range(len(own)), key=lambda place: own[place])
+        return self.texts[best] if own[best] > 0.5 else ""
+
+
 class SourceSpec(Struct, frozen=True):
     """Metadata of a source, before or after reading it.
 
@@ -244,6 +263,17 @@ class SourceSpec(Struct, frozen=True):
             "", self.task, self.classes, self.label_shape, self.label_form
         )
         return self.targets or (only,)
+
+    @property
+    def categories(self) -> tuple[Category, ...]:
+        """The inputs of a table that are texts, each one a column of its file and several of `columns`."""
+        read = self.arguments.get("columns", {})
+        found, place = [], 0
+        for index, texts in read.items() if isinstance(read, Mapping) else ():
+            if texts is not None:
+                found.append(Category(self.all_columns[index], place, tuple(texts)))
+            place += 1 if texts is None else len(texts)
+        return tuple(found)
 
     @property
     def target_name(self) -> str:

@@ -24,7 +24,7 @@ from app.util.frozen import FrozenMap
 
 WIDTH = 64  # of hidden layers and embeddings
 # Steps that a first run on few samples has at least: those on a table are short.
-LEAST_STEPS, TABLE_STEPS, MOST_EPOCHS = 200, 1000, 200
+LEAST_STEPS, TABLE_STEPS, MOST_EPOCHS = 200, 500, 200
 TABLE_RATE = 0.01  # Adam's, for standardised columns
 MOST_STAGES = 4  # of a convolution and a pooling
 

@@ -54,7 +54,7 @@ def survey(evaluator: Evaluator, weights: str) -> InputSurvey:
         spec_of(job.data).columns,
     )
     if not names:
-        return _surveyed(
+        only = _surveyed(
             inputs,
             FieldInfo("", data.info.input_shape, data.info.dtype),
             evaluator,
@@ -62,6 +62,7 @@ def survey(evaluator: Evaluator, weights: str) -> InputSurvey:
             weights,
             unit,
         )
+        return replace(only, categories=spec_of(job.data).categories)
     field_infos = {
         field.name: field
         for field in data.info.inputs

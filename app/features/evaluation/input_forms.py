@@ -9,6 +9,7 @@ import numpy as np
 from PySide6.QtCore import Qt, Signal
 from PySide6.QtWidgets import QFormLayout, QFrame, QLabel, QScrollArea, QWidget
 
+from app.data.spec import Category
 from app.features.evaluation.drawing_pad import Pad
 from app.features.evaluation.input_pictures import as_digit, as_input
 from app.features.evaluation.values import Entered, Image, InputSurvey, PictureFile
@@ -16,7 +17,7 @@ from app.training.evaluation.result import is_picture
 from app.util.formatting import in_units, shape_text
 from app.views.ui.layouts import hbox, vbox
 from app.views.ui.widgets.button import Button
-from app.views.ui.widgets.fields import TextField
+from app.views.ui.widgets.fields import ChoiceField, TextField
 from app.views.ui.widgets.numbers import NumberField
 from app.views.ui.widgets.painting import label, set_property
 
@@ -41,12 +42,24 @@ class NumbersForm(QWidget):
         self._survey = survey
         self.fields: list[NumberField] = []
         self.ranges: list[QLabel] = []
+        self._places: list[int] = []  # of the fields among the values
+        self.choices: dict[str, ChoiceField] = {}  # by the name of a category
         form = QFormLayout(self)
         form.setContentsMargins(0, 0, 10, 0)
         form.setSpacing(6)
         if hint:
             form.addRow(label(hint, "caption", "text3", wrap=True))
+        categories = {category.first: category for category in survey.categories}
+        chosen = {
+            category.first + place
+            for category in survey.categories
+            for place in range(len(category.texts))
+        }
         for number in range(values.size):
+            if (category := categories.get(number)) is not None:
+                self._add_choice(form, category)
+            if number in chosen:
+                continue
             name = (
                 survey.columns[number]
                 if number < len(survey.columns)
@@ -54,23 +67,39 @@ class NumbersForm(QWidget):
             )
             field, span = NumberField(0.0, "float"), label("", "caption", "text3")
             field.setAccessibleName(name)
-            field.edited.connect(partial(self._edited, number))
+            field.edited.connect(partial(self._edited, len(self.fields)))
             form.addRow(label(name, "label", "text2"), hbox(field, span))
             self.fields.append(field)
             self.ranges.append(span)
+            self._places.append(number)
+        self._count = values.size
         self.set_values(values)
+
+    def _add_choice(self, form: QFormLayout, category: Category) -> None:
+        choice = ChoiceField(category.texts)
+        choice.setAccessibleName(category.name)
+        choice.edited.connect(lambda _text: self.changed.emit())
+        form.addRow(label(category.name, "label", "text2"), choice)
+        self.choices[category.name] = choice
 
     def values(self) -> Image:
         """Return the numbers as the network gets them."""
-        return self._survey.scaled(
-            np.array([field.value() for field in self.fields], np.float32)
-        )
+        values = np.zeros(self._count, np.float32)
+        values[self._places] = [field.value() for field in self.fields]
+        for category in self._survey.categories:
+            text = self.choices[category.name].value()
+            values[category.first + category.texts.index(text)] = 1
+        return self._survey.scaled(values)
 
     def set_values(self, values: Image) -> None:
         """Show the numbers of a sample, as the network gets them, in the units of the data."""
-        for number, value in enumerate(self._survey.unscaled(values).tolist()):
+        unscaled = self._survey.unscaled(values)
+        for number, value in enumerate(unscaled[self._places].tolist()):
             self.fields[number].set_value(float(f"{value:.{DIGITS}g}"))
             self._show_range(number)
+        for category in self._survey.categories:
+            own = unscaled[category.first : category.first + len(category.texts)]
+            self.choices[category.name].set_value(category.texts[int(own.argmax())])
 
     def _edited(self, number: int, _value: float) -> None:
         self._show_range(number)
@@ -78,7 +107,8 @@ class NumbersForm(QWidget):
 
     def _show_range(self, number: int) -> None:
         """Show the range of the training samples, and whether the number is outside of it."""
-        low, high = float(self._survey.low[number]), float(self._survey.high[number])
+        place = self._places[number]
+        low, high = float(self._survey.low[place]), float(self._survey.high[place])
         room = 1e-4 * (high - low)
         inside = low - room <= self.fields[number].value() <= high + room
         span = f"{in_units(low)} to {in_units(high)}"

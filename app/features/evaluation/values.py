@@ -10,7 +10,7 @@ import numpy as np
 from msgspec import Struct
 from numpy.typing import NDArray
 
-from app.data.spec import ColumnScale
+from app.data.spec import Category, ColumnScale
 from app.engine.protocol import Handle, Request
 from app.engine.requests.capture import InitialWeights
 from app.training.evaluation.result import Evaluation, Picture, Shown
@@ -34,6 +34,7 @@ class InputSurvey(Struct, frozen=True, eq=False):
     """Statistics of the training samples: minimum, maximum and mean of every channel or column, names of the columns.
 
     They are in the units of the data; `scale` is that of standardised columns; `outputs` name values to predict.
+    `categories` are texts, each of several of the columns.
     If samples have several inputs, each of `parts` is of one, with its `name`, its dtype, its value in the `first`
     sample, and the texts of its integer codes; other fields are those of the first.
     """
@@ -53,6 +54,7 @@ class InputSurvey(Struct, frozen=True, eq=False):
     parts: tuple[InputSurvey, ...] = ()
     scale: ColumnScale | None = None
     outputs: tuple[str, ...] = ()
+    categories: tuple[Category, ...] = ()
 
     def scaled(self, values: Image) -> Image:
         """Return columns in the units of the data as the network gets them."""

@@ -10,7 +10,7 @@ import torch
 from msgspec import Struct
 
 from app.data.fields import Fields
-from app.data.preview import fields_text
+from app.data.preview import fields_text, row_text
 from app.data.sources import spec_of
 from app.data.spec import CLASSES, TOKENS
 from app.training.evaluation.evaluator import Evaluator
@@ -22,6 +22,8 @@ from app.util.rng import borrowed
 
 if TYPE_CHECKING:
     from torch import Tensor
+
+MOST_VALUES = 12  # of a row that are shown
 
 
 def shown(
@@ -133,11 +135,10 @@ def _text(evaluator: Evaluator, inputs: Tensor, evaluation: Evaluation) -> str:
         return "".join(
             names[int(token)] for token in inputs.flatten().tolist()
         ).replace("\n", "↵")
-    names = spec_of(evaluator.job.data).columns
-    values = list(map(in_units, inputs.flatten().tolist()[:12]))
-    if len(names) == inputs.numel():
-        values = [f"{name} {value}" for name, value in zip(names, values, strict=False)]
-    return ", ".join(values)
+    spec, values = spec_of(evaluator.job.data), inputs.flatten().tolist()
+    named = len(spec.columns) == len(values)
+    row = row_text(spec, values, MOST_VALUES)
+    return ", ".join(f"{name} {text}" if named else text for name, text in row)
 
 
 def picture(sample: Tensor) -> Picture:
