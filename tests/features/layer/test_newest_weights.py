@@ -8,7 +8,7 @@ import torch
 from PySide6.QtCore import Qt
 from pytestqt.qtbot import QtBot
 
-from tests.support.run_windows import closed, opened, small
+from tests.support.run_windows import closed, listed, opened, small
 from tests.support.whole_window import WholeWindow
 from tests.views.window.test_newest_weights import (  # noqa: F401  fixtures
     WORDS,
@@ -34,6 +34,7 @@ def test_the_layer_page_shows_pictures_and_figures_of_it(
     )
     pictures = torch.from_numpy(page.inside.inside.filters.pictures)
     assert torch.equal(pictures, learnt(path)["conv1.weight"].flatten(0, 1))
+    listed(qtbot, window, 1)  # a page of runs shows the newest
     qtbot.waitUntil(lambda: page.run_title == "Run 1")
     steps, ratios = page.ratio.ratios
     assert (
@@ -54,6 +55,7 @@ def test_the_page_is_made_when_it_is_first_shown_with_the_layer_and_the_run_of_t
 ) -> None:
     window = opened(qtbot, path, charts=False)
     assert not hasattr(window, "layer_page")
+    listed(qtbot, window, 1)
     nodes = window.document.project.graph.nodes.values()
     linear = next(node.id for node in nodes if node.op == "nn.Linear")
     window.selection.set({linear})

@@ -136,7 +136,7 @@ def test_its_button_is_there_from_the_start(qtbot: QtBot, tmp_path: Path) -> Non
     file = tmp_path / "net.tape"
     project_file.write(small(), file)
     window = opened(qtbot, file, charts=False)
-    buttons = window.pages.widget("runs").findChildren(QToolButton)
-    buttons += window.pages.widget("runs").findChildren(QPushButton)
+    buttons = window.runs.findChildren(QToolButton)
+    buttons += window.runs.findChildren(QPushButton)
     assert "Sweep…" in {button.text() for button in buttons}
     closed(window)
