@@ -44,7 +44,7 @@ def model(folder: Path) -> Path:
     return folder
 
 
-def drawn(folder: Path, *options: str, name: str = "main_net.py:Net") -> int:
+def drawn(folder: Path, *options: str, name: str = "main_net.py:Net()") -> int:
     out = str(folder.parent / "picture.json")
     return main(
         ["autograd", f"{folder}/{name}", "--input", "1x4", "--out", out, *options]
@@ -89,7 +89,7 @@ def test_every_verb_asks_once_a_neighbour_has_changed(
     folder = model(tmp_path / "a")
     assert drawn(folder, "--trust") == 0
     (folder / "parts.py").write_text(PARTS + marking(folder))
-    assert main([command, "a/main_net.py:Net", *options]) == 1
+    assert main([command, "a/main_net.py:Net()", *options]) == 1
     assert not (folder / "ran").exists()
 
 
@@ -131,7 +131,7 @@ def test_packages_that_a_file_is_in_are_among_what_is_reviewed(
     package = model(tmp_path / "pk")
     (package / "__init__.py").write_text(marking(package))
     (package / "net.py").write_text(PARTS)
-    assert drawn(package, name="net.py:Net") == 1
+    assert drawn(package, name="net.py:Net()") == 1
     assert "__init__.py" in capsys.readouterr().err and not (package / "ran").exists()
     files = files_of(parse_source(f"{package}/net.py:Net"))
     assert files is not None and [file.name for file in files.files] == [
