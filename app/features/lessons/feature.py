@@ -11,6 +11,8 @@ from app.features.lessons.page import WIDTH, LearnPage
 from app.views.feature import Action, Feature, Page
 from app.views.ui.dialogs.search import SearchEntry
 
+OFFERED = "lessons/offered"  # in the settings
+
 
 class LessonsFeature(Feature):
     rank = 65
@@ -31,6 +33,7 @@ class LessonsFeature(Feature):
             tip="Ten minutes each: autograd, layers, training",
             menu="help.learn",
         )
+        yield Action("offer-lessons", "", self._offer)
 
     def searched(self) -> Iterable[SearchEntry]:
         for lesson in lessons.bundled():
@@ -50,6 +53,13 @@ class LessonsFeature(Feature):
 
     def finish(self) -> None:
         self.control = LessonControl(self.workspace, self.learn)
+
+    def _offer(self) -> None:
+        """Show the lessons at the first start of the program, and not again."""
+        settings = self.workspace.settings
+        if settings.stored(OFFERED) is None:
+            settings.put(OFFERED, "true")
+            self._show()
 
     def _show(self) -> None:
         self.workspace.pages.show("learn")

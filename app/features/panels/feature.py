@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from app.views.feature import Action, Feature, Page
-from app.views.training.charts.metrics import DEFAULT, Choice, metric_of
+from app.views.training.charts.metrics import DEFAULT, FIXED, Choice, metric_of
+from app.views.ui.dialogs.search import SearchEntry
 
 if TYPE_CHECKING:
     from app.features.panels.page import PanelsPage
@@ -43,6 +45,25 @@ class PanelsFeature(Feature):
         yield Action(
             "panels-of-runs", "", lambda: self.workspace.pages.show("panels"), tip=TIP
         )
+
+    def searched(self) -> Iterable[SearchEntry]:
+        for metric in FIXED:
+            yield SearchEntry(
+                f"panel.{metric.key}",
+                f"Show {metric.title} in Panels",
+                partial(self._add, metric.key),
+                "Panel",
+                words="chart dashboard",
+                icon="curves",
+            )
+
+    def _add(self, key: str) -> None:
+        """Show a panel of a metric, beside those that are there."""
+        self.workspace.pages.show("panels")
+        choices = self.panels.choices
+        if all(choice.metric != key for choice in choices):
+            self.panels.set_choices((*choices, Choice(key)))
+            self._store()
 
     def begin(self) -> None:
         self.workspace.pages.set_offered("panels", False)

@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
+from functools import partial
 from typing import TYPE_CHECKING
 
 from PySide6.QtWidgets import QStackedWidget
 
 from app.features.snippets.control import KEY, SnippetControl
 from app.features.snippets.snippet_findings import SnippetFindings
+from app.features.snippets.values import ready
 from app.views.feature import Action, Feature
+from app.views.ui.dialogs.search import SearchEntry
 from app.views.workspace import Workspace
 
 if TYPE_CHECKING:
@@ -41,6 +44,18 @@ class SnippetsFeature(Feature):
         )
 
         yield Action("open-snippet", "", self.control.open_ready)
+
+    def searched(self) -> Iterable[SearchEntry]:
+        for snippet in ready():
+            yield SearchEntry(
+                f"snippet.{snippet.key}",
+                f"Snippet: {snippet.title}",
+                partial(self.control.open_ready, snippet.key),
+                "Snippet",
+                (snippet.title,),
+                snippet.words,
+                "code",
+            )
 
     @property
     def widget(self) -> SnippetPage:

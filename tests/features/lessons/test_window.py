@@ -93,3 +93,11 @@ def test_the_page_is_wide_while_it_is_in_front(
     qtbot.waitUntil(lambda: window.left.width() > narrow)
     window.pages.show("layers")
     qtbot.waitUntil(lambda: window.left.width() == narrow)
+
+
+def test_the_lessons_are_offered_at_the_first_start_alone(window: WholeWindow) -> None:
+    window.actions_by_key.trigger("offer-lessons")
+    assert window.pages.is_front("learn")
+    window.pages.show("layers")
+    window.actions_by_key.trigger("offer-lessons")
+    assert not window.pages.is_front("learn")

@@ -128,6 +128,7 @@ loss curve: command.show.curves
 overfitting: command.show.curves
 accuracy curve: command.show.curves
 gradient norm: setting.gradient_norm command.show.curves
+decision boundary: command.show.playground
 gpu memory: command.show.curves
 vanishing gradient: command.findings
 exploding gradient: command.findings
@@ -143,9 +144,10 @@ backward graph: command.show.autograd
 play backward: command.show.tape command.play-backward
 backpropagation: command.show.tape
 gradcheck: command.gradcheck-net
-leaf tensors: command.snippet
+leaf tensors: command.snippet lesson.02-leaves
 retain_graph: command.snippet
-double backward: command.snippet
+double backward: command.snippet snippet.double_backward
+requires_grad propagates: snippet.spreading
 hyperparameter search: command.sweep
 grid search: command.sweep
 lr finder: command.find-rate
