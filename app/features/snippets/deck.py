@@ -6,10 +6,10 @@ from PySide6.QtCore import Qt
 from PySide6.QtGui import QResizeEvent
 from PySide6.QtWidgets import QSizePolicy, QWidget
 
+from app.features.snippets.recorded_player import RecordedPlayer
 from app.features.snippets.values import TensorGraph
 from app.util.formatting import bytes_text, figure
 from app.views.autograd.tape.player import EMPTY, PLAYING
-from app.views.autograd.tape.recorded_player import RecordedPlayer
 from app.views.autograd.tape.tape_page import SPEEDS
 from app.views.ui.layouts import hbox
 from app.views.ui.present import present

@@ -20,6 +20,7 @@ from app.autograd.tape import TapeNode
 from app.features.snippets.deck import SnippetDeck
 from app.features.snippets.editor import SnippetEdit
 from app.features.snippets.process import WATCHED
+from app.features.snippets.recorded_player import RecordedPlayer
 from app.features.snippets.table import TensorTable
 from app.features.snippets.values import (
     Limits,
@@ -32,7 +33,6 @@ from app.features.snippets.values import (
 from app.util.formatting import bytes_text
 from app.views.autograd.graph.playback_state import PlayedGraph
 from app.views.autograd.page import AutogradPage
-from app.views.autograd.tape.recorded_player import RecordedPlayer
 from app.views.ui import theme
 from app.views.ui.layouts import hbox, vbox
 from app.views.ui.present import present
