@@ -9,7 +9,13 @@ from time import perf_counter
 import numpy as np
 from PySide6.QtCore import QPoint, QSize, Qt, QTimer, Signal
 from PySide6.QtGui import QResizeEvent, QShowEvent
-from PySide6.QtWidgets import QSizePolicy, QSplitter, QStackedLayout, QWidget
+from PySide6.QtWidgets import (
+    QSizePolicy,
+    QSplitter,
+    QStackedLayout,
+    QVBoxLayout,
+    QWidget,
+)
 
 from app.source.generated import Source
 from app.telemetry.gradient_gains import path_of
@@ -116,7 +122,7 @@ class Curves(QWidget):
         self._resized: list[Chart] = []  # several at once
         self._fit = QTimer(self, singleShot=True, interval=0)
         self._fit.timeout.connect(self._redraw_resized)
-        self._below: QWidget | None = None
+        self._around: list[QWidget] = []  # above and below the charts
         self._unpainted: list[Chart] = []
         self._next_painting = QTimer(self, singleShot=True, interval=PAINTING)
         self._next_painting.timeout.connect(self._paint_next)
@@ -191,8 +197,8 @@ class Curves(QWidget):
         self._arrange()
 
     def _arrange(self) -> None:
-        room = self.height() - (
-            self._below.sizeHint().height() if self._below is not None else 0
+        room = self.height() - sum(
+            widget.sizeHint().height() for widget in self._around
         )
         high = room >= TWO * theme.manager().scale
         orientation = Qt.Orientation.Vertical if high else Qt.Orientation.Horizontal
@@ -224,12 +230,21 @@ class Curves(QWidget):
                 [WIDTHS["middle"], WIDTHS["beside"]] if beside else [180, 110]
             )
 
+    def add_above(self, widget: QWidget) -> None:
+        """Put a widget above the charts."""
+        layout = present(self.layout())
+        assert isinstance(layout, QVBoxLayout)
+        layout.insertWidget(layout.indexOf(self._pages), widget)
+        self._take_around(widget)
+
     def add_below(self, widget: QWidget) -> None:
         """Put a widget under the charts."""
-        layout = self.layout()
-        assert layout is not None
-        layout.addWidget(widget)
-        self._below = widget
+        present(self.layout()).addWidget(widget)
+        self._take_around(widget)
+
+    def _take_around(self, widget: QWidget) -> None:
+        """Show a widget while a run is shown."""
+        self._around.append(widget)
         widget.setVisible(self.has_run)
         self._arrange()
 
@@ -275,11 +290,9 @@ class Curves(QWidget):
             self._pages.setUpdatesEnabled(
                 False
             )  # the layout in this turn, the painting in another
-        if self._below is not None:
-            self._below.setVisible(history is not None)
-            present(
-                self.layout()
-            ).activate()  # else the charts are given their sizes twice
+        for widget in self._around:
+            widget.setVisible(history is not None)
+        present(self.layout()).activate()  # else the charts are given their sizes twice
         self._stack.setCurrentWidget(
             self._scrolled if history is not None else self.empty
         )

@@ -88,6 +88,7 @@ class ChartsFeature(Feature):
         workspace.shown_run.layer_chosen.connect(curves.choose_layer)
         workspace.shown_run.stepped.connect(lambda _step: self.paint_gradients())
         workspace.commands.trigger("timeline-of-curves", curves)
+        workspace.commands.trigger("coach-of-curves", curves)
         self._made = True
         curves.room = workspace.session.room
         self._show()

@@ -1,0 +1,229 @@
+"""The coach in the window: a line above the curves of the run of this window."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterable
+from functools import partial
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from msgspec.structs import replace
+
+from app.features.coach.judgement import (
+    OVERFITTING,
+    is_examined,
+    judge,
+    setup_of,
+    wants_one_batch,
+)
+from app.features.coach.line import EXAMINING, SILENT, CoachLine, PairsDialog, WhyDialog
+from app.features.coach.values import Examination, ExamineRun, Remark, RunSetup
+from app.util.leftovers import TemporaryFolder
+from app.views.feature import Action, Feature
+
+if TYPE_CHECKING:
+    from app.engine.requests.capture import WeightsChoice
+    from app.views.run.session import Run
+    from app.views.training.charts.curves import Curves
+    from app.views.ui.background import WorkerFailure
+    from app.views.workspace import Workspace
+
+KEY = "coach"
+EVERY = 1.0  # seconds between two judgements of a run that goes on
+FINDS_RATE = "find-rate"  # the command
+
+
+class CoachFeature(Feature):
+    rank = 153
+
+    def __init__(self, workspace: Workspace) -> None:
+        super().__init__(workspace)
+        self.line: CoachLine | None = None
+        self.remark: Remark | None = None
+        self._setup: RunSetup | None = None
+        self._run: Run | None = None
+        self._examined: Examination | None = None
+        self._examining = False
+        self._done: set[str] = set()  # kinds of remarks whose button was pressed
+        self._finds_rate = False  # once the run has stopped
+        self._judged = 0.0
+        self._folder = TemporaryFolder()  # weights of a run, as they were at its end
+
+    def actions(self) -> Iterable[Action]:
+        return (Action("coach-of-curves", "", self._furnish),)
+
+    def begin(self) -> None:
+        workspace = self.workspace
+        workspace.run_control.started.connect(self._started)
+        workspace.session.progressed.connect(self._progressed)
+        workspace.session.runEnded.connect(self._ended)
+        workspace.session.stateChanged.connect(lambda _state: self._show())
+        workspace.shown_run.changed.connect(lambda _figures: self._show())
+
+    def _furnish(self, curves: Curves) -> None:
+        """Put the line above the charts of a page."""
+        self.line = line = CoachLine()
+        curves.add_above(line)
+        line.acted.connect(self._act)
+        line.explained.connect(self.explain)
+        line.shown.connect(self.show_place)
+        self._show()
+
+    # --- Judging
+
+    def _started(self, run: Run) -> None:
+        self.workspace.engine.forget(KEY)
+        self.workspace.background.forget(KEY)
+        self._run, self.remark, self._examined = run, None, None
+        self._examining = self._finds_rate = False
+        self._done.clear()
+        self._setup = self._setup_of(run)
+        self._show()
+
+    def _setup_of(self, run: Run) -> RunSetup | None:
+        """Return what is known of a run of the open project; None of others, and of those of a series."""
+        project, analysis = (
+            self.workspace.document.project,
+            self.workspace.live.analysis,
+        )
+        if run.series is not None or run.watched is not None or analysis is None:
+            return None
+        ours, its = project.training, run.job.training
+        same = (
+            run.job.data == project.data
+            and replace(its, threads=0) == replace(ours, threads=0)
+            and run.job.source.same_net(analysis.source)
+        )
+        return setup_of(project, analysis) if same else None
+
+    def _progressed(self) -> None:
+        run, now = self.workspace.session.current, time.monotonic()
+        if run is self._run and run is not None and run.active:
+            if now - self._judged >= EVERY:
+                self._judged = now
+                self._judge()
+
+    def _judge(self, ended: bool = False) -> None:
+        run, setup = self._run, self._setup
+        if run is None or setup is None or run.history.cuts:
+            self.remark = None
+        else:
+            self.remark = judge(setup, run.history, ended, self._examined)
+        self._show()
+
+    def _ended(self, run: Run) -> None:
+        if run is not self._run:
+            return
+        self._judge(ended=True)
+        if self._finds_rate:
+            self._finds_rate = False
+            self.workspace.commands.trigger(FINDS_RATE)
+        sure = self.remark is not None and self.remark.kind != OVERFITTING
+        if self._setup is None or run.failed is not None or run.history.cuts or sure:
+            return
+        if is_examined(self._setup, run.history):
+            self._examining = True
+            self._show()
+            self.workspace.background.ask(
+                KEY,
+                self.workspace.newest_weights.choice(
+                    run.job.source, Path(self._folder.name)
+                ),
+                on_answer=partial(self._examine, run),
+                on_error=self._not_examined,
+            )
+
+    def _examine(self, run: Run, weights: WeightsChoice) -> None:
+        assert self._setup is not None
+        request = ExamineRun(
+            run.job, weights, wants_one_batch(self._setup, run.history)
+        )
+        self.workspace.engine.ask(
+            KEY, request, on_answer=self._on_examined, on_error=self._not_examined
+        )
+
+    def _on_examined(self, examination: Examination) -> None:
+        self._examining, self._examined = False, examination
+        self._judge(ended=True)
+
+    def _not_examined(self, _failure: WorkerFailure) -> None:
+        """Say no more: the run itself has ended well."""
+        self._examining = False
+        self._show()
+
+    # --- Showing
+
+    def _show(self) -> None:
+        """Show the remark if the run that it is about is the one that is shown."""
+        if self.line is None:
+            return
+        figures, run = self.workspace.shown_run.figures, self._run
+        ours = (
+            figures is not None and run is not None and figures.history is run.history
+        )
+        if ours and self.remark is not None:
+            self.line.show_remark(self.remark, self._action_text(self.remark))
+        elif ours and self._setup is not None:
+            self.line.show_remark(None, "", EXAMINING if self._examining else SILENT)
+        else:
+            self.line.show_remark(None, "", "")
+
+    def _action_text(self, remark: Remark) -> str:
+        """Return the text of the button, "" for none."""
+        if remark.kind in self._done:
+            return ""
+        if remark.cure is not None:
+            return remark.cure.label
+        if remark.finds_rate and self.workspace.commands.has(FINDS_RATE):
+            return (
+                "Stop and find a rate…"
+                if self.workspace.session.active
+                else "Find a rate…"
+            )
+        return ""
+
+    def _act(self, remark: Remark) -> None:
+        """Do what the button says."""
+        workspace = self.workspace
+        if remark.cure is not None:
+            workspace.cures.apply_to_network(remark.cure)
+            workspace.notifier.say(remark.cure.label, "The next run has it.")
+            self._done.add(remark.kind)
+            self._show()
+        elif workspace.session.active:
+            self._finds_rate = True
+            workspace.run_control.stop()
+        else:
+            workspace.commands.trigger(FINDS_RATE)
+
+    def explain(self, remark: Remark) -> WhyDialog:
+        """Show the numbers and the curve of a remark."""
+        dialog = WhyDialog(remark, self.workspace.window)
+        dialog.open()
+        return dialog
+
+    def show_place(self, remark: Remark) -> PairsDialog | None:
+        """Go to the layer, the node, the step, the page or the samples of a remark."""
+        workspace = self.workspace
+        if remark.pairs:
+            total = self._examined.repeated if self._examined is not None else 0
+            dialog = PairsDialog(remark.pairs, total, workspace.window)
+            dialog.open()
+            return dialog
+        if remark.layer or remark.node:
+            modules = self._setup.source.modules if self._setup is not None else {}
+            nodes = [node for node, path in modules.items() if path == remark.layer]
+            for node in [remark.node] if remark.node else nodes[:1]:
+                workspace.jump_to(node)
+            if remark.layer:
+                workspace.shown_run.choose_layer(remark.layer)
+                workspace.pages.show("layer")
+        if remark.step is not None:
+            workspace.shown_run.choose_step(remark.step)
+        if remark.page:
+            workspace.pages.show(remark.page)
+        return None
+
+    def close(self) -> None:
+        self.workspace.engine.forget(KEY)
