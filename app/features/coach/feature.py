@@ -43,7 +43,7 @@ class CoachFeature(Feature):
         self.remark: Remark | None = None
         self._setup: RunSetup | None = None
         self._run: Run | None = None
-        self._examined: Examination | None = None
+        self.examined: Examination | None = None
         self._examining = False
         self._done: set[str] = set()  # kinds of remarks whose button was pressed
         self._finds_rate = False  # once the run has stopped
@@ -75,7 +75,7 @@ class CoachFeature(Feature):
     def _started(self, run: Run) -> None:
         self.workspace.engine.forget(KEY)
         self.workspace.background.forget(KEY)
-        self._run, self.remark, self._examined = run, None, None
+        self._run, self.remark, self.examined = run, None, None
         self._examining = self._finds_rate = False
         self._done.clear()
         self._setup = self._setup_of(run)
@@ -109,7 +109,7 @@ class CoachFeature(Feature):
         if run is None or setup is None or run.history.cuts:
             self.remark = None
         else:
-            self.remark = judge(setup, run.history, ended, self._examined)
+            self.remark = judge(setup, run.history, ended, self.examined)
         self._show()
 
     def _ended(self, run: Run) -> None:
@@ -144,7 +144,7 @@ class CoachFeature(Feature):
         )
 
     def _on_examined(self, examination: Examination) -> None:
-        self._examining, self._examined = False, examination
+        self._examining, self.examined = False, examination
         self._judge(ended=True)
 
     def _not_examined(self, _failure: WorkerFailure) -> None:
@@ -207,7 +207,7 @@ class CoachFeature(Feature):
         """Go to the layer, the node, the step, the page or the samples of a remark."""
         workspace = self.workspace
         if remark.pairs:
-            total = self._examined.repeated if self._examined is not None else 0
+            total = self.examined.repeated if self.examined is not None else 0
             dialog = PairsDialog(remark.pairs, total, workspace.window)
             dialog.open()
             return dialog

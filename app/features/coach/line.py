@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import math
+
 from PySide6.QtCore import Signal
 from PySide6.QtWidgets import QGridLayout, QWidget
 
@@ -124,11 +126,15 @@ class WhyDialog(Dialog):
         ends = tuple(
             f"{evidence.x_name} {grouped_digits(int(evidence.x[at]))}" for at in (0, -1)
         )
-        for name, y in evidence.lines:
+        for name, values in evidence.lines:
+            y = [value if math.isfinite(value) else math.nan for value in values]
+            known = [value for value in y if not math.isnan(value)]
+            if known and 0 < 1000 * min(known) < max(known):
+                y, name = [math.log10(value) for value in y], f"log10 of {name}"
             plot = SmallPlot(f"{evidence.title}: {name}", 110)
             plot.show_lines(
                 evidence.x,
-                (PlotLine(y),),
+                (PlotLine(tuple(y)),),
                 ends=(ends[0], ends[1]),
                 unit=(evidence.x_name, name),
                 marks=[(mark, "warn") for mark in evidence.marks],
