@@ -10,7 +10,6 @@ from tests.slow import coach
 
 SHORT = (
     "rate: moons, SGD 100",
-    "scale: prices, Adam",
     "leak: a fifth twice",
     "dead: digits, bias -20",
     "class: 5 %, tanh",
@@ -19,8 +18,6 @@ SHORT = (
     "overfitting: few values",
     "iris",
     "one class rarer",
-    "codes that repeat",
-    "values, noisy, weight decay",
 )
 CASES = {case.name: case for case in (*coach.ILL, *coach.HEALTHY)}
 
