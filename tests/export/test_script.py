@@ -433,3 +433,9 @@ def test_a_loss_that_is_not_finite_ends_the_script_as_it_ends_the_app(run_script
     )
     _, ended = run_script(job(source), "--json")
     assert "The loss of step 1 is" in str(ended)
+
+
+def test_a_script_imports_each_module_once(tmp_path) -> None:
+    text = training_script(job(CONV_NET))
+    imports = [line for line in text.splitlines() if line.startswith("import ")]
+    assert len(imports) == len(set(imports)) and "import math" in imports

@@ -56,7 +56,9 @@ _NAMES = {
     "pathlib": "Path",
     "typing": "Any",
 }
-_MODULES = "copy csv hashlib io math os random re struct subprocess sys tempfile threading time"
+_MODULES = (
+    "copy csv hashlib io os random re struct subprocess sys tempfile threading time"
+)
 
 
 class BatchCode(Struct, frozen=True):

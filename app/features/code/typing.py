@@ -16,6 +16,7 @@ from app.features.code.hint import CodeHint
 from app.features.code.typing_keys import TypingEdit
 from app.source.generated import Source
 
+NO_LINE = "Lines are written for the layers on the canvas: add one there with Tab, or paste lines of PyTorch code"
 UNFINISHED = "Finish the red line first: Enter applies it, Esc reverts it"
 
 
@@ -77,6 +78,10 @@ class CodeTyping(QObject):
         if reason:
             self.hint.show_hint(reason, first)
         return not reason
+
+    def explain_lines(self, line: int) -> None:
+        """Say why there is no new line, and where a layer is added."""
+        self.hint.show_hint(NO_LINE, line)
 
     def value_span(self, line: int, column: int) -> tuple[int, int] | None:
         """Return the columns of the value at a position, in UTF-16 units as Qt counts."""

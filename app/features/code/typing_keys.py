@@ -40,6 +40,8 @@ class Typing(Protocol):
 
     def give_up(self) -> None: ...
 
+    def explain_lines(self, line: int) -> None: ...
+
 
 class TypingEdit(CodeEdit):
     """An editor that becomes editable once a `Typing` is set; read-only until then.
@@ -186,8 +188,8 @@ class TypingEdit(CodeEdit):
         elif event.key() in _ENTER:
             if typing.under_way:
                 typing.finish()
-            else:
-                self.select_value()
+            elif not self.select_value():
+                typing.explain_lines(self.textCursor().blockNumber() + 1)
         elif (
             self._takes_back(event)
             or event.key() == _KEY.Key_Escape
@@ -259,10 +261,10 @@ class TypingEdit(CodeEdit):
 
     # --- The pointer
 
-    def select_value(self) -> None:
-        """Select the value at the cursor, so that typing replaces it."""
+    def select_value(self) -> bool:
+        """Select the value at the cursor, so that typing replaces it; return whether there is one."""
         cursor = self.textCursor()
-        self._select_value_at(cursor.blockNumber() + 1, cursor.positionInBlock())
+        return self._select_value_at(cursor.blockNumber() + 1, cursor.positionInBlock())
 
     def _select_value_at(self, line: int, column: int) -> bool:
         span = (

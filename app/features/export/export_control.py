@@ -72,7 +72,13 @@ class ExportControl(QObject):
             self._settings.export_folder_of(self._document.path) / self._document.title
         )
         opened = self._document.project.opened is not None
-        dialog = ExportDialog(folder, "are looked for", self._window, opened=opened)
+        dialog = ExportDialog(
+            folder,
+            "are looked for",
+            self._window,
+            opened=opened,
+            own_files=bool(self._live.analysis.source.files),
+        )
         dialog.chosen.connect(self.export)
         training, source = self._document.project.training, self._live.analysis.source
 

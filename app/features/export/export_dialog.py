@@ -28,6 +28,10 @@ _WORDS = {
     "onnx": "For other runtimes. Checked: run once by onnxruntime and compared with this network.",
     "certify": "Runs model.py with the weights in a clean process; compares outputs and gradients with this network.",
 }
+# Of a net with layers of the user's own files.
+_OWN_WORDS = {
+    "code": "The class Net(nn.Module); it depends on torch and on the files of your layers, which lie beside it.",
+}
 # Of a model of code, in place of the class.
 _OPENED_WORDS = {
     "code": "The function that constructs the model; it imports the code from its own location.",
@@ -74,6 +78,7 @@ class ExportDialog(Dialog):
         folder: The folder proposed at first.
         weights: Which weights would be written, a phrase after "Weights": `untrained, drawn with seed 0`.
         opened: Whether the net is a model of code, in place of a drawing.
+        own_files: Whether it has layers of the user's own files.
     """
 
     chosen = Signal(object)
@@ -86,13 +91,18 @@ class ExportDialog(Dialog):
         parent: QWidget | None = None,
         *,
         opened: bool = False,
+        own_files: bool = False,
     ) -> None:
         super().__init__("Export", parent)
         self.setMinimumWidth(520)
         self.boxes: dict[str, QCheckBox] = {}
         self.words: dict[str, QLabel] = {}
         start = ExportChoice(folder)
-        self._told = {**_WORDS, **(_OPENED_WORDS if opened else {})}
+        self._told = {
+            **_WORDS,
+            **(_OWN_WORDS if own_files else {}),
+            **(_OPENED_WORDS if opened else {}),
+        }
         for key, name in NAMES.items():
             name = (
                 name.replace("model.", f"{MAKER}.")

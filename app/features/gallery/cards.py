@@ -71,10 +71,10 @@ class GalleryCard(Struct, frozen=True):
 
     @property
     def size(self) -> str:
-        """`18 layers · 55,338 parameters`, the parameters once they are counted."""
+        """`4 layers with weights · 55,338 parameters`, the parameters once they are counted."""
         if self.example is None:
             return ""
-        layers = counted(self.example.layers, "layer")
+        layers = f"{counted(self.example.layers, 'layer')} with weights"
         return (
             f"{layers} · {grouped_digits(self.facts.parameters)} parameters"
             if self.facts

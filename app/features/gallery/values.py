@@ -10,7 +10,7 @@ from typing import ClassVar
 from msgspec import Struct
 
 from app.builder.blocks import Block, block_of, with_blocks
-from app.builder.catalog.catalog import Catalog, catalog
+from app.builder.catalog.catalog import Catalog, OpSpec, catalog
 from app.builder.graph import Graph
 from app.builder.results import Analysis
 from app.data.sources import SOURCES, is_present
@@ -23,6 +23,14 @@ from app.util.resources import path as resource_path
 OFFLINE, DOWNLOAD, NO_DATA, BROKEN = "offline", "download", "no data", "broken"
 _SENTENCES, _LETTERS = 2, 170
 _NAMED = 6
+_WEIGHTED = {"conv", "linear", "norm", "seq"}  # categories whose modules have weights
+_WEIGHTLESS = {
+    "nn.Unfold",
+    "nn.Fold",
+    "nn.Identity",
+    "nn.LocalResponseNorm",
+    "nn.CrossMapLRN2d",
+}  # of these
 
 
 class Example(Struct, frozen=True):
@@ -85,7 +93,10 @@ def facts(project: Project, analysis: Analysis, data_root: Path | None = None) -
 
 
 def layers(graph: Graph, blocks: Mapping[str, Block], ops: Catalog) -> int:
-    """Count the modules, including those inside blocks and repetitions; a shared one counts once."""
+    """Count the modules with weights, including those inside blocks and repetitions; a shared one counts once.
+
+    A ReLU may be a module or a function, and a Flatten a view: what has weights is counted alike in every style.
+    """
     count = 0
     for node in graph.nodes.values():
         inner = blocks.get(block_of(node.op))
@@ -93,9 +104,15 @@ def layers(graph: Graph, blocks: Mapping[str, Block], ops: Catalog) -> int:
             continue
         if inner is not None:
             count += node.repeat * layers(inner.graph, blocks, ops)
-        elif ops.spec_of(graph, node).kind == "module":
+        elif _has_weights(ops.spec_of(graph, node)):
             count += node.repeat
     return count
+
+
+def _has_weights(spec: OpSpec) -> bool:
+    if spec.kind == "module":
+        return spec.category in _WEIGHTED and spec.key not in _WEIGHTLESS
+    return spec.kind == "custom"
 
 
 def _summary(project: Project, ops: Catalog) -> str:

@@ -140,15 +140,12 @@ class NodeHeader(QWidget):
         self.frame.clicked.connect(self.frame_requested)
         self.more = icon_button("more", "More about this node")
         self.more.clicked.connect(self._open_menu)
-        column = vbox(self.name, self.kind, spacing=1)
+        below = hbox(
+            (self.kind, 1), self.frozen, self.muted, self.frame, self.more, spacing=6
+        )
+        column = vbox(self.name, below, spacing=1)  # the name has the whole width
         row = hbox(
-            (self.tile, 0, Qt.AlignmentFlag.AlignVCenter),
-            (column, 1),
-            self.frozen,
-            self.muted,
-            self.frame,
-            self.more,
-            spacing=6,
+            (self.tile, 0, Qt.AlignmentFlag.AlignVCenter), (column, 1), spacing=6
         )
         vbox(row, self.note, on=self, margins=(14, 12, 10, 12), spacing=6)
         self.name.textEdited.connect(self._typed)

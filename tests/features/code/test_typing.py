@@ -109,6 +109,13 @@ def tab(qtbot: QtBot) -> Tab:
     return Tab(qtbot)
 
 
+def test_enter_where_there_is_no_value_says_where_layers_are_added(tab: Tab) -> None:
+    tab.put("def forward")
+    tab.press(KEY.Key_Return)
+    assert "Tab" in tab.hint and "paste" in tab.hint
+    assert tab.document.project is PROJECT
+
+
 def test_a_value_typed_over_is_one_edit(tab: Tab) -> None:
     tab.put("144, 10", 5)
     tab.press(KEY.Key_Return)

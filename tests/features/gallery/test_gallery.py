@@ -13,7 +13,7 @@ from pytestqt.qtbot import QtBot
 from app.builder.analysis import analyse
 from app.builder.blocks import Block, with_blocks
 from app.builder.catalog.catalog import catalog
-from app.builder.graph import Node
+from app.builder.graph import Graph, Node
 from app.features.gallery import values as examples
 from app.features.gallery.cards import PICTURE
 from app.features.gallery.gallery import GalleryDialog
@@ -67,7 +67,7 @@ def test_what_is_said_of_an_example_is_read_and_counted() -> None:
     modules = [
         node
         for node in example.project.graph.nodes.values()
-        if node.op.startswith("nn.")
+        if node.op in ("nn.Conv2d", "nn.Linear")
     ]
     assert example.layers == len(modules) and example.words
     told = facts(example.project)
@@ -104,10 +104,34 @@ def test_the_words_are_the_first_sentences_of_the_notes(tmp_path: Path) -> None:
     assert examples.read(path).words == "ReLU"
 
 
+def weighted(graph: Graph) -> Graph:
+    for node in tuple(graph.nodes.values()):
+        if node.op == "nn.ReLU":
+            graph = graph.with_node(replace(node, op="nn.Linear"))
+    return graph
+
+
+def test_layers_with_weights_are_counted_alike_whatever_the_rest_is_written_as() -> (
+    None
+):
+    counts = {
+        path.stem: examples.read(path).layers
+        for path in examples.paths()
+        if path.stem in ("MNIST net", "digits", "MLP on digits", "CIFAR-10 net")
+    }  # with F.relu and with nn.ReLU
+    assert counts == {
+        "MNIST net": 4,
+        "digits": 4,
+        "MLP on digits": 3,
+        "CIFAR-10 net": 5,
+    }
+
+
 def test_layers_within_blocks_and_repetitions_are_counted() -> None:
-    block = Block("Twice", chain(2))
-    graph = chain(1).with_node(Node("b", "block.Twice", "b", repeat=3))
-    graph = graph.with_node(Node("s", "nn.ReLU", "s", shares="n0"))
+    block = Block("Twice", weighted(chain(2)))
+    graph = weighted(chain(1)).with_node(Node("b", "block.Twice", "b", repeat=3))
+    graph = graph.with_node(Node("s", "nn.Linear", "s", shares="n0"))
+    graph = graph.with_node(Node("r", "nn.ReLU", "r"))
     blocks = FrozenMap({"Twice": block})
     assert examples.layers(graph, blocks, with_blocks(catalog(), blocks)) == 1 + 3 * 2
 

@@ -23,7 +23,14 @@ from app.project.document import Document
 from app.project.project import Project
 from app.util.frozen import FrozenMap
 from app.views.canvas import Canvas
-from app.views.canvas.items.geometry import WIDEST, snapped
+from app.views.canvas.items.geometry import (
+    INSET,
+    NAME_LEFT,
+    WIDEST,
+    WIDEST_NAMED,
+    snapped,
+    text_width,
+)
 from app.views.canvas.items.node_item import NodeItem, cells_of
 from app.views.canvas.overlays import Callout
 from app.views.canvas.scene import STRIPS
@@ -611,7 +618,16 @@ def test_a_long_name_does_not_widen_a_node_without_end(show) -> None:
             project, project.graph.with_name(ids[0], "a very long name indeed, " * 8)
         )
     )
-    assert canvas.scene.nodes[ids[0]].geometry.width == WIDEST
+    assert canvas.scene.nodes[ids[0]].geometry.width == WIDEST_NAMED
+
+
+def test_the_name_of_a_block_has_room_on_its_node(show) -> None:
+    project, ids = chain(("nn.ReLU", {}))
+    name = "residual_block1_down"
+    canvas = show(edits.changed(project, project.graph.with_name(ids[0], name)))
+    item = canvas.scene.nodes[ids[0]]
+    needed = NAME_LEFT + text_width(name, "node") + INSET
+    assert WIDEST < needed <= item.geometry.width
 
 
 @pytest.mark.parametrize("name", ["dark", "light"])

@@ -34,7 +34,7 @@ from app.views.fields.values import check, equal_values
 from app.views.fields.wired_field import AutoEditor
 from app.views.inspector import Inspector
 from app.views.inspector.explain.doc_text import inline, to_html
-from app.views.inspector.header import BadName, check_name
+from app.views.inspector.header import BadName, NodeHeader, check_name
 from app.views.inspector.sections import CostBar
 from app.views.selection import Selection
 from app.views.ui.background import Background
@@ -570,3 +570,14 @@ def test_values_are_told_apart_by_type() -> None:
         for each in spec.params:
             if not each.required and each.default is not None:
                 check(each, each.default)
+
+
+def test_the_name_of_a_node_has_the_width_of_the_inspector(qtbot: QtBot) -> None:
+    header = NodeHeader()
+    qtbot.addWidget(header)
+    header.resize(304, 80)
+    header.show()
+    node = Node("b", "nn.ReLU", "residual_block1_down")
+    header.show_node(Graph(FrozenMap(b=node)), node, catalog()["nn.ReLU"], False)
+    qtbot.waitUntil(lambda: header.name.width() > 200)
+    assert header.more.geometry().top() >= header.name.geometry().bottom() - 2

@@ -30,6 +30,7 @@ from app.views.run.session import Run, measure_progress
 from app.views.training.charts import export
 from app.views.training.charts.card import ChartLegend, LegendEntry, _widths
 from app.views.training.charts.curves import Curves
+from app.views.training.charts.gradient_map import LayerAxis
 from app.views.training.charts.plot import CutLine
 from app.views.ui import theme
 from tests.support.training_jobs import CONV_NET, job
@@ -678,3 +679,15 @@ def test_in_a_low_window_all_charts_stand_beside_one_another_and_are_scrolled_to
     )
     for heading in (chart.heading for chart in run_curves.charts):
         assert heading.fitted_title(heading.width()) in (heading.texts[0], "Per layer")
+
+
+def test_names_of_layers_never_cover_one_another_even_if_all_are_selected(qapp) -> None:
+    axis, rows, height = LayerAxis(), 13, 100.0
+    axis.set_names([f"residual_block{row}.conv" for row in range(rows)])
+    axis.select(frozenset(range(1, rows)))
+    _, places = axis.ticks(0, rows, height)
+    apart = min(abs(a - b) for a, b in pairwise(places)) * height / rows
+    assert len(places) > 4 and apart >= 11
+    axis.select(frozenset({6}))
+    _, places = axis.ticks(0, rows, height)
+    assert rows - 6 - 0.5 in places, "the selected one has its name"

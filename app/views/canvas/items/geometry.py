@@ -13,6 +13,7 @@ from app.views.canvas.items.faces import Face
 from app.views.ui.theme import scene_font
 
 NARROWEST, WIDEST = 76.0, 160.0
+WIDEST_NAMED = 220.0  # where its name needs it
 TALL, SHORT, STRIP = 72.0, 50.0, 8.0
 HEADER = 27.0
 INSET = 11.0

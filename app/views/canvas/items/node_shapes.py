@@ -25,6 +25,7 @@ from app.views.canvas.items.geometry import (
     SHORT,
     TALL,
     WIDEST,
+    WIDEST_NAMED,
     Shape,
     beside_name,
     text_width,
@@ -95,7 +96,8 @@ def shape_of(face: Face, strip: bool = False) -> Shape:
     name = NAME_LEFT + text_width(face.name, "node") + INSET + beside_name(face)
     line = INSET + text_width(face.line, "label") + INSET
     detail = INSET + text_width(face.detail, "caption") + INSET if face.detail else 0.0
-    width = float(math.ceil(min(max(name, line, detail, NARROWEST), WIDEST)))
+    texts = min(max(line, detail, NARROWEST), WIDEST)
+    width = float(math.ceil(max(min(name, WIDEST_NAMED), texts)))
     most = max(len(face.inputs), len(face.outputs))
     base = max(
         TALL if face.tall else SHORT, PORT_CLOSEST * (most - 1) + 2 * PORT_MARGIN

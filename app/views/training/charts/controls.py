@@ -77,7 +77,9 @@ class CurveControls(QWidget):
             [("step", "Step"), ("epoch", "Epoch"), ("time", "Time")], "Horizontal axis"
         )
         self._follow = Button("Follow run", "link")
-        self._follow.setToolTip("Show the whole run and keep following it")
+        self._follow.setToolTip(
+            "Show the whole run and keep following it (or double-click a chart)"
+        )
         self._follow.hide()
         self._export = icon_button("export", "Export the curves")
         self._export.clicked.connect(self._ask_format)

@@ -182,7 +182,7 @@ class Curves(QWidget):
             chart.plot.view.handled.connect(self._on_handled)
             chart.plot.view.clicked.connect(self._on_clicked)
             chart.plot.view.menuWanted.connect(self._on_menu)
-            chart.plot.double_clicked.connect(partial(self._take_back, chart))
+            chart.plot.double_clicked.connect(partial(self._on_double_click, chart))
             chart.double_clicked.connect(partial(self.toggle_alone, chart))
             chart.plot.view.sigResized.connect(
                 lambda _view, chart=chart: self._on_resized(chart)
@@ -516,10 +516,14 @@ class Curves(QWidget):
         if (index := self._scale.nearest(x)) is not None:
             self.stepChosen.emit(int(self._history.steps["step"][index]))
 
-    def _take_back(self, chart: Chart) -> None:
-        """Show a chart alone, at the step that was chosen before the first of two clicks."""
+    def _on_double_click(self, chart: Chart) -> None:
+        """Follow the run again in a chart that is zoomed, else show it alone; at the step that was chosen before the
+        first of the two clicks."""
         self.stepChosen.emit(self._step_before)
-        self.toggle_alone(chart)
+        if not self._following or chart.plot.view.free_y:
+            self.follow()
+        else:
+            self.toggle_alone(chart)
 
     def toggle_alone(self, chart: Chart) -> None:
         """Give one chart the whole page, or all of them again."""

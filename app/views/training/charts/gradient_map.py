@@ -114,10 +114,13 @@ class LayerAxis(FigureAxis):
         if not rows:
             return 1.0, []
         every = max(1, int(np.ceil(LABEL_ROOM * rows / max(size, 1.0))))
-        shown = [
-            row for row in range(rows) if row % every == 0 or row in self._selected
-        ]
-        return 1.0, [rows - row - 0.5 for row in shown]
+        shown: list[int] = []
+        for row in sorted(
+            range(rows), key=lambda row: (row not in self._selected, row % every, row)
+        ):  # selected ones first
+            if all(abs(row - other) >= every for other in shown):
+                shown.append(row)
+        return 1.0, [rows - row - 0.5 for row in sorted(shown)]
 
     def text(self, value: float, spacing: float, largest: float) -> str:
         name = self._name(round(len(self._names) - value - 0.5))

@@ -25,7 +25,7 @@ class PromptBox(QFrame):
         super().__init__(parent)
         self._answer: Callable[[str], str] = lambda _text: ""
         self._came_from: QWidget | None = None
-        self.title = label("", "section")
+        self.title = label("", "section", wrap=True)
         self.field = QLineEdit()
         self.field.setMaxLength(200)
         self.field.setFixedHeight(26)
