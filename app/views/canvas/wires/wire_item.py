@@ -22,6 +22,7 @@ LABEL_HEIGHT = 18.0
 LABEL_PAD = 8.0
 READABLE = SMALLEST / theme.ROLES["shape"][0]  # below this zoom labels do not shrink
 LEAST_ZOOM = READABLE / 2  # below it no shape is shown
+SQUEEZED_MOST = 0.5  # how narrow letters become where the wire is pointed at
 MARGIN = 5.0  # pixels of the screen between a small label and the nodes beside it
 NORMAL, ERROR, ASSUMED = "normal", "error", "assumed"
 DASHES = {ERROR: (6.0, 4.0), ASSUMED: (3.0, 4.0)}
@@ -185,8 +186,9 @@ class WireItem:
             return plain
         scale = READABLE / zoom
         room = (self._route.run - 2 * MARGIN / zoom) / self.chip.width
-        if self._selected or self._hovered or room >= scale * SQUEEZED:
-            return min(scale, max(room, scale * SQUEEZED)), scale
+        highlighted = self._selected or self._hovered
+        if room >= scale * (SQUEEZED_MOST if highlighted else SQUEEZED):
+            return min(scale, room), scale
         return plain
 
     # --- Hits and painting
