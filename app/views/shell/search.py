@@ -20,9 +20,14 @@ MOST_NODES = 2000
 
 @cache
 def phrases() -> dict[str, tuple[str, ...]]:
-    """Return the phrases that find an entry though they do not occur in it, by its key."""
-    text = resources.path("search_phrases.json").read_text("utf-8")
-    return {key: tuple(members) for key, members in json.loads(text).items()}
+    """Return the phrases that find an entry though they do not occur in it, by its key; those of a feature are in a
+    group of its name."""
+    groups = json.loads(resources.path("search_phrases.json").read_text("utf-8"))
+    return {
+        key: tuple(members)
+        for group in groups.values()
+        for key, members in group.items()
+    }
 
 
 def commands(workspace: Workspace) -> list[SearchEntry]:
