@@ -177,12 +177,12 @@ class _Measured:
 
     @cached_property
     def is_flat(self) -> bool:
-        """Whether the loss is where it began."""
+        """Whether the loss is where it began, or that of guessing."""
         if not self.epoch_count:
             return False
         began = float(np.median(self.losses[: max(5, self.count // 20)]))
-        newest = float(self.train_losses[-3:].mean())
-        return newest >= (1 - FLAT) * min(began, float(self.train_losses[0]))
+        least = min(began, float(self.train_losses[0]), self.guessing)
+        return float(self.train_losses[-3:].mean()) >= (1 - FLAT) * least
 
     @cached_property
     def chance(self) -> float | None:
@@ -223,20 +223,19 @@ class _Measured:
             if constant is None:  # a first guess
                 return least < 0.9 * losses[0]
             return least < LEARNS * constant
-        loss = self.training.loss
-        plain = not is_weighed(loss, self.setup.project.data.class_weights)
-        if plain and loss.name in MEAN_OF_WEIGHTS and self.entropy is not None:
-            if least < 0.98 * self.entropy:
-                return True
+        if least < (1 - FLAT) * self.guessing < math.inf:
+            return True
         newest = self.val_accuracies[-max(3, len(losses) // 3) :]
         return not self.at_chance(float(newest.mean()), self.val_count)
 
-    @property
-    def entropy(self) -> float | None:
-        """The cross-entropy of always answering how frequent the classes are; None for values."""
+    @cached_property
+    def guessing(self) -> float:
+        """The loss of always answering how frequent the classes are; infinity where it is not known."""
+        loss = self.training.loss
+        weighed = is_weighed(loss, self.setup.project.data.class_weights)
+        if self.chance is None or weighed or loss.name not in MEAN_OF_WEIGHTS:
+            return math.inf
         counts = np.array([count for count in self.setup.class_counts if count])
-        if self.chance is None:
-            return None
         shares = counts / counts.sum()
         return float(-(shares * np.log(shares)).sum())
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 
 from PySide6.QtCore import Signal
-from PySide6.QtWidgets import QGridLayout, QWidget
+from PySide6.QtWidgets import QGridLayout, QHeaderView, QWidget
 
 from app.features.coach.values import Evidence, Remark, SamplePair
 from app.util.columns import Column
@@ -176,11 +176,13 @@ class PairsDialog(Dialog):
         more = f" The first {len(pairs):,} of them:" if total > len(pairs) else ""
         text = (
             f"{counted(total, 'validation sample')} have the very values of a training sample, so a net that has "
-            f"memorised these is right on them. Remove the copies from the data, or split by what they belong to.{more}"
+            f"memorised these is right on them. Remove the copies from the data.{more}"
         )
         self.body.addWidget(label(text, "body", "text2", wrap=True))
         self.table = Table(PAIR_COLUMNS, "Samples in both parts")
         self.table.cells.set_rows(list(pairs))
+        stretch = QHeaderView.ResizeMode.Stretch
+        self.table.horizontalHeader().setSectionResizeMode(stretch)
         self.table.setMinimumHeight(220)
         self.body.addWidget(self.table)
         close = self.add_button("Close", default=True)
