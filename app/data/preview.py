@@ -208,15 +208,15 @@ def row_text(
     named = len(spec.columns) == len(values)
     categories = {c.first: c for c in spec.categories} if named else {}
     row: list[tuple[str, str]] = []
-    place = 0
-    while place < len(values) and len(row) < most:
-        if (category := categories.get(place)) is not None:
+    position = 0
+    while position < len(values) and len(row) < most:
+        if (category := categories.get(position)) is not None:
             row.append((category.name, category.text_of(values)))
-            place += len(category.texts)
+            position += len(category.texts)
             continue
-        name = spec.columns[place] if named else str(place)
-        row.append((name, in_units(values[place])))
-        place += 1
+        name = spec.columns[position] if named else str(position)
+        row.append((name, in_units(values[position])))
+        position += 1
     return row
 
 

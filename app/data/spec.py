@@ -195,7 +195,7 @@ class FieldInfo(Struct, frozen=True):
 
 
 class Category(Struct, frozen=True):
-    """A column of texts, which is a value of 0 or 1 for each text; `first` is the place of the first of these."""
+    """A column of texts, which is a value of 0 or 1 for each text; `first` is the position of the first of these."""
 
     name: str
     first: int
@@ -208,7 +208,7 @@ class Category(Struct, frozen=True):
         'Ulm'
         """
         own = values[self.first : self.first + len(self.texts)]
-        best = max(range(len(own)), key=lambda place: own[place])
+        best = max(range(len(own)), key=own.__getitem__)
         return self.texts[best] if own[best] > 0.5 else ""
 
 
@@ -268,12 +268,13 @@ class SourceSpec(Struct, frozen=True):
     def categories(self) -> tuple[Category, ...]:
         """The inputs of a table that are texts, each one a column of its file and several of `columns`."""
         read = self.arguments.get("columns", {})
-        found, place = [], 0
+        categories, position = list[Category](), 0
         for index, texts in read.items() if isinstance(read, Mapping) else ():
             if texts is not None:
-                found.append(Category(self.all_columns[index], place, tuple(texts)))
-            place += 1 if texts is None else len(texts)
-        return tuple(found)
+                name = self.all_columns[index]
+                categories.append(Category(name, position, tuple(texts)))
+            position += 1 if texts is None else len(texts)
+        return tuple(categories)
 
     @property
     def target_name(self) -> str:

@@ -83,8 +83,8 @@ def test_a_net_for_data_is_of_their_kind_and_fits_them(
     read_spec(project.data)
     analysis = analyse(project.graph)
     assert not analysis.problems
-    found = preflight.problems(project, analysis)
-    assert not found, [(problem.message, problem.reason) for problem in found]
+    problems = preflight.problems(project, analysis)
+    assert not problems, [(problem.message, problem.reason) for problem in problems]
 
 
 def test_values_far_from_1_are_standardised_and_measured_as_values(

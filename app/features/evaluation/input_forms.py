@@ -42,7 +42,7 @@ class NumbersForm(QWidget):
         self._survey = survey
         self.fields: list[NumberField] = []
         self.ranges: list[QLabel] = []
-        self._places: list[int] = []  # of the fields among the values
+        self._columns: list[int] = []  # the value that each field is
         self.choices: dict[str, ChoiceField] = {}  # by the name of a category
         form = QFormLayout(self)
         form.setContentsMargins(0, 0, 10, 0)
@@ -51,9 +51,9 @@ class NumbersForm(QWidget):
             form.addRow(label(hint, "caption", "text3", wrap=True))
         categories = {category.first: category for category in survey.categories}
         chosen = {
-            category.first + place
+            category.first + offset
             for category in survey.categories
-            for place in range(len(category.texts))
+            for offset in range(len(category.texts))
         }
         for number in range(values.size):
             if (category := categories.get(number)) is not None:
@@ -71,7 +71,7 @@ class NumbersForm(QWidget):
             form.addRow(label(name, "label", "text2"), hbox(field, span))
             self.fields.append(field)
             self.ranges.append(span)
-            self._places.append(number)
+            self._columns.append(number)
         self._count = values.size
         self.set_values(values)
 
@@ -85,7 +85,7 @@ class NumbersForm(QWidget):
     def values(self) -> Image:
         """Return the numbers as the network gets them."""
         values = np.zeros(self._count, np.float32)
-        values[self._places] = [field.value() for field in self.fields]
+        values[self._columns] = [field.value() for field in self.fields]
         for category in self._survey.categories:
             text = self.choices[category.name].value()
             values[category.first + category.texts.index(text)] = 1
@@ -94,7 +94,7 @@ class NumbersForm(QWidget):
     def set_values(self, values: Image) -> None:
         """Show the numbers of a sample, as the network gets them, in the units of the data."""
         unscaled = self._survey.unscaled(values)
-        for number, value in enumerate(unscaled[self._places].tolist()):
+        for number, value in enumerate(unscaled[self._columns].tolist()):
             self.fields[number].set_value(float(f"{value:.{DIGITS}g}"))
             self._show_range(number)
         for category in self._survey.categories:
@@ -107,8 +107,8 @@ class NumbersForm(QWidget):
 
     def _show_range(self, number: int) -> None:
         """Show the range of the training samples, and whether the number is outside of it."""
-        place = self._places[number]
-        low, high = float(self._survey.low[place]), float(self._survey.high[place])
+        column = self._columns[number]
+        low, high = float(self._survey.low[column]), float(self._survey.high[column])
         room = 1e-4 * (high - low)
         inside = low - room <= self.fields[number].value() <= high + room
         span = f"{in_units(low)} to {in_units(high)}"
