@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 
 from app.builder.blocks import block_of
+from app.builder.catalog.catalog import catalog
 from app.builder.edits import (
     bends,
     blocks,
@@ -153,7 +154,8 @@ def test_copies_stay_unfolded() -> None:
     piece = edits.copy(project, [stage, named(project, "cell1")])
     pasted, new = edits.paste(project, piece, 32, 32)
     assert len(pasted.unfolded) == 2 and len(pasted.unfolded & new) == 1
-    again, _ = clipboard.from_text(clipboard.to_text(piece, project.blocks))
+    text = clipboard.to_text(piece, project.blocks)
+    again, *_ = clipboard.from_text(text, catalog())
     assert again.unfolded == piece.unfolded
 
 

@@ -11,7 +11,7 @@ from msgspec import Struct
 from app.builder.blocks import Block
 from app.builder.graph import Edge, Graph
 from app.builder.sheet import Sheet
-from app.project.project import Project
+from app.project.project import LessonWork, Project
 from app.util.formatting import counted
 from app.views.canvas.difference import differing, moved
 
@@ -98,10 +98,18 @@ def _differences(before: Project, after: Project) -> Iterator[ProjectDifference]
             else f"{new}, with other code, arguments or inputs"
         )
         yield ProjectDifference(CHANGED, "Project", "model", how)
+    if before.lesson != after.lesson:
+        yield ProjectDifference(CHANGED, "Project", "lesson", _lesson(after.lesson))
     if before.notes != after.notes:
         yield ProjectDifference(
             CHANGED, "Project", "note", _change("notes", before.notes, after.notes)
         )
+
+
+def _lesson(work: LessonWork | None) -> str:
+    if work is None:
+        return "not of a lesson"
+    return f"lesson {work.name}, {counted(len(work.reached), 'goal')} reached"
 
 
 def _layer_files(

@@ -13,7 +13,7 @@ from app.builder.importer.origin import Origin
 from app.builder.sheet import Comment
 from app.features.files.project_difference import differences, lines, summary
 from app.project import file
-from app.project.project import Project
+from app.project.project import LessonWork, Project
 from app.sources.opened import OpenedModel
 from app.sources.spec import parse_source
 from app.training.config import Choice
@@ -67,6 +67,10 @@ CHANGES: dict[str, tuple[Project, str]] = {
     "model": (
         replace(ONE, opened=OpenedModel(parse_source("m.py:Net"))),
         "~ a drawing → m.py:Net",
+    ),
+    "lesson": (
+        replace(ONE, lesson=LessonWork("04-shapes", reached=("a", "b"))),
+        "~ lesson 04-shapes, 2 goals reached",
     ),
     "notes": (replace(ONE, notes="a\nb"), "~ notes “” → “a b”"),
     "optimizer": (
