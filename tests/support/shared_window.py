@@ -57,6 +57,7 @@ ANEW = {
     "HistogramChart",
     "Outline",
     "ObservedPage",
+    "LessonView",
     "DiffPage",
 }
 # What features remember of what they were asked for last.

@@ -27,7 +27,7 @@ from app.views.ui.widgets.section import Section
 
 if TYPE_CHECKING:
     from app.views.autograd.findings.diagnostic import Diagnostics
-    from app.views.notifier import Notifier
+    from app.views.workspace import Workspace
 
 GRADCHECK = "gradcheck"
 
@@ -41,8 +41,8 @@ class GradcheckControl:
     page: GradcheckPage
     _findings: Diagnostics
 
-    def __init__(self, notifier: Notifier) -> None:
-        self._notifier = notifier
+    def __init__(self, workspace: Workspace) -> None:
+        self._workspace = workspace
         self.report: GradcheckReport | None = None
         self._checked: object = None
 
@@ -63,7 +63,7 @@ class GradcheckControl:
         """Check the selection in the graph, or ask for one."""
         item = self._findings.selected
         if item is None or isinstance(item, TapeNode) and item.is_leaf:
-            self._notifier.say(
+            self._workspace.notifier.say(
                 "Nothing to check is selected",
                 "Click a backward node or a layer of the graph first.",
             )
@@ -108,6 +108,8 @@ class GradcheckControl:
         self.report = report
         self.page.show_report(report)
         announce(self.page, report.sentences[0])
+        passed = {GRADCHECK: float(report.passed)}
+        self._workspace.activity.measured.emit(GRADCHECK, passed)
         self._findings.inspect_again()
 
     def clear(self) -> None:

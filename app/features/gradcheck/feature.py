@@ -12,7 +12,7 @@ from app.views.workspace import Workspace
 class GradcheckFeature(Feature):
     def __init__(self, workspace: Workspace) -> None:
         super().__init__(workspace)
-        self.control = GradcheckControl(workspace.notifier)
+        self.control = GradcheckControl(workspace)
         workspace.diagnostics.append(self.control)
 
     def actions(self) -> Iterable[Action]:

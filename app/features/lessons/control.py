@@ -10,16 +10,17 @@ from msgspec.structs import replace
 from PySide6.QtCore import QObject, QTimer
 
 from app.autograd.diagnostics.results import Findings
-from app.autograd.tape import Tape
+from app.autograd.tape import ACCUMULATE, Tape
 from app.features.lessons import lesson as lessons
 from app.features.lessons.facts import (
+    RunFigures,
     Situation,
     SnippetFigures,
     TapeFigures,
     Value,
     value_of,
 )
-from app.features.lessons.lesson import Goal, Lesson, format_value, is_reached
+from app.features.lessons.lesson import SAME, Goal, Lesson, format_value, is_reached
 from app.features.lessons.page import LearnPage
 from app.features.lessons.situation import run_figures, with_analysis
 from app.project.project import LessonWork, Project
@@ -39,6 +40,7 @@ class LessonControl(QObject):
         self._workspace, self._page = workspace, page
         self._situation = Situation()
         self._answers: dict[str, str] = {}
+        self._reached: set[int] = set()  # steps whose goals were all reached at once
         self._soon = QTimer(self, singleShot=True, interval=SOON)
         self._soon.timeout.connect(self._judge)
         page.chosen.connect(self.begin)
@@ -50,6 +52,7 @@ class LessonControl(QObject):
         activity.played.connect(self._played)
         activity.diagnosed.connect(self._diagnosed)
         activity.ran.connect(self._ran)
+        activity.measured.connect(self._measured)
         workspace.pages.shown.connect(self._page_shown)
         workspace.session.progressed.connect(self._progressed)
         workspace.session.runEnded.connect(self._run_ended)
@@ -75,15 +78,17 @@ class LessonControl(QObject):
         """Open what the lesson starts with, and its first step; unsaved work is asked about before."""
         if not self._opened(lesson):
             return
-        self._situation, self._answers = Situation(), {}
+        self._situation, self._answers, self._reached = Situation(), {}, set()
         self._page.show_lesson(lesson, self._answers)
+        if not lesson.start.startswith("snippet "):
+            self._workspace.pages.show("network")
         self._workspace.pages.show("learn")
         self._judge()
 
     def leave(self) -> None:
         """Go back to the list; a lesson whose goals were all reached is done."""
         lesson = self.lesson
-        if lesson is not None and all(map(self._is_met, lesson.goals)):
+        if lesson is not None and len(self._reached) == len(lesson.steps):
             done = sorted({*self._done(), lesson.name})
             self._workspace.settings.put(DONE, json.dumps(done))
             self._workspace.notifier.say(f"Lesson done: {lesson.title}")
@@ -128,9 +133,16 @@ class LessonControl(QObject):
         self._know(pages=self._situation.pages | {key})
 
     def _captured(self, tape: Tape) -> None:
-        leaves = [node for node in tape.nodes if node.is_leaf]
-        saved = sum(len(node.saved) for node in tape.nodes)
-        self._know(tape=TapeFigures(len(tape.nodes), len(leaves), saved))
+        names = Counter(node.name for node in tape.nodes)
+        figures = TapeFigures(
+            nodes=len(tape.nodes),
+            leaves=names[ACCUMULATE],
+            saved=sum(len(node.saved) for node in tape.nodes),
+            held=tape.held_bytes,
+            mode="train" if tape.train else "eval",
+            names=names,
+        )
+        self._know(tape=figures)
 
     def _played(self, share: float, norms: Mapping[str, float]) -> None:
         figures = self._situation.tape or TapeFigures()
@@ -147,13 +159,23 @@ class LessonControl(QObject):
     ) -> None:
         self._know(snippet=SnippetFigures(key, error, tensors))
 
+    def _measured(self, name: str, values: Mapping[str, Value]) -> None:
+        self._know(measured={**self._situation.measured, name: values})
+
     def _progressed(self) -> None:
-        history = self._workspace.session.history
-        if history is not None:
-            self._know(run=run_figures(history))
+        if (run := self._workspace.session.current) is not None:
+            self._know(run=self._figures(run))
 
     def _run_ended(self, run: Run) -> None:
-        self._know(run=run_figures(run.history), runs=self._situation.runs + 1)
+        self._know(run=self._figures(run), runs=self._situation.runs + 1)
+
+    def _figures(self, run: Run) -> RunFigures:
+        thread = self._workspace.session.training_thread
+        processes = thread.place.processes if thread is not None else 1
+        figures = run_figures(run.history)
+        return replace(
+            figures, ended="" if run.active else run.state, processes=processes
+        )
 
     # --- Goals
 
@@ -168,8 +190,15 @@ class LessonControl(QObject):
         if analysis is not None and live.up_to_date and not analysis.partial:
             errors = len(live.net_errors)
             self._situation = with_analysis(self._situation, analysis, errors)
-        goals = lesson.steps[self._page.lesson.step].goals
-        self._page.lesson.show_verdicts([self._verdict(goal) for goal in goals])
+        step = self._page.lesson.step
+        goals = lesson.steps[step].goals
+        if all(map(self._is_met, goals)):
+            self._reached.add(step)
+        self._page.lesson.show_verdicts(
+            [(True, None)] * len(goals)
+            if step in self._reached
+            else [self._verdict(goal) for goal in goals]
+        )
         self._record(lesson)
 
     def _record(self, lesson: Lesson) -> None:
@@ -190,11 +219,18 @@ class LessonControl(QObject):
         return is_reached(goal, self._situation, self._answers)
 
     def _verdict(self, goal: Goal) -> tuple[bool, str | None]:
+        """Return whether a goal is met, and what is to be said of one that is not."""
         met = self._is_met(goal)
+        value: Value | None = (
+            value_of(goal.fact, goal.argument, self._situation) if goal.fact else None
+        )
         if goal.question:
-            return met, None
-        value: Value | None = value_of(goal.fact, goal.argument, self._situation)
+            waits = goal.wanted == SAME and value is None
+            return met, "Noted: it is compared once it is measured." if waits else None
         says = value is not None and not (
             goal.comparison == "=" and goal.wanted in (0.0, 1.0)
         )
-        return met, format_value(value) if says and value is not None else None
+        return (
+            met,
+            f"Now: {format_value(value)}" if says and value is not None else None,
+        )

@@ -14,7 +14,10 @@ Value = float | str
 
 
 class RunFigures(Struct, frozen=True):
-    """The newest run: how it ended, and its figures after its last epoch."""
+    """The newest run: how it ended, and its figures after its last epoch.
+
+    `first_loss` is that of the first step, `best_epoch` the one of the lowest validation loss.
+    """
 
     ended: str = ""
     epochs: int = 0
@@ -22,15 +25,21 @@ class RunFigures(Struct, frozen=True):
     train_loss: float | None = None
     val_loss: float | None = None
     val_accuracy: float | None = None
-    metrics: Mapping[str, float] = field(default_factory=dict)
+    processes: int = 1
+    first_loss: float | None = None
+    best_epoch: int | None = None
 
 
 class TapeFigures(Struct, frozen=True):
-    """The captured graph: its nodes, how much of it was played (0 to 1), and norms that arrived at parameters."""
+    """The captured graph: its nodes, how many of each name, what they hold for backward (tensors, bytes), whether it is
+    of "train" or "eval" mode, how much of it was played (0 to 1), and norms that arrived at parameters."""
 
     nodes: int = 0
     leaves: int = 0
     saved: int = 0
+    held: int = 0
+    mode: str = ""
+    names: Mapping[str, int] = field(default_factory=dict)
     played: float = 0.0
     grads: Mapping[str, float] = field(default_factory=dict)
 
@@ -44,7 +53,10 @@ class SnippetFigures(Struct, frozen=True):
 
 
 class Situation(Struct, frozen=True):
-    """What is known of a student's work. None is what is not known, which meets no goal."""
+    """What is known of a student's work. None is what is not known, which meets no goal.
+
+    `measured` are the values that a feature measured, by its name.
+    """
 
     project: Project | None = None
     errors: int | None = None
@@ -56,16 +68,19 @@ class Situation(Struct, frozen=True):
     tape: TapeFigures | None = None
     snippet: SnippetFigures | None = None
     findings: Mapping[str, int] | None = None
+    measured: Mapping[str, Mapping[str, Value]] = field(default_factory=dict)
     pages: frozenset[str] = frozenset()
 
 
 class Fact(Struct, frozen=True):
-    """One fact. `goal` is the sentence of a goal about it; `takes` whether it has an argument, None for either."""
+    """One fact. `goal` is the sentence of a goal about it; `takes` whether it has an argument, None for either; `shown`
+    how the argument is called in the sentence."""
 
     read: Callable[[Situation, str], Value | None]
     goal: str
     doc: str
     takes: bool | None = False
+    shown: Callable[[str], str] = str
 
 
 def value_of(fact: str, argument: str, situation: Situation) -> Value | None:
@@ -181,9 +196,23 @@ def _finding(situation: Situation, kind: str) -> Value | None:
     )
 
 
+def _measured(name: str) -> Callable[[Situation, str], Value | None]:
+    return lambda situation, value: situation.measured.get(name, {}).get(value or name)
+
+
 def _known(name: str) -> Callable[[Situation, str], Value | None]:
     return lambda situation, _argument: _as_value(getattr(situation, name))
 
+
+FINDINGS = {
+    "none": ".grad that stays None",
+    "zero": "gradient that is exactly zero",
+    "non-finite": "NaN or Inf",
+    "vanishes": "vanishing gradient",
+    "explodes": "exploding gradient",
+    "dead": "dead units",
+    "in place": "in-place change that breaks backward",
+}
 
 FACTS: dict[str, Fact] = {
     "layers": Fact(
@@ -199,7 +228,7 @@ FACTS: dict[str, Fact] = {
         _param, "{argument} is {wanted}", "param conv1.kernel_size = 5", True
     ),
     "frozen": Fact(
-        _frozen, "{wanted} nodes are frozen", "frozen >= 1: nodes without gradients"
+        _frozen, "Frozen nodes: {wanted}", "frozen >= 1: nodes without gradients"
     ),
     "errors": Fact(
         _known("errors"),
@@ -210,7 +239,7 @@ FACTS: dict[str, Fact] = {
         _known("parameters"), "The net has {wanted} parameters", "parameters <= 50000"
     ),
     "trainable": Fact(
-        _known("trainable"), "{wanted} parameters are trained", "trainable <= 5000"
+        _known("trainable"), "Trained parameters: {wanted}", "trainable <= 5000"
     ),
     "shape": Fact(
         lambda situation, name: situation.shapes.get(name),
@@ -232,12 +261,34 @@ FACTS: dict[str, Fact] = {
         "data = sklearn.digits",
     ),
     "runs": Fact(
-        _known("runs"), "{wanted} runs have ended", "runs >= 2: since the lesson began"
+        _known("runs"),
+        "Runs that have ended: {wanted}",
+        "runs >= 2: since the lesson began",
     ),
     "epochs": Fact(
         _of_run("epochs"),
         "A run has trained for {wanted} epochs",
         "epochs >= 3: of the newest run",
+    ),
+    "ended": Fact(
+        _of_run("ended"),
+        "The newest run has ended: {wanted}",
+        "ended = failed; done, stopped",
+    ),
+    "processes": Fact(
+        _of_run("processes"),
+        "A run was split between {wanted} processes",
+        "processes >= 2: of the newest run",
+    ),
+    "first_loss": Fact(
+        _of_run("first_loss"),
+        "The loss of the first step is {wanted}",
+        "first_loss <= 3: before anything was learned",
+    ),
+    "best_epoch": Fact(
+        _of_run("best_epoch"),
+        "The validation loss is lowest after epoch {wanted}",
+        "best_epoch <= 10: the epoch of the lowest validation loss",
     ),
     "train_loss": Fact(
         _of_run("train_loss"), "The training loss is {wanted}", "train_loss <= 0.5"
@@ -262,6 +313,24 @@ FACTS: dict[str, Fact] = {
         _of_tape("leaves"),
         "The tape has {wanted} leaves",
         "tape_leaves = 4: AccumulateGrad nodes",
+    ),
+    "tape_mode": Fact(
+        _of_tape("mode"),
+        "A batch is captured in {wanted} mode",
+        "tape_mode = eval; train",
+    ),
+    "on_tape": Fact(
+        lambda situation, name: (
+            None if situation.tape is None else float(situation.tape.names.get(name, 0))
+        ),
+        "The tape has {wanted} {argument}",
+        "on_tape AddmmBackward0 = 3: nodes of this name",
+        True,
+    ),
+    "held": Fact(
+        _of_tape("held"),
+        "The tape keeps {wanted} bytes of activations",
+        "held <= 100000: bytes that only backward needs",
     ),
     "played": Fact(
         _of_tape("played"),
@@ -298,8 +367,20 @@ FACTS: dict[str, Fact] = {
     ),
     "finding": Fact(
         _finding,
-        "Findings name {wanted} × {argument}",
+        "Findings: {wanted} × {argument}",
         "finding vanishes = 0: after Findings ran",
+        True,
+        lambda kind: FINDINGS.get(kind, kind),
+    ),
+    "gradcheck": Fact(
+        _measured("gradcheck"),
+        "gradcheck has passed",
+        "gradcheck = yes: of what was checked last, on the page Findings",
+    ),
+    "memory": Fact(
+        _measured("memory"),
+        "The memory of a step for {argument} is {wanted} bytes",
+        "memory activations >= 1000: parameters, gradients, optimizer, activations, total",
         True,
     ),
     "page": Fact(
@@ -307,18 +388,36 @@ FACTS: dict[str, Fact] = {
         "The page {argument} is open",
         "page code = yes: it was in front",
         True,
+        str.capitalize,
     ),
 }
 
 # Facts that a run is trained for when a hand-in is graded, and those that only the window sees.
-OF_RUN = frozenset({"epochs", "train_loss", "val_loss", "val_accuracy", "runs"})
+OF_RUN = frozenset(
+    {
+        "epochs",
+        "first_loss",
+        "best_epoch",
+        "train_loss",
+        "val_loss",
+        "val_accuracy",
+        "runs",
+    }
+)
 OF_WINDOW = frozenset(
     {
         "captured",
         "tape_nodes",
         "tape_leaves",
+        "tape_mode",
+        "on_tape",
+        "held",
         "played",
         "grad_norm",
+        "ended",
+        "processes",
+        "gradcheck",
+        "memory",
         "snippet",
         "snippet_error",
         "tensor",

@@ -81,7 +81,7 @@ class Goal(Struct, frozen=True):
         """The goal as it is shown."""
         if self.question:
             return self.question
-        template = FACTS[self.fact].goal
+        fact = FACTS[self.fact]
         wanted = format_value(self.wanted)
         if self.comparison == "=" and self.tolerance:
             wanted = f"{wanted} ± {format_value(self.tolerance)}"
@@ -92,8 +92,9 @@ class Goal(Struct, frozen=True):
             "<": "less than ",
             "!=": "other than ",
         }
-        return template.format(
-            argument=self.argument, wanted=words.get(self.comparison, "") + wanted
+        return fact.goal.format(
+            argument=fact.shown(self.argument),
+            wanted=words.get(self.comparison, "") + wanted,
         )
 
     def is_met(self, value: Value | None) -> bool:

@@ -93,16 +93,16 @@ class GoalRow(QWidget):
         self.answered.emit(self.goal.question, self.field.text())
 
     def set_met(self, met: bool, seen: str | None) -> None:
-        """Tick the goal, or not; `seen` is what is there in place of what is wanted."""
+        """Tick the goal, or not; `seen` is said of what is there in place of what is wanted."""
         self.met = met
         self.mark.set("check" if met else "record", "run" if met else "text4")
         state = "reached" if met else "open"
         self._text.setAccessibleName(f"{self.goal.text}, {state}")
-        is_wrong = (
-            not met and self.field is not None and bool(self.field.text().strip())
-        )
-        self.verdict.setVisible(is_wrong or (seen is not None and not met))
-        self.verdict.setText("Not yet: try again." if is_wrong else f"Now: {seen}")
+        is_typed = self.field is None or bool(self.field.text().strip())
+        if self.field is not None and seen is None:
+            seen = "Not yet: try again."
+        self.verdict.setVisible(seen is not None and is_typed and not met)
+        self.verdict.setText(seen or "")
 
 
 class LessonText(QTextBrowser):
@@ -237,11 +237,11 @@ class LessonView(QWidget):
         for row, (met, seen) in zip(self.rows, verdicts, strict=True):
             row.set_met(met, seen)
         unmet = next((row.goal for row in self.rows if not row.met), None)
+        if unmet is None or unmet.hint != self.hint.text():
+            self.hint.hide()
         self.hint_button.setVisible(
             unmet is not None and bool(unmet.hint) and self.hint.isHidden()
         )
-        if unmet is None or unmet.hint != self.hint.text():
-            self.hint.hide()
         all_met, last = unmet is None, self._is_last
         self.next.setText(("Finish" if last else "Next") if all_met else "Skip")
         self.next.set_kind("primary" if all_met else "flat")

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 
+import numpy as np
 from msgspec.structs import replace
 
 from app.builder.results import Analysis
@@ -31,12 +32,22 @@ def with_analysis(situation: Situation, analysis: Analysis, errors: int) -> Situ
 
 def run_figures(history: History) -> RunFigures:
     """Return the figures of a run after its last epoch so far."""
-    epochs = history.epochs
+    epochs, steps = history.epochs, len(history.steps)
+    first_loss = _finite(history.steps["loss"][0]) if steps else None
     if not len(epochs):
-        return RunFigures(steps=len(history.steps))
-    train_loss, val_loss, accuracy = (
-        None if math.isnan(value := float(epochs[name][-1])) else value
-        for name in ("train_loss", "val_loss", "val_accuracy")
+        return RunFigures(steps=steps, first_loss=first_loss)
+    val_losses = epochs["val_loss"]
+    lowest = None if np.isnan(val_losses).all() else int(np.nanargmin(val_losses))
+    return RunFigures(
+        epochs=int(epochs["epoch"][-1]),
+        steps=steps,
+        first_loss=first_loss,
+        best_epoch=None if lowest is None else int(epochs["epoch"][lowest]),
+        train_loss=_finite(epochs["train_loss"][-1]),
+        val_loss=_finite(val_losses[-1]),
+        val_accuracy=_finite(epochs["val_accuracy"][-1]),
     )
-    count = int(epochs["epoch"][-1])
-    return RunFigures("", count, len(history.steps), train_loss, val_loss, accuracy)
+
+
+def _finite(value: float) -> float | None:
+    return None if math.isnan(value) else float(value)

@@ -6,6 +6,7 @@ from concurrent.futures import Future
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from msgspec.structs import asdict
 from PySide6.QtCore import QObject
 from PySide6.QtWidgets import QFileDialog
 
@@ -88,6 +89,9 @@ class MemoryControl(QObject):
 
     def _show(self, report: MemoryReport) -> None:
         self._asked = None
+        if report.step is not None:
+            sizes = asdict(report.step.total) | {"total": report.step.total.total}
+            self._workspace.activity.measured.emit("memory", sizes)
         if self.dialog is not None:
             self.dialog.show_report(
                 report, "" if report.estimated else self._score(report)
