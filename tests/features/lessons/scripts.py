@@ -232,8 +232,7 @@ SCRIPTS: dict[str, list[Step]] = {
         ),
         step(
             answer("linear 10", "330"),
-            answer("whole", "2410"),
-            wrong=(wrongly("linear 10", "320"), wrongly("whole", "330")),
+            wrong=(wrongly("linear 10", "320"), wrongly("linear 10", "42")),
         ),
         step(
             setting(epochs=6),
@@ -241,7 +240,7 @@ SCRIPTS: dict[str, list[Step]] = {
             train,
             wrong=(Wrong("epochs", (setting(epochs=1), train)),),
         ),
-        step(done("show", "evaluation")),
+        step(),
     ],
     "06-loss-and-rate": [
         step(

@@ -71,8 +71,9 @@ def test_a_lesson_whose_steps_are_skipped_is_not_done(
     hand = Hand(window, qtbot.waitUntil, name)
     for _ in SCRIPTS[name]:
         hand.judged()
-        assert hand.open and hint(hand)
-        assert hand.view.next.text() == "Skip"
+        if hand.view.rows:
+            assert hand.open and hint(hand)
+            assert hand.view.next.text() == "Skip"
         hand.go_on()
     assert hand.control.lesson is None
     assert name not in hand.control._done()
