@@ -99,7 +99,9 @@ def _repeats(evaluator: Evaluator, result: Examination, deadline: float) -> Exam
             if digest in training:
                 repeated.append((compared + at, training[digest]))
         compared += len(inputs)
-    chance = min(1.0, number * _collision(torch.cat(some))) if some else 1.0
+    measured = evaluator.data.info.dtype.startswith(("float", "bfloat"))
+    collision = _collision(torch.cat(some)) if some and measured else 1.0
+    chance = min(1.0, number * collision)  # codes repeat by themselves
     rows_of = evaluator.data.rows
     of_validation, of_training = rows_of.get("validation"), rows_of.get("training")
     pairs = tuple(
