@@ -553,7 +553,7 @@ def test_a_cure_inside_a_block_mends_the_block(hand: Hand) -> None:
     problem = next(
         problem for problem in window.live.in_front.problems if problem.node == unused
     )
-    window.cures.apply(problem.cures[0])
+    window.cures.apply(problem.cures[-1])
     assert hand.project.blocks == before.blocks
     assert window.place.block == "Residual"
 
