@@ -88,6 +88,7 @@ class CoachLine(QWidget):
         self._icon.set(
             *(("warning", "warn") if remark is not None else ("info", "text3"))
         )
+        self._icon.setVisible(bool(text))
         set_property(self.words, "tone", "text" if remark is not None else "text3")
         self.words.set_whole(text, text if remark is not None else LOOKED_FOR)
         self.action.setText(action)
