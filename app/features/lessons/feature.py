@@ -21,7 +21,7 @@ class LessonsFeature(Feature):
 
     def pages(self) -> Iterable[Page]:
         yield Page(
-            "learn", "Learn", "help", "left", self._make, words="&Learn", width=WIDTH
+            "learn", "Learn", "help", "left", self._make, words="Learn", width=WIDTH
         )
 
     def actions(self) -> Iterable[Action]:

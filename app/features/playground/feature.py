@@ -24,7 +24,7 @@ class PlaygroundFeature(Feature):
             "curves",
             "centre",
             self._make,
-            words="Playgro&und",
+            words="Pla&yground",
         )
 
     def begin(self) -> None:

@@ -9,7 +9,6 @@ from typing import TYPE_CHECKING
 from PySide6.QtWidgets import QStackedWidget
 
 from app.features.snippets.control import KEY, SnippetControl
-from app.features.snippets.snippet_findings import SnippetFindings
 from app.features.snippets.values import ready
 from app.views.feature import Action, Feature
 from app.views.ui.dialogs.search import SearchEntry
@@ -17,6 +16,7 @@ from app.views.workspace import Workspace
 
 if TYPE_CHECKING:
     from app.features.snippets.page import SnippetPage
+    from app.features.snippets.snippet_findings import SnippetFindings
     from app.views.autograd.graph_tab import GraphTab, WriteReplay
     from app.views.autograd.page import AutogradPage
     from app.views.ui.inspector import TapeInspector
@@ -73,6 +73,9 @@ class SnippetsFeature(Feature):
     def follow_findings(
         self, pages: QStackedWidget, came_back: Callable[[], object]
     ) -> None:
+        # Its page has charts, which make the start of the window longer.
+        from app.features.snippets.snippet_findings import SnippetFindings
+
         self.findings = SnippetFindings(self.workspace, pages, came_back, self.control)
 
     def turned_to(self) -> None:

@@ -92,14 +92,14 @@ class ShellFeature(Feature):
             Adopted("projector", self.appearance.projector, menu="view.window"),
             Action(
                 "full-screen",
-                "&Full screen",
+                "Full screen",
                 self._turn_full_screen,
                 "F11",
                 menu="view.window",
             ),
             Action(
                 "enlarge",
-                "Page as &large as the window",
+                "Page as large as the window",
                 self.workspace.pages.enlarge_focused,
                 "Shift+F11",
                 tip="Hide the other docks until Esc; a double click on its tab does the same",

@@ -247,6 +247,7 @@ def test_no_tab_moves_whatever_page_is_in_front_at_any_size(
 ) -> None:
     window.furnish()
     docks = (window.centre, window.left.pane, window.right.pane, window.bottom.pane)
+    wide = {page.key for page in window._pages if page.width}  # which widen their dock
 
     def places() -> dict[tuple[TabbedPane, str], QRect]:
         found = {}
@@ -270,7 +271,8 @@ def test_no_tab_moves_whatever_page_is_in_front_at_any_size(
             for pane in docks:
                 front = pane.page
                 for key in pane._keys:
-                    if pane.tabs.isTabVisible(pane.tabs.index(key)):
+                    shown = pane.tabs.isTabVisible(pane.tabs.index(key))
+                    if shown and key not in wide:
                         pane.show_page(key)
                         QApplication.processEvents()
                         now = places()
