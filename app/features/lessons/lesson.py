@@ -82,7 +82,7 @@ class Goal(Struct, frozen=True):
         if self.question:
             return self.question
         fact = FACTS[self.fact]
-        wanted = format_value(self.wanted)
+        wanted = format_value(self.wanted) or "nothing"
         if self.comparison == "=" and self.tolerance:
             wanted = f"{wanted} ± {format_value(self.tolerance)}"
         words = {
