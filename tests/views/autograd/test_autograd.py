@@ -218,7 +218,7 @@ def test_the_overview_does_not_cover_a_small_view(room, qtbot) -> None:
     room.set_tape(small_tape())
     room.resize(1200, 500)
     room.view.zoom_by(8.0)
-    for height, seen in ((500, True), (190, False)):
+    for height, seen in ((500, True), (200, False)):
         qtbot.waitUntil(
             lambda height=height: room.resize(1200, height) or room.height() == height
         )  # once it may
