@@ -8,7 +8,7 @@ from collections.abc import Callable
 from functools import partial
 from typing import TYPE_CHECKING, Any, TypeVar
 
-from PySide6.QtCore import QObject, Qt, Signal, Slot
+from PySide6.QtCore import QObject, Qt, Signal, SignalInstance, Slot
 
 from app.engine.client import Engine, Question, shared, traceback_of
 from app.engine.protocol import EngineDiedError, Handle, Request
@@ -37,6 +37,8 @@ class EngineService(PendingRequests):
         self._engine = engine or shared()
         self._questions: dict[int, Question[Any]] = {}
         self._progress: dict[int, Callable[[Any], None]] = {}
+        self._emitting = threading.Lock()
+        self._closed = False
         self._said.connect(self._report_progress, Qt.ConnectionType.QueuedConnection)
         self._engine.listen(self._tell_end)
         self._engine.listen_to_starts(self._tell_start)
@@ -79,17 +81,20 @@ class EngineService(PendingRequests):
         """Release the object of a handle."""
         self._engine.release(handle)
 
+    def _emit(self, signal: SignalInstance, *values: Any) -> None:
+        """Emit from the thread that reads answers, unless this is closed: then it may be destroyed meanwhile."""
+        with self._emitting, contextlib.suppress(RuntimeError):
+            if not self._closed:
+                signal.emit(*values)
+
     def _tell_end(self, message: str) -> None:
-        with contextlib.suppress(RuntimeError):  # the window is gone
-            self.ended.emit(message)
+        self._emit(self.ended, message)
 
     def _tell_start(self) -> None:
-        with contextlib.suppress(RuntimeError):  # the window is gone
-            self.started.emit()
+        self._emit(self.started)
 
     def _tell_progress(self, number: int, value: Any) -> None:
-        with contextlib.suppress(RuntimeError):  # the window is gone
-            self._said.emit(number, value)
+        self._emit(self._said, number, value)
 
     def _done(self, number: int, question: Question[Any]) -> None:
         """Pass the answer from the reading thread to the window's."""
@@ -101,8 +106,7 @@ class EngineService(PendingRequests):
             if error is None
             else WorkerFailure(error, traceback_of(error))
         )
-        with contextlib.suppress(RuntimeError):  # the window is gone
-            self.answered.emit(number, answer)
+        self._emit(self.answered, number, answer)
 
     @Slot(int, object)
     def _report_progress(self, number: int, value: Any) -> None:
@@ -123,6 +127,8 @@ class EngineService(PendingRequests):
 
     def close(self) -> None:
         """Cancel all requests; the engine itself is closed with the program."""
+        with self._emitting:
+            self._closed = True
         super().close()
         self._engine.unlisten(self._tell_end)
         self._engine.unlisten_to_starts(self._tell_start)

@@ -6,7 +6,7 @@ from concurrent.futures import Future
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from PySide6.QtCore import QObject, Qt, QTimer, Signal
+from PySide6.QtCore import QObject, Qt, QTimer
 
 from app.data.sources import DataError, spec_of
 from app.engine.requests.capture import WeightsChoice
@@ -22,6 +22,7 @@ if TYPE_CHECKING:
 KEY = "playground"
 SIZE = 80  # points a side
 FRAME = 0.033  # s between two planes at least
+LOOK = 8  # ms between two looks whether a plane is there
 SHARE = 0.1  # of the time of a run that its planes may take
 REST = 200  # ms after the net has changed
 TITLE = "No plane"
@@ -39,8 +40,6 @@ def has_plane(workspace: Workspace) -> bool:
 class PlaygroundControl(QObject):
     """Asks for planes: of the active run, as often as it may cost SHARE of it, else once of the newest weights."""
 
-    _answered = Signal(object)  # from the thread that reads the answers of a run
-
     def __init__(self, workspace: Workspace, page: PlaygroundPage) -> None:
         super().__init__(page)
         self._workspace, self.page = workspace, page
@@ -49,7 +48,9 @@ class PlaygroundControl(QObject):
         self._next = QTimer(self, singleShot=True)
         self._next.setTimerType(Qt.TimerType.PreciseTimer)
         self._next.timeout.connect(self._ask_run)
-        self._answered.connect(self._take, Qt.ConnectionType.QueuedConnection)
+        self._looks = QTimer(self, interval=LOOK)
+        self._looks.setTimerType(Qt.TimerType.PreciseTimer)
+        self._looks.timeout.connect(self._look)
         self._rest = QTimer(self, singleShot=True, interval=REST)
         self._rest.timeout.connect(self.request)
         page.layer.edited.connect(lambda _layer: self.request())
@@ -94,13 +95,15 @@ class PlaygroundControl(QObject):
         if self._asked is None and self.page.isVisible() and thread is not None:
             request = MapPlane(SIZE, self.page.layer.value())
             self._asked = thread.run_between_steps(request)
-            self._asked.add_done_callback(self._answered.emit)
+            self._looks.start()
 
-    def _take(self, answer: Future[Any]) -> None:
-        """Show the plane of the run, and have the next one when its time has come."""
-        if answer is not self._asked:
+    def _look(self) -> None:
+        """Show the plane of the run once it is there, and have the next one when its time has come."""
+        answer = self._asked
+        if answer is None or not answer.done():
             return
         self._asked = None
+        self._looks.stop()
         if answer.cancelled() or answer.exception() is not None:
             self._refused(None if answer.cancelled() else answer.exception())
             return
