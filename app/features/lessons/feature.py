@@ -35,6 +35,9 @@ class LessonsFeature(Feature):
         )
         yield Action("offer-lessons", "", self._offer)
 
+    def begin(self) -> None:
+        self.workspace.pages.set_offered("learn", False)  # until it is asked for
+
     def searched(self) -> Iterable[SearchEntry]:
         for lesson in lessons.bundled():
             yield SearchEntry(

@@ -29,6 +29,7 @@ from app.training.monitoring.answers import answer
 from app.training.monitoring.live_model import LiveRun
 from app.training.objectives import prepared
 from app.training.setup.initial_weights import initial_module
+from app.util import module_tree
 from app.util.rng import borrowed
 
 MARGIN = 0.12  # of the range of the points, on each side
@@ -115,7 +116,7 @@ def _outputs(
 ) -> tuple[Tensor, Tensor | None]:
     """Return the outputs (n, C) on a grid, and those of the units (n, U) of a layer."""
     kept: list[Tensor] = []
-    module = dict(model.named_modules()).get(layer) if layer else None
+    module = dict(module_tree.named_modules(model)).get(layer) if layer else None
     hook = (
         module.register_forward_hook(lambda _module, _inputs, out: kept.append(out))
         if module is not None

@@ -247,6 +247,7 @@ def test_no_tab_moves_whatever_page_is_in_front_at_any_size(
 ) -> None:
     window.furnish()
     docks = (window.centre, window.left.pane, window.right.pane, window.bottom.pane)
+    window.pages.set_offered("learn", False)  # as it is until it is asked for
     wide = {page.key for page in window._pages if page.width}  # which widen their dock
 
     def places() -> dict[tuple[TabbedPane, str], QRect]:
