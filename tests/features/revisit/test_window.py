@@ -77,10 +77,10 @@ def test_a_step_chosen_by_key_click_or_number_is_shown_by_charts_and_strips(
     qtbot.keyClick(bar.slider, Qt.Key.Key_Right)
     assert trained.shown_run.step == 2 == bar.field.value()
     loss = figure(float(curves.history.steps["loss"][1]))
-    assert f"training {loss}" in curves.loss.legend.texts
+    qtbot.waitUntil(lambda: f"training {loss}" in curves.loss.legend.texts)
     measured = int(np.searchsorted(curves.history.gradient_steps, 2, "right"))
     norm = curves.history.gradients["conv1"][measured - 1]
-    assert f"grad {figure(norm, 2)}" in conv1._words
+    qtbot.waitUntil(lambda: f"grad {figure(norm, 2)}" in conv1._words)
     view = curves.loss.plot.view
     x = float(steps[20])
     qtbot.waitUntil(
