@@ -65,6 +65,7 @@ def timeline(window: WholeWindow) -> TimelineFeature:
 def test_a_step_chosen_by_key_click_or_number_is_shown_by_charts_and_strips(
     qtbot, trained: WholeWindow
 ) -> None:
+    trained.pages.show("curves")
     bar, curves = timeline(trained).timeline, trained.curves
     nodes = trained.document.project.graph.nodes.values()
     key = next(node.id for node in nodes if node.name == "conv1")
