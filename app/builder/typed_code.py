@@ -27,9 +27,7 @@ MOST_STEPS = 20_000  # statements and calls that are followed
 LONGEST = 200_000  # characters
 PLACEHOLDER = 1  # of a number that a wire gives
 # Arguments about device and memory layout, which the run decides.
-DROPPED = frozenset(
-    "device layout memory_format non_blocking inplace_ generator".split()
-)
+DROPPED = frozenset("device layout memory_format non_blocking generator".split())
 _TENSOR_OPERATORS: dict[type[ast.AST], str] = {
     ast.Add: "operator.add",
     ast.Sub: "operator.sub",
@@ -93,7 +91,7 @@ class TypedCodeError(CodedError, ValueError):
 
 
 class TypedGraph(Struct, frozen=True):
-    """The nodes of some code, and what was left out of it."""
+    """The graph that some code defines, and the statements that are not drawn."""
 
     graph: Graph
     left_out: tuple[str, ...] = ()
@@ -251,7 +249,7 @@ def looks_like_code(text: str, ops: Catalog) -> bool:
 
 
 class _Reader:
-    """Follows statements, and draws what they call."""
+    """Interprets statements symbolically: a call of a layer becomes a node, its result an output of that node."""
 
     def __init__(self, ops: Catalog) -> None:
         self._ops = ops
@@ -548,7 +546,7 @@ class _Reader:
         if isinstance(value, _Chain | list | tuple | range | dict | enumerate | zip):
             return [tuple(item) if isinstance(item, tuple) else item for item in value]
         raise TypedCodeError(
-            "A loop over what is known only when the code runs cannot be drawn.",
+            "A loop over values that depend on tensors cannot be drawn.",
             getattr(at, "lineno", 0),
         )
 
@@ -902,7 +900,7 @@ class _Reader:
         named: dict[str, Any],
         at: ast.AST,
     ) -> Any:
-        """Follow the statements of a function, whose arguments have these names; return what it returns."""
+        """Interpret the body of a function with the parameters `names`; return its return value."""
         signature = function.args
         defaults = dict(
             zip(reversed(names), reversed(signature.defaults), strict=False)
@@ -1010,13 +1008,15 @@ class _Reader:
         if not name or name in taken or not name.isidentifier():
             plain = spec.category == "io" and spec.stem not in taken
             name = spec.stem if plain else graph.fresh_name(spec.stem)
-        kept = {
+        non_defaults = {
             key: value
             for key, value in params.items()
             if (param := spec.param(key)) is not None
             and not _same(value, param.default)
         }
-        node = Node(graph.fresh_id(), spec.key, name, FrozenMap(kept), shares=shares)
+        node = Node(
+            graph.fresh_id(), spec.key, name, FrozenMap(non_defaults), shares=shares
+        )
         self._graph = graph.with_node(node)
         return node.id
 
@@ -1228,7 +1228,7 @@ def _is_function(item: ast.AST, name: str) -> bool:
 
 
 def _loaded(target: ast.expr) -> ast.expr:
-    """Return the target of an assignment as what it was before."""
+    """Return the target of an augmented assignment as an expression that loads its value."""
     return ast.parse(ast.unparse(target), mode="eval").body
 
 

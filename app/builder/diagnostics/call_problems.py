@@ -417,22 +417,16 @@ def _misfits(
             if ref.output >= len(outcome.outputs):
                 message = f"{source.name} has no output {ref.output}, which {step.node.name} is connected to"
                 reason = f"With its current parameters, {source.name} returns {len(outcome.outputs)} outputs."
-                if source.op == "nn.MultiheadAttention":
-                    cure = Cure(
-                        "Set need_weights=True",
-                        (SetParam(source.id, "need_weights", True),),
+                cures = (
+                    (
+                        Cure(
+                            "Set need_weights=True",
+                            (SetParam(source.id, "need_weights", True),),
+                        ),
                     )
-                    return [
-                        Problem(
-                            "error",
-                            step.id,
-                            message,
-                            reason,
-                            port=port.name,
-                            cures=(cure,),
-                            code="missing-output",
-                        )
-                    ]
+                    if source.op == "nn.MultiheadAttention"
+                    else ()
+                )
                 return [
                     Problem(
                         "error",
@@ -440,6 +434,7 @@ def _misfits(
                         message,
                         reason,
                         port=port.name,
+                        cures=cures,
                         code="missing-output",
                     )
                 ]

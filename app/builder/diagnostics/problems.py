@@ -150,7 +150,7 @@ class Cure(Struct, frozen=True):
 
     @property
     def rank(self) -> int:
-        """The place among the cures of a problem, everywhere: FITS what was chosen, ADDS to it, or CHANGES it."""
+        """The sort key of the cures of a problem: FITS the user's choices, ADDS to them, or CHANGES them."""
         if self.replaces or self.destructive:
             return CHANGES
         return ADDS if any(map(_gives_other_layers, self.edits)) else FITS

@@ -20,7 +20,7 @@ _DIMENSIONS = {
     5: ("The channels", "The depth", "The height", "The width"),
 }
 _VERBS = {"The features": "are", "The channels": "are"}
-# Layers that set the channels or features of what they return, by the parameter.
+# The parameter that sets the channels or features of the output of a layer.
 _PRODUCERS = {
     **{f"nn.Conv{n}d": "out_channels" for n in (1, 2, 3)},
     **{f"nn.ConvTranspose{n}d": "out_channels" for n in (1, 2, 3)},
@@ -62,12 +62,12 @@ def _dimension(left: Wire, right: Wire, back: int) -> str:
     rank = len(left.shape)
     if rank != len(right.shape) or left.shape[0] != Dim(1) or back == rank:
         return f"Counted from the right, dimension {back} is"
-    place = rank - back
+    dimension = rank - back
     names = _DIMENSIONS.get(rank, ())
     return (
-        f"{names[place - 1]} (dimension {place}) {_VERBS.get(names[place - 1], 'is')}"
+        f"{names[dimension - 1]} (dimension {dimension}) {_VERBS.get(names[dimension - 1], 'is')}"
         if names
-        else f"Dimension {place} is"
+        else f"Dimension {dimension} is"
     )
 
 
@@ -196,13 +196,13 @@ def _produced(broken: FailedCall, wire: Wire, other: Wire) -> Cure | None:
         node = broken.graph.nodes[edges[0].source]
         edges = broken.graph.into(node.id)
     param = _PRODUCERS.get(node.op, "")
-    place = rank - 1 if param == "out_features" else 1
+    dimension = rank - 1 if param == "out_features" else 1
     if not param or [i for i in range(rank) if wire.shape[i] != other.shape[i]] != [
-        place
+        dimension
     ]:
         return None
-    owner, size = broken.graph.owner(node.id), other.shape[place]
-    label = f"Set {node.name}.{param} to {size} instead of {wire.shape[place]}"
+    owner, size = broken.graph.owner(node.id), other.shape[dimension]
+    label = f"Set {node.name}.{param} to {size} instead of {wire.shape[dimension]}"
     return Cure(label, (SetParam(owner.id, param, size),), replaces=True)
 
 

@@ -1,4 +1,4 @@
-"""Submodules that cannot be traced: each becomes one opaque node of its own class, else its parent module does."""
+"""Fallback for submodules that fx cannot trace: an opaque node of the module's class, else of its parent's."""
 
 from __future__ import annotations
 

@@ -167,13 +167,20 @@ def _constant_loss(evaluator: Evaluator, deadline: float) -> float | None:
     """Return the validation loss of the mean or the median of the training values, whichever is smaller."""
     if evaluator.job.training.loss.name not in OF_VALUES:
         return None
-    known, asked = (
+    train_batches, val_batches = (
         [labels for _, labels in _read(evaluator, samples, deadline)]
         for samples in (evaluator.data.train, evaluator.data.val)
     )
-    if not known or not asked or not isinstance(known[0], torch.Tensor):
+    if (
+        not train_batches
+        or not val_batches
+        or not isinstance(train_batches[0], torch.Tensor)
+    ):
         return None
-    training, validation = torch.cat(known).float(), torch.cat(asked).float()
+    training, validation = (
+        torch.cat(train_batches).float(),
+        torch.cat(val_batches).float(),
+    )
     answers = (training.mean(0), training.median(0).values)
     loss = evaluator.stepper.chief_loss
     return min(
@@ -187,25 +194,28 @@ def _neighbours(
     """Measure how well the nearest training sample predicts a validation sample that is not the same."""
     if evaluator.data.info.inputs or evaluator.task.kind not in (CLASSES, VALUES):
         return result
-    known, known_labels = _first(evaluator, evaluator.data.train, NEIGHBOURS, deadline)
-    asked, labels = _first(evaluator, evaluator.data.val, QUERIES, deadline)
-    if known is None or asked is None or not known.is_floating_point():
+    train_rows, train_labels = _first(
+        evaluator, evaluator.data.train, NEIGHBOURS, deadline
+    )
+    val_rows, labels = _first(evaluator, evaluator.data.val, QUERIES, deadline)
+    if train_rows is None or val_rows is None or not train_rows.is_floating_point():
         return result
-    spread = known.std(0)
+    spread = train_rows.std(0)
     used = spread > 0
     if not bool(used.any()):
         return result
-    known, asked = (
-        ((part - known.mean(0)) / spread)[:, used] for part in (known, asked)
+    train_rows, val_rows = (
+        ((rows - train_rows.mean(0)) / spread)[:, used]
+        for rows in (train_rows, val_rows)
     )
-    nearest = torch.cdist(asked, known).argmin(1)
-    answers = known_labels[nearest]
+    nearest = torch.cdist(val_rows, train_rows).argmin(1)
+    answers = train_labels[nearest]
     if evaluator.task.kind == CLASSES:
-        shares = known_labels.long().bincount().float() / len(known_labels)
-        chance = float((shares[known_labels.long()]).mean())
+        shares = train_labels.long().bincount().float() / len(train_labels)
+        chance = float((shares[train_labels.long()]).mean())
         right = float((answers == labels).float().mean())
         return replace(result, neighbours=(right - chance) / max(1 - chance, 1e-9))
-    variance = float(known_labels.float().var(0).mean())
+    variance = float(train_labels.float().var(0).mean())
     if not variance:
         return result
     error = float((answers.float() - labels.float()).square().mean())

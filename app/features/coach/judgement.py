@@ -159,8 +159,8 @@ class _Measured:
     def rate(self) -> float:
         """The largest learning rate so far; nan where the optimizer has none."""
         rates = self.history.steps["rate"]
-        known = rates[~np.isnan(rates)]
-        return float(known.max()) if len(known) else math.nan
+        finite = rates[~np.isnan(rates)]
+        return float(finite.max()) if len(finite) else math.nan
 
     @property
     def rate_text(self) -> str:
@@ -576,11 +576,11 @@ def _class_names(run: _Measured) -> tuple[str, ...]:
 
 def _improves(run: _Measured) -> bool:
     """Return whether the last quarter of a run brought more than a tenth of what it all brought."""
-    part = max(run.epoch_count // 4, 2)
+    quarter = max(run.epoch_count // 4, 2)
     losses = run.train_losses
     before, newest = (
-        float(losses[-2 * part : -part].mean()),
-        float(losses[-part:].mean()),
+        float(losses[-2 * quarter : -quarter].mean()),
+        float(losses[-quarter:].mean()),
     )
     return before - newest > 0.1 * (max(run.first_loss, float(losses[0])) - newest)
 

@@ -43,7 +43,7 @@ class CoachLine(QWidget):
         super().__init__(parent)
         self.remark: Remark | None = None
         self._icon = Glyph("info", "text3", 14)
-        self.words = FittingLabel("", "label", at_right=True)
+        self.sentence = FittingLabel("", "label", at_right=True)
         self.action = Button()
         self.why = Button("Why?", "link")
         self.why.setToolTip("The numbers and the curve that it rests on")
@@ -51,7 +51,7 @@ class CoachLine(QWidget):
         self.show_me.setToolTip("Go to where it is")
         hbox(
             self._icon,
-            (self.words, 1),
+            (self.sentence, 1),
             self.action,
             self.why,
             self.show_me,
@@ -89,8 +89,8 @@ class CoachLine(QWidget):
             *(("warning", "warn") if remark is not None else ("info", "text3"))
         )
         self._icon.setVisible(bool(text))
-        set_property(self.words, "tone", "text" if remark is not None else "text3")
-        self.words.set_whole(text, text if remark is not None else LOOKED_FOR)
+        set_property(self.sentence, "tone", "text" if remark is not None else "text3")
+        self.sentence.set_whole(text, text if remark is not None else LOOKED_FOR)
         self.action.setText(action)
         self.action.setVisible(bool(action))
         self.why.setVisible(remark is not None)
@@ -129,8 +129,8 @@ class WhyDialog(Dialog):
         )
         for name, values in evidence.lines:
             y = [value if math.isfinite(value) else math.nan for value in values]
-            known = [value for value in y if not math.isnan(value)]
-            if known and 0 < 1000 * min(known) < max(known):
+            finite = [value for value in y if not math.isnan(value)]
+            if finite and 0 < 1000 * min(finite) < max(finite):
                 y, name = [math.log10(value) for value in y], f"log10 of {name}"
             plot = SmallPlot(f"{evidence.title}: {name}", 110)
             plot.show_lines(

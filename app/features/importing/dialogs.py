@@ -101,7 +101,8 @@ class ReadingDialog(ProgressDialog):
 
     def refuse(self, entry: str, message: str) -> None:
         """Show why a model cannot be read, and the cure, which is about an entry of the form, "" for none."""
-        raise NotImplementedError
+        announce(self, message)
+        self.say(message, "error")
 
     def show_progress(self, message: str) -> None:
         self.say(message, "text2")
@@ -275,11 +276,9 @@ class ImportDialog(ReadingDialog):
             self._ask_ready()
 
     def refuse(self, entry: str, message: str) -> None:
-        announce(self, message)
-        if self.page.blame(entry, message):
+        super().refuse(entry, message)
+        if self.page.blame(entry, message):  # says it beside the entry
             self.say("Nothing was imported.", "error")
-        else:
-            self.say(message, "error")
 
 
 class RedrawDialog(ReadingDialog):
@@ -316,9 +315,7 @@ class RedrawDialog(ReadingDialog):
             self.read(replace(self._request, keep_weights=self.weights.isChecked()))
 
     def refuse(self, entry: str, message: str) -> None:
-        message = f"{message[:1].upper()}{message[1:]}"
-        self.say(message, "error")
-        announce(self, message)
+        super().refuse(entry, f"{message[:1].upper()}{message[1:]}")
 
     def show_result(self, answer: ImportedModel, notes: tuple[str, ...]) -> None:
         self.what.hide()

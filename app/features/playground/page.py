@@ -271,6 +271,7 @@ class PlaygroundPage(QStackedWidget):
 
     def __init__(self) -> None:
         super().__init__()
+        self._has_layers = False  # once there were some, the choice is the user's
         self.view = PlaneView()
         self.units = UnitsView()
         self.layer = ChoiceField([("", "No layer")], "", pairs=True)
@@ -312,7 +313,7 @@ class PlaygroundPage(QStackedWidget):
         self.setCurrentIndex(0)
 
     def set_layers(self, paths: Sequence[str]) -> None:
-        """Offer the layers of the net; one that is gone is no longer chosen."""
+        """Offer the layers of the net, the first one at first; one that is gone is no longer chosen."""
         chosen = self.layer.value()
         if self.layer.choices() == ("", *paths):
             return
@@ -320,4 +321,8 @@ class PlaygroundPage(QStackedWidget):
         self.layer.add_choice("", "No layer")
         for path in paths:
             self.layer.add_choice(path)
-        self.layer.set_value(chosen if chosen in paths else "")
+        is_first = not self._has_layers and bool(paths)
+        self._has_layers = self._has_layers or bool(paths)
+        self.layer.set_value(
+            paths[0] if is_first else chosen if chosen in paths else ""
+        )

@@ -115,10 +115,12 @@ def _outputs(
     model: nn.Module, grid: Tensor, layer: str
 ) -> tuple[Tensor, Tensor | None]:
     """Return the outputs (n, C) on a grid, and those of the units (n, U) of a layer."""
-    kept: list[Tensor] = []
+    layer_outputs: list[Tensor] = []
     module = dict(module_tree.named_modules(model)).get(layer) if layer else None
     hook = (
-        module.register_forward_hook(lambda _module, _inputs, out: kept.append(out))
+        module.register_forward_hook(
+            lambda _module, _inputs, out: layer_outputs.append(out)
+        )
         if module is not None
         else None
     )
@@ -129,7 +131,11 @@ def _outputs(
     finally:
         if hook is not None:
             hook.remove()
-    units = kept[0] if kept and isinstance(kept[0], Tensor) else None
+    units = (
+        layer_outputs[0]
+        if layer_outputs and isinstance(layer_outputs[0], Tensor)
+        else None
+    )
     if units is not None:
         units = units.flatten(1)[:, :MOST_UNITS].float().cpu()
     if not isinstance(output, Tensor):

@@ -140,13 +140,13 @@ class Commands(QObject):
         """Apply one undo step that adds a node with these parameters, and select it."""
         try:
             project, new = make()
-            project = edits.with_params(project, new, params)
         except ConnectError as error:
             self.refused.emit(str(error))
             return None
         if isinstance(project, Project):
             project = starting_net.with_new_input(project, new)
-        self._document.apply(text, project)
+        # What was typed comes last: it is not to be fitted to the data.
+        self._document.apply(text, edits.with_params(project, new, params))
         if (
             new not in self._document.project.graph.nodes
         ):  # the document refused it, and has reported that

@@ -59,10 +59,9 @@ def others(
 
 
 def _with_phrases(entries: Iterable[SearchEntry]) -> list[SearchEntry]:
-    known = phrases()
+    phrases_by_key = phrases()
     return [
-        replace(entry, phrases=known[entry.key]) if entry.key in known else entry
-        for entry in entries
+        replace(entry, phrases=phrases_by_key.get(entry.key, ())) for entry in entries
     ]
 
 

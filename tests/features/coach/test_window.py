@@ -52,7 +52,7 @@ def test_amid_a_run_that_diverges_it_names_the_rate_and_stops_to_find_one(
     training = {"epochs": 10_000, "optimizer": Choice("SGD", FrozenMap(lr=100.0))}
     feature, line = opened(qtbot, window, "moons", tmp_path, **training)
     qtbot.waitUntil(line.isVisible)
-    assert line.words.accessibleName() == SILENT
+    assert line.sentence.accessibleName() == SILENT
     before = line.height(), window.curves.cards.mapTo(window, QPoint()).y()
     qtbot.waitUntil(lambda: line.remark is not None, timeout=60_000)
     assert window.session.active and "learning rate of 100" in line.remark.sentence
@@ -102,4 +102,4 @@ def test_a_healthy_run_has_no_remark(
     feature, line = opened(qtbot, window, "iris", tmp_path)
     wait_for(qtbot, window, "done")
     qtbot.waitUntil(lambda: feature.examined is not None, timeout=60_000)
-    assert line.remark is None and line.words.accessibleName() == SILENT
+    assert line.remark is None and line.sentence.accessibleName() == SILENT

@@ -10,33 +10,18 @@ from app.features.runs import console as console_module
 from app.features.runs.console import Console
 from app.features.runs.page import RunPanel
 from app.features.runs.table_model import STATES
-from app.training.events import Failed, Paused, Resumed
-from app.views.run.session import RunSession
+from app.training.events import Paused, Resumed
 from app.views.run.transport_deck import LOOKS
 from app.views.ui import theme
+from tests.support.run_sessions import FAILED, session
 from tests.support.training_jobs import job, net
 
-FAILED = Failed(
-    "shape",
-    "Step 2 failed",
-    "Look at the wires.",
-    "Traceback:\n  line 1\nError: no",
-    "n1",
-    1,
-    1,
-)
+__all__ = ["session"]
 
 
 @pytest.fixture(autouse=True)
 def themed(qapp):
     theme.apply(qapp, "dark")
-
-
-@pytest.fixture
-def session(qtbot):
-    made = RunSession()
-    yield made
-    assert made.close_and_wait()
 
 
 def test_every_state_of_a_run_has_a_look_and_a_name():

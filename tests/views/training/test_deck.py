@@ -6,36 +6,22 @@ import pytest
 from PySide6.QtCore import QPoint
 from PySide6.QtGui import QAction
 
-from app.training.events import EpochDone, Failed, Finished, Started
+from app.training.events import EpochDone, Finished, Started
 from app.training.setup.device import Device
 from app.views.run.report_text import lines_of
-from app.views.run.session import RunProgress, RunSession
+from app.views.run.session import RunProgress
 from app.views.run.transport_deck import CAPTURE, LOOKS, RunDeck
 from app.views.toolbar import Toolbar
 from app.views.ui import theme
+from tests.support.run_sessions import FAILED, session
 from tests.support.training_jobs import job
 
-FAILED = Failed(
-    "shape",
-    "Step 2 failed",
-    "Look at the wires.",
-    "Traceback:\n  line 1\nError: no",
-    "n1",
-    1,
-    1,
-)
+__all__ = ["session"]
 
 
 @pytest.fixture(autouse=True)
 def themed(qapp):
     theme.apply(qapp, "dark")
-
-
-@pytest.fixture
-def session(qtbot):
-    made = RunSession()
-    yield made
-    assert made.close_and_wait()
 
 
 @pytest.fixture

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Callable
 from pathlib import Path
 
@@ -223,6 +224,7 @@ transfer learning: command.freeze-but-last
 fine-tuning: command.freeze-but-last
 torch.save: command.save-weights
 """
+GROUPS = set(re.findall(r"^\[(\w+)\]$", QUERIES, re.MULTILINE)) - {"kernel"}
 
 
 def pairs() -> list[tuple[str, tuple[str, ...]]]:
@@ -251,7 +253,7 @@ def opened(window: WholeWindow) -> SearchDialog:
 
 
 def test_what_newcomers_mean_comes_first(window: WholeWindow) -> None:
-    """First for 95 of 100 queries, among the first three for all; with all features they are more than 150."""
+    """First for 95 of 100 queries, among the first three for all."""
     everything = entries(window)
     by_key = {entry.key for entry in everything}
     places: dict[str, int] = {}
@@ -266,7 +268,8 @@ def test_what_newcomers_mean_comes_first(window: WholeWindow) -> None:
         places[query] = min(
             (keys.index(key) for key in meant if key in keys), default=len(keys)
         )
-    assert len(places) >= 100
+    whole = all((FEATURES / group).is_dir() for group in GROUPS)
+    assert len(places) >= (150 if whole else 80)
     late = {query: place for query, place in places.items() if place}
     assert len(late) <= 0.05 * len(places), late
     assert all(place < 3 for place in late.values()), late

@@ -63,6 +63,14 @@ def test_data_that_are_dropped_are_two_clicks_from_a_trained_net(
     assert window.document.project == before
 
 
+def test_a_shape_that_is_typed_with_a_new_input_is_not_fitted_to_the_data(
+    qtbot: QtBot, window: WholeWindow
+) -> None:
+    settled(qtbot, window)
+    node = window.canvas.add_op("input", {"shape": (1, 28, 28)})
+    assert window.document.project.graph.nodes[node].params["shape"] == (1, 28, 28)
+
+
 def test_the_only_input_takes_the_data_in_the_step_that_chooses_them(
     qtbot: QtBot, window: WholeWindow, tmp_path: Path
 ) -> None:
