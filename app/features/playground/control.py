@@ -125,11 +125,15 @@ class PlaygroundControl(QObject):
         live = workspace.live
         if live.torch is None or live.analysis is None or not live.up_to_date:
             return
-        if not live.analysis.runnable:
+        project = workspace.document.project
+        if not project.graph.nodes and project.opened is None:
+            self.page.show_reason(*NOTHING)
+            return
+        if live.errors or not live.analysis.runnable:
             self.page.show_reason(TITLE, "The network has errors: see Problems.")
             return
         job = preflight.job(
-            workspace.document.project,
+            project,
             live.analysis,
             str(workspace.settings.data_folder),
         )

@@ -30,6 +30,8 @@ class PlaygroundFeature(Feature):
     def begin(self) -> None:
         self.workspace.document.changed.connect(lambda *_: self._offer())
         self.workspace.document.replaced.connect(lambda _project: self._offer())
+        # A tab in front stays until another page is shown.
+        self.workspace.pages.shown.connect(lambda _key: self._offer())
         self._offer()
 
     def _offer(self) -> None:

@@ -6,10 +6,12 @@ from msgspec.structs import replace
 from pytestqt.qtbot import QtBot
 
 from app.builder.catalog.catalog import catalog
+from app.builder.graph import Graph
 from app.builder.typed_code import nodes_of
 from app.data.config import DataConfig
+from app.features.playground.control import TITLE
 from app.features.playground.feature import PlaygroundFeature
-from app.features.playground.page import PlaygroundPage
+from app.features.playground.page import NOTHING, PlaygroundPage
 from app.project.project import Project
 from app.training.config import TrainingConfig
 from tests.support.whole_window import WholeWindow
@@ -69,10 +71,27 @@ def test_the_plane_is_live_during_a_run_and_stays_after_it(
     assert page.currentIndex() == 1
 
 
+def test_a_net_that_cannot_run_has_no_plane_and_says_why(
+    qtbot: QtBot, window: WholeWindow
+) -> None:
+    project = moons(epochs=1)
+    window.document.new(replace(project, graph=Graph()))
+    ready(qtbot, window)
+    window.pages.show("playground")
+    page = page_of(window)
+    qtbot.waitUntil(lambda: page.empty.title() == NOTHING[0])
+    node = next(n.id for n in project.graph.nodes.values() if n.op == "input")
+    wrong = project.graph.with_param(node, "shape", (3,))
+    window.document.apply("Another net", replace(project, graph=wrong))
+    qtbot.waitUntil(lambda: page.empty.title() == TITLE)
+    assert page.currentIndex() == 0
+
+
 def test_it_is_offered_for_two_numbers_a_sample_alone(
     qtbot: QtBot, window: WholeWindow
 ) -> None:
     ready(qtbot, window)
+    window.pages.show("network")
     assert not window.pages.is_offered("centre", "playground")
     project = window.document.project
     window.document.apply(
