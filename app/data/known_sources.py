@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Callable, Mapping
 from typing import Any
 
@@ -10,11 +11,13 @@ from msgspec.structs import replace
 from app.data import synthetic_fields
 from app.data.downloads.archives import COLLECTIONS
 from app.data.own_files.encodings import AUTO, ENCODINGS
+from app.data.own_points import XOR, points_of
 from app.data.spec import (
     BINARY,
     CLASSES,
     TOKENS,
     VALUES,
+    DataError,
     FieldInfo,
     Option,
     SourceSpec,
@@ -312,6 +315,13 @@ def _halves(spec: SourceSpec, options: Mapping[str, Any]) -> SourceSpec:
     return replace(spec, per_class=(count // 2, count - count // 2))
 
 
+def _own(spec: SourceSpec, options: Mapping[str, Any]) -> SourceSpec:
+    counts = Counter(point.label for point in points_of(options["points"]))
+    if not counts:
+        raise DataError("There are no points yet. Draw some on the page Playground.")
+    return replace(spec, per_class=(counts[0], counts[1]))
+
+
 def _pairs(spec: SourceSpec, options: Mapping[str, Any]) -> SourceSpec:
     return replace(
         spec,
@@ -485,6 +495,22 @@ _SOURCES = (
                 minimum=0,
                 maximum=0.999,
                 doc="Radius of the inner circle relative to the outer one.",
+            ),
+        ),
+    ),
+    SourceSpec(
+        "made.own",
+        "Points of your own",
+        "Points of two classes that you draw on the page Playground.",
+        (2,),
+        ("first", "second"),
+        columns=("x", "y"),
+        options=(
+            Option(
+                "points",
+                "str",
+                XOR,
+                doc="x, y and class (0 or 1) of each point, with a semicolon between two.",
             ),
         ),
     ),
@@ -694,6 +720,7 @@ SIZED: FrozenMap[str, Callable[[SourceSpec, Mapping[str, Any]], SourceSpec]] = (
         {
             "made.moons": _halves,
             "made.circles": _halves,
+            "made.own": _own,
             "made.pairs": _pairs,
             "made.shapes": _whole,
             "made.dates": _whole,

@@ -503,6 +503,7 @@ _WHOLE: dict[str, Callable[[Mapping[str, Any]], Pair]] = {
     DIGITS: lambda options: readers.read_digits(),
     "made.moons": partial(_points, "moons"),
     "made.circles": partial(_points, "circles"),
+    "made.own": lambda options: readers.read_points(**options),
     "made.pairs": lambda options: readers.make_pairs(**options),
     "made.shapes": lambda options: readers.make_shapes(**options),
     "made.dates": lambda options: readers.make_dates(**options),

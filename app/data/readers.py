@@ -44,6 +44,13 @@ def make_points(
     )
 
 
+def read_points(points: str) -> tuple[Tensor, Tensor]:
+    """Read points (N, 2) and class ids (N,) of a text, `x y class` for each with a semicolon between two."""
+    rows = [row.split() for row in points.split(";") if row.strip()]
+    places = torch.tensor([[float(x), float(y)] for x, y, _ in rows])
+    return places, torch.tensor([int(label) for *_, label in rows])
+
+
 def make_noise(
     shape: tuple[int, ...], classes: int, count: int, seed: int
 ) -> tuple[Tensor, Tensor]:

@@ -8,6 +8,8 @@ from typing import TYPE_CHECKING
 from PySide6.QtCore import QObject, Signal
 
 if TYPE_CHECKING:
+    from PySide6.QtGui import QImage
+
     from app.builder.shapes.network_cost import NetworkCost
 
 
@@ -15,12 +17,14 @@ class Overlays(QObject):
     """`changed(name)` reports the chosen overlay; the other signals carry its data to the canvas.
 
     `gradients_drawn(norms by node, lowest, highest, step or None)`, `costs_drawn(share by node, words by node,
-    caption)`, and `cost_known(NetworkCost or None)` with the cost of the net or of the open block.
+    caption)`, `pictures_drawn(QImages by node)`, and `cost_known(NetworkCost or None)` with the cost of the net or of
+    the open block.
     """
 
     changed = Signal(str)
     gradients_drawn = Signal(object, float, float, object)
     costs_drawn = Signal(object, object, str)
+    pictures_drawn = Signal(object)
     cost_known = Signal(object)
 
     def __init__(self, parent: QObject | None = None) -> None:
@@ -55,6 +59,10 @@ class Overlays(QObject):
     ) -> None:
         """Draw the nodes' shares of a whole, with words; none take them away."""
         self.costs_drawn.emit(shares, texts, caption)
+
+    def draw_pictures(self, pictures: Mapping[str, Sequence[QImage]]) -> None:
+        """Draw small pictures in the nodes; none take them away."""
+        self.pictures_drawn.emit(pictures)
 
     def know_cost(self, cost: NetworkCost | None) -> None:
         """Publish the cost of the graph in view, None if there is none for its nodes."""

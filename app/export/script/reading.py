@@ -22,6 +22,11 @@ from app.training.job import Job
 from app.util import atomic
 
 Function = Callable[..., Any]
+_MADE: dict[str, Function] = {
+    "made.own": readers.read_points,
+    "made.shapes": readers.make_shapes,
+    "made.dates": readers.make_dates,
+}
 
 
 class OwnClass(Struct, frozen=True):
@@ -76,14 +81,10 @@ def reading_of(job: Job, spec: SourceSpec) -> ReadingCode:
         return ReadingCode(
             code, (readers.read_digits, readers.make_pairs), "torch and scikit-learn"
         )
-    if spec.key == "made.shapes":
-        return ReadingCode(
-            call("make_shapes", **options_of(job.data)), (readers.make_shapes,)
-        )
-    if spec.key == "made.dates":
-        return ReadingCode(
-            call("make_dates", **options_of(job.data)), (readers.make_dates,)
-        )
+    if spec.key in _MADE:
+        function = _MADE[spec.key]
+        code = call(function.__name__, **options_of(job.data))
+        return ReadingCode(code, (function,))
     if spec.key == "made.fields":
         return ReadingCode(
             call("make_fields", **arguments_of(options_of(job.data))),

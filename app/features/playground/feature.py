@@ -1,12 +1,20 @@
-"""The playground in the window: the page "Playground", offered where the data are two numbers a sample."""
+"""The playground in the window: the page "Playground", offered where the data are two numbers a sample or pictures that
+a convolution sees, and the overlay "Units"."""
 
 from __future__ import annotations
 
 from collections.abc import Iterable
 from typing import TYPE_CHECKING
 
-from app.features.playground.control import PlaygroundControl, has_plane
+from app.features.playground.control import (
+    UNITS,
+    PlaygroundControl,
+    has_filters,
+    has_plane,
+)
 from app.views.feature import Feature, Page
+
+NO_PLANE = "They are drawn where the data are two numbers a sample, such as Two moons."
 
 if TYPE_CHECKING:
     from app.features.playground.page import PlaygroundPage
@@ -27,7 +35,11 @@ class PlaygroundFeature(Feature):
             words="Pla&yground",
         )
 
+    def overlays(self) -> Iterable[str]:
+        return (UNITS,)
+
     def begin(self) -> None:
+        self.workspace.overlays.changed.connect(self._overlay_chosen)
         self.workspace.document.changed.connect(lambda *_: self._offer())
         self.workspace.document.replaced.connect(lambda _project: self._offer())
         # A tab in front stays until another page is shown.
@@ -35,7 +47,16 @@ class PlaygroundFeature(Feature):
         self._offer()
 
     def _offer(self) -> None:
-        self.workspace.pages.set_offered("playground", has_plane(self.workspace))
+        project = self.workspace.document.project
+        offered = has_plane(project) or has_filters(project)
+        self.workspace.pages.set_offered("playground", offered)
+
+    def _overlay_chosen(self, name: str) -> None:
+        """Have the page made, which draws the overlay."""
+        if name == UNITS:
+            self.workspace.pages.make("playground")
+            if not has_plane(self.workspace.document.project):
+                self.workspace.notifier.say("No units to draw", NO_PLANE)
 
     def _make(self) -> PlaygroundPage:
         from app.features.playground.page import PlaygroundPage

@@ -1,279 +1,155 @@
-"""The page "Playground": the plane, coloured by what the net says of it, with the points, and one map a unit."""
+"""The page "Playground": the plane with its units and sliders, or of a net that sees pictures its filters."""
 
 from __future__ import annotations
 
+import itertools
 import math
-from collections.abc import Sequence
-from typing import Any
+from collections.abc import Callable, Sequence
 
-import numpy as np
-from PySide6.QtCore import QPointF, QRectF, QSize, Qt
-from PySide6.QtGui import QColor, QFontMetrics, QImage, QPainter, QPaintEvent, QPixmap
-from PySide6.QtWidgets import QScrollArea, QStackedWidget, QWidget
+from PySide6.QtCore import QRectF, QSize, Qt, Signal
+from PySide6.QtGui import QImage, QKeyEvent, QPainter, QPaintEvent
+from PySide6.QtWidgets import QScrollArea, QSlider, QStackedWidget, QWidget
 
-from app.features.playground.values import LOGIT, PROBABILITY, SCORES, Plane
+from app.data.own_points import OwnPoint
+from app.features.playground.pictures import (
+    filter_images,
+    picture_image,
+    unit_images,
+)
+from app.features.playground.plane_view import GAP, PlaneView
+from app.features.playground.values import Filters, Plane
 from app.util.formatting import significant
 from app.views.ui import theme
 from app.views.ui.layouts import hbox, vbox
-from app.views.ui.widgets import ChoiceField, EmptyState, Toggle
+from app.views.ui.widgets import Button, ChoiceField, EmptyState, Toggle
 from app.views.ui.widgets.painting import label
 
-LEFT, BOTTOM, GAP = 46, 26, 10  # px around the map
-POINT = 3.2  # radius of a point, px
 UNIT = 84  # px of the map of a unit
-COARSE = 2  # a map of a unit has every second point of the grid
-FAINT, STRONG = (
-    0.15,
-    0.75,
-)  # share of a class's colour where the net is unsure, and sure
+FILTER = 56  # px of a filter, and of what it answers
 NOTHING = (
     "No plane yet",
     "Run the network, or wait for its weights: each point of the plane gets the colour of the class that the net sees "
     "there.",
 )
+_gestures = itertools.count()
 
 
-def class_image(plane: Plane, colors: Sequence[QColor], ground: QColor) -> QImage:
-    """Return the map of the outputs: the colours of the classes, stronger where the net is surer; values from the
-    first colour to the second."""
-    shares = class_shares(plane)
-    palette = np.array([_rgb(color) for color in colors])
-    palette = palette[np.arange(shares.shape[-1]) % len(palette)]
-    mixed = shares @ palette
-    count = shares.shape[-1]
-    sure = (shares.max(-1, keepdims=True) - 1 / count) / (1 - 1 / count)
-    share = FAINT + (STRONG - FAINT) * sure
-    return _image(_rgb(ground) * (1 - share) + mixed * share)
+class GestureSlider(QWidget):
+    """A slider over values with its name and the value. `moved(value, gesture)`: a drag is one gesture."""
 
+    moved = Signal(float, str)
 
-def class_shares(plane: Plane) -> Any:
-    """Return the share of each class at each point of the grid, (size, size, classes); of a value how high it is."""
-    outputs = np.asarray(plane.outputs, dtype=np.float64)
-    if plane.kind == SCORES:
-        raised = np.exp(outputs - outputs.max(-1, keepdims=True))
-        shares: Any = raised / raised.sum(-1, keepdims=True)
-        return shares
-    first = outputs[..., :1]
-    if plane.kind == LOGIT:
-        first = 1 / (1 + np.exp(-np.clip(first, -60, 60)))
-    elif plane.kind == PROBABILITY:
-        first = np.clip(first, 0, 1)
-    else:
-        low, high = _range(first, plane.labels)
-        first = np.clip((first - low) / (high - low), 0, 1)
-    return np.concatenate([1 - first, first], axis=-1)
-
-
-def unit_images(units: Any, colors: Sequence[QColor], ground: QColor) -> list[QImage]:
-    """Return the map of each unit: above 0 in the second colour, below in the first, as strong as it is large."""
-    values = np.nan_to_num(np.asarray(units[::COARSE, ::COARSE], dtype=np.float32))
-    values = np.moveaxis(values, -1, 0)
-    most = np.maximum(np.abs(values).max((1, 2), keepdims=True), 1e-12)
-    share = (np.abs(values) / most)[..., None] * STRONG
-    color = np.where(values[..., None] >= 0, _rgb(colors[1]), _rgb(colors[0]))
-    return [_image(image) for image in _rgb(ground) * (1 - share) + color * share]
-
-
-def _range(values: Any, labels: Any) -> tuple[float, float]:
-    low = float(min(np.min(values), np.min(labels)))
-    high = float(max(np.max(values), np.max(labels)))
-    return (low, high) if high > low else (low, low + 1.0)
-
-
-def _rgb(color: QColor) -> Any:
-    return np.array([color.red(), color.green(), color.blue()], dtype=np.float64)
-
-
-def _image(colors: Any) -> QImage:
-    """Return an image whose first row is the last one of an array (height, width, 3) of 0 to 255."""
-    data = np.ascontiguousarray(colors[::-1].round().clip(0, 255).astype(np.uint8))
-    height, width = data.shape[:2]
-    return QImage(
-        data.tobytes(), width, height, 3 * width, QImage.Format.Format_RGB888
-    ).copy()
-
-
-class PlaneView(QWidget):
-    """The map with its axes and points."""
-
-    def __init__(self) -> None:
+    def __init__(self, name: str, values: Sequence[float], tip: str) -> None:
         super().__init__()
-        self.plane: Plane | None = None
-        self.shows_points = True
-        self._names = ("", "")
-        self._image: QImage | None = None
-        self._points = QPixmap()
-        self._points_look: tuple[Any, ...] = ()
-        self.setMinimumSize(220, 180)
-        self.setAccessibleName("Decision surface")
-        theme.manager().changed.connect(self._draw)
-
-    def show_plane(self, plane: Plane | None, names: tuple[str, str]) -> None:
-        """Show a plane; `names` are those of its axes."""
-        self.plane, self._names = plane, names
-        self._draw()
-        if plane is not None:
-            classes = ", ".join(plane.classes[:8])
-            self.setAccessibleDescription(
-                f"{names[0]} by {names[1]}, {len(plane.points)} points"
-                + (f" of {classes}" if classes else "")
-            )
-
-    def _draw(self) -> None:
-        now = theme.current()
-        self._image = (
-            class_image(self.plane, now.series, now.plot)
-            if self.plane is not None
-            else None
+        self._values = tuple(values)
+        self._gesture = 0
+        self.slider = QSlider(Qt.Orientation.Horizontal)
+        self.slider.setRange(0, len(values) - 1)
+        self.slider.setAccessibleName(name)
+        self.slider.setToolTip(tip)
+        self.slider.setMinimumWidth(60)
+        self._shown = label("", "caption", "text2")
+        self._name = name
+        hbox(
+            label(name, "caption", "text3"),
+            (self.slider, 1),
+            self._shown,
+            on=self,
+            margins=0,
+            spacing=6,
         )
-        self.update()
+        self.slider.sliderPressed.connect(self._begin)
+        self.slider.sliderReleased.connect(self._begin)
+        self.slider.valueChanged.connect(self._move)
+        self._begin()
 
-    def sizeHint(self) -> QSize:
-        return QSize(520, 460)
+    def _begin(self) -> None:
+        self._gesture = next(_gestures)
 
-    def map_rect(self) -> QRectF:
-        """The square of the map."""
-        side = max(
-            40.0,
-            min(self.width() - LEFT - GAP, self.height() - BOTTOM - GAP),
+    def show_value(self, value: float) -> None:
+        """Put the slider at the nearest value, without a word."""
+        nearest = min(
+            range(len(self._values)), key=lambda at: abs(self._values[at] - value)
         )
-        left = LEFT + max(0.0, (self.width() - LEFT - GAP - side) / 2)
-        return QRectF(left, GAP, side, side)
+        self.slider.blockSignals(True)
+        if not self.slider.isSliderDown():
+            self.slider.setValue(nearest)
+        self.slider.blockSignals(False)
+        self._shown.setText(significant(value, 3))
 
-    def paintEvent(self, _event: QPaintEvent) -> None:
-        if self.plane is None or self._image is None:
-            return
-        now, rect = theme.current(), self.map_rect()
-        painter = QPainter(self)
-        painter.setRenderHint(QPainter.RenderHint.SmoothPixmapTransform)
-        painter.setRenderHint(QPainter.RenderHint.Antialiasing)
-        painter.drawImage(rect, self._image)
-        if self.shows_points:
-            painter.drawPixmap(rect.topLeft(), self._points_picture(rect))
-        painter.setPen(now.line3)
-        painter.setBrush(Qt.BrushStyle.NoBrush)
-        painter.drawRect(rect)
-        self._paint_axes(painter, rect)
-        painter.end()
-
-    def _points_picture(self, rect: QRectF) -> QPixmap:
-        """Return the points, which are painted again where they, the size or the theme changed."""
-        plane, now = self.plane, theme.current()
-        assert plane is not None
-        look = (rect.size(), now.name, plane.low, plane.high, plane.points.tobytes())
-        if look != self._points_look:
-            self._points_look, ratio = look, self.devicePixelRatioF()
-            self._points = QPixmap((rect.size() * ratio).toSize())
-            self._points.setDevicePixelRatio(ratio)
-            self._points.fill(Qt.GlobalColor.transparent)
-            painter = QPainter(self._points)
-            painter.setRenderHint(QPainter.RenderHint.Antialiasing)
-            painter.setPen(now.plot)
-            low, high = np.array(plane.low), np.array(plane.high)
-            places = (np.asarray(plane.points) - low) / (high - low)
-            colors = self._point_colors(plane)
-            for (x, y), color in zip(places.tolist(), colors, strict=True):
-                painter.setBrush(color)
-                center = QPointF(x * rect.width(), (1 - y) * rect.height())
-                painter.drawEllipse(center, POINT, POINT)
-            painter.end()
-        return self._points
-
-    def _point_colors(self, plane: Plane) -> list[QColor]:
-        series, labels = theme.current().series, np.asarray(plane.labels)
-        if plane.kind in (SCORES, LOGIT, PROBABILITY):
-            return [series[int(label) % len(series)] for label in labels.tolist()]
-        low, high = _range(plane.outputs[..., 0], labels)
-        return [
-            theme.mix(series[0], series[1], (value - low) / (high - low))
-            for value in labels.tolist()
-        ]
-
-    def _paint_axes(self, painter: QPainter, rect: QRectF) -> None:
-        plane, now = self.plane, theme.current()
-        assert plane is not None
-        font = theme.font("axis")
-        metrics = QFontMetrics(font)
-        painter.setFont(font)
-        painter.setPen(now.text3)
-        (left, low), (right, high) = plane.shown_low, plane.shown_high
-        ends = [significant(value, 3) for value in (left, right, low, high)]
-        under = rect.bottom() + metrics.height()
-        painter.drawText(QPointF(rect.left(), under), ends[0])
-        width = metrics.horizontalAdvance(ends[1])
-        painter.drawText(QPointF(rect.right() - width, under), ends[1])
-        name = metrics.elidedText(
-            self._names[0], Qt.TextElideMode.ElideRight, int(rect.width() / 2)
-        )
-        middle = rect.center().x() - metrics.horizontalAdvance(name) / 2
-        painter.drawText(QPointF(middle, under), name)
-        for text, y in (
-            (ends[3], rect.top() + metrics.ascent()),
-            (ends[2], rect.bottom()),
-        ):
-            painter.drawText(
-                QPointF(rect.left() - 6 - metrics.horizontalAdvance(text), y), text
-            )
-        painter.save()
-        painter.translate(rect.left() - 10, rect.center().y())
-        painter.rotate(-90)
-        name = metrics.elidedText(
-            self._names[1], Qt.TextElideMode.ElideRight, int(rect.height() / 2)
-        )
-        painter.drawText(QPointF(-metrics.horizontalAdvance(name) / 2, 0), name)
-        painter.restore()
+    def _move(self, at: int) -> None:
+        value = self._values[at]
+        self._shown.setText(significant(value, 3))
+        self.moved.emit(value, f"playground {self._name} {self._gesture}")
 
 
-class UnitsView(QWidget):
-    """A small map for each unit of a layer."""
+class PicturesView(QWidget):
+    """Small pictures, in rows."""
 
-    def __init__(self) -> None:
+    def __init__(self, name: str, side: int) -> None:
         super().__init__()
-        self._units: Any = None
+        self._side = side
         self._images: list[QImage] = []
-        self.setAccessibleName("Units of the layer")
+        self._make: Callable[[], list[QImage]] = list
+        self.setAccessibleName(name)
         theme.manager().changed.connect(self._draw)
 
-    def show_units(self, units: Any) -> None:
-        """Show the outputs (size, size, U) of the units, None for none."""
-        self._units = units
+    def show_pictures(self, make: Callable[[], list[QImage]], what: str) -> None:
+        """Show the pictures that `make` makes in the theme in force; `what` describes them."""
+        self._make = make
         self._draw()
-        count = 0 if units is None else units.shape[-1]
-        self.setAccessibleDescription(f"{count} units")
+        self.setAccessibleDescription(f"{len(self._images)} {what}")
 
     def _draw(self) -> None:
-        now, units = theme.current(), self._units
-        self._images = [] if units is None else unit_images(units, now.series, now.plot)
-        self.setMinimumHeight(self._rows() * (UNIT + GAP))
+        self._images = self._make()
+        self.setMinimumHeight(self._rows() * (self._side + GAP))
         self.update()
 
     @property
     def _across(self) -> int:
-        return max(1, (self.width() + GAP) // (UNIT + GAP))
+        return max(1, (self.width() + GAP) // (self._side + GAP))
 
     def _rows(self) -> int:
         return math.ceil(len(self._images) / self._across)
 
+    def sizeHint(self) -> QSize:
+        return QSize(4 * (self._side + GAP), self._rows() * (self._side + GAP))
+
     def paintEvent(self, _event: QPaintEvent) -> None:
-        painter = QPainter(self)
-        painter.setRenderHint(QPainter.RenderHint.SmoothPixmapTransform)
+        painter, side = QPainter(self), self._side
+        painter.setRenderHint(QPainter.RenderHint.SmoothPixmapTransform, side >= UNIT)
         painter.setPen(theme.current().line3)
         for number, image in enumerate(self._images):
             row, column = divmod(number, self._across)
-            rect = QRectF(column * (UNIT + GAP), row * (UNIT + GAP), UNIT, UNIT)
+            rect = QRectF(column * (side + GAP), row * (side + GAP), side, side)
             painter.drawImage(rect, image)
             painter.drawRect(rect)
         painter.end()
 
 
+def _scrolled(widget: QWidget) -> QScrollArea:
+    area = QScrollArea()
+    area.setWidgetResizable(True)
+    area.setHorizontalScrollBarPolicy(Qt.ScrollBarPolicy.ScrollBarAlwaysOff)
+    area.setWidget(widget)
+    return area
+
+
 class PlaygroundPage(QStackedWidget):
-    """The plane, and beside it the units of a chosen layer."""
+    """The plane, and beside it the units of a chosen layer; or filters.
+
+    `drawing_wanted` asks for points of one's own, `cleared` for none of them, `restart_wanted` for another run.
+    """
+
+    drawing_wanted = Signal()
+    cleared = Signal()
+    restart_wanted = Signal()
 
     def __init__(self) -> None:
         super().__init__()
         self._has_layers = False  # once there were some, the choice is the user's
         self.view = PlaneView()
-        self.units = UnitsView()
+        self.units = PicturesView("Units of the layer", UNIT)
         self.layer = ChoiceField([("", "No layer")], "", pairs=True)
         self.layer.setAccessibleName("Layer whose units are shown")
         self.points = Toggle("Points")
@@ -281,36 +157,120 @@ class PlaygroundPage(QStackedWidget):
         self.points.edited.connect(self._show_points)
         self.note = label("", "caption", "text3")
         self.empty = EmptyState("curves", *NOTHING)
-        area = QScrollArea()
-        area.setWidgetResizable(True)
-        area.setHorizontalScrollBarPolicy(Qt.ScrollBarPolicy.ScrollBarAlwaysOff)
-        area.setWidget(self.units)
+        self.draw = Button("Draw points", "flat")
+        self.draw.setToolTip(
+            "Points of your own in place of the data, saved in the project"
+        )
+        self.draw.clicked.connect(lambda: self.drawing_wanted.emit())
+        self.clear = Button("Erase all", "flat")
+        self.clear.clicked.connect(lambda: self.cleared.emit())
+        self.anew = Button("Start anew", "flat")
+        self.anew.setToolTip("Runs again from new weights (R)")
+        self.anew.clicked.connect(lambda: self.restart_wanted.emit())
+        self.rate = GestureSlider(
+            "Rate", _rates(), "Learning rate, also of a run under way"
+        )
+        self.noise = GestureSlider(
+            "Noise", [n / 50 for n in range(51)], "Noise of the points that are made"
+        )
+        self.widths = GestureSlider(
+            "Width", range(1, 65), "Units of each hidden linear layer"
+        )
+        area = _scrolled(self.units)
         area.setMinimumWidth(2 * (UNIT + GAP) + 12)  # with the scroll bar
         side = vbox(
             label("Units of", "caption", "text3"), self.layer, (area, 1), spacing=6
         )
-        head = hbox(self.note, 1, self.points, spacing=8)
-        left = vbox(head, (self.view, 1), spacing=4)
+        head = hbox(
+            self.note, 1, self.draw, self.clear, self.anew, self.points, spacing=8
+        )
+        sliders = hbox((self.rate, 1), (self.noise, 1), (self.widths, 1), spacing=16)
+        left = vbox(head, sliders, (self.view, 1), spacing=4)
         inside = QWidget()
         hbox((left, 3), (side, 1), on=inside, margins=12, spacing=16)
         self.addWidget(self.empty)
         self.addWidget(inside)
+        self.addWidget(self._make_filters())
+        self.set_own(None)
+
+    def _make_filters(self) -> QWidget:
+        self.filters = PicturesView("Filters", FILTER)
+        self.answers = PicturesView("Answers of the filters", FILTER)
+        self.sample = PicturesView("Picture", FILTER)
+        self.filters_note = label("", "caption", "text3")
+        inside = QWidget()
+        vbox(
+            self.filters_note,
+            label("Filters", "section"),
+            self.filters,
+            label("What they answer to this picture", "section"),
+            self.sample,
+            self.answers,
+            1,
+            on=inside,
+            margins=12,
+            spacing=8,
+        )
+        return _scrolled(inside)
 
     def _show_points(self, on: bool) -> None:
         self.view.shows_points = on
         self.view.update()
+
+    def keyPressEvent(self, event: QKeyEvent) -> None:
+        if event.key() == Qt.Key.Key_R and not event.modifiers():
+            self.restart_wanted.emit()
+        else:
+            super().keyPressEvent(event)
+
+    def set_own(self, points: Sequence[OwnPoint] | None) -> None:
+        """Have points of one's own drawn; None for other data."""
+        self.view.set_own(points)
+        self.draw.setVisible(points is None)
+        self.clear.setVisible(points is not None)
+        if points is not None and not self.currentIndex():
+            self.setCurrentIndex(1)
 
     def show_plane(self, plane: Plane, names: tuple[str, str], weights: str) -> None:
         """Show a plane; `weights` says whose it is."""
         self.setCurrentIndex(1)
         self.note.setText(weights)
         self.view.show_plane(plane, names)
-        self.units.show_units(plane.units)
+
+        def images() -> list[QImage]:
+            now = theme.current()
+            if plane.units is None:
+                return []
+            return unit_images(plane.units, now.series, now.plot)
+
+        self.units.show_pictures(images, "units")
+
+    def show_filters(self, shown: Filters, weights: str) -> None:
+        """Show filters and what they answer; `weights` says whose they are."""
+        self.setCurrentIndex(2)
+        self.filters_note.setText(weights)
+
+        def of_weights() -> list[QImage]:
+            now = theme.current()
+            return filter_images(shown.weights, now.series, now.plot)
+
+        def of_answers() -> list[QImage]:
+            now = theme.current()
+            return filter_images(shown.answers[..., None], now.series, now.plot)
+
+        self.filters.show_pictures(of_weights, "filters")
+        self.answers.show_pictures(of_answers, "answers")
+        self.sample.show_pictures(lambda: [picture_image(shown.sample)], "picture")
 
     def show_reason(self, title: str, reason: str) -> None:
-        """Show why there is no plane."""
+        """Show why there is no plane; points of one's own stay, so that more can be drawn."""
         self.empty.set_text(title, reason)
-        self.setCurrentIndex(0)
+        if self.view.own is None:
+            self.setCurrentIndex(0)
+        else:
+            self.note.setText(reason)
+            self.view.show_plane(None, ("x", "y"))
+            self.units.show_pictures(list, "units")
 
     def set_layers(self, paths: Sequence[str]) -> None:
         """Offer the layers of the net, the first one at first; one that is gone is no longer chosen."""
@@ -326,3 +286,10 @@ class PlaygroundPage(QStackedWidget):
         self.layer.set_value(
             paths[0] if is_first else chosen if chosen in paths else ""
         )
+
+
+def _rates() -> list[float]:
+    """Return learning rates from 1e-5 to 10, three a decade."""
+    return [digit * 10.0**power for power in range(-5, 1) for digit in (1, 2, 5)] + [
+        10.0
+    ]

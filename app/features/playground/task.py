@@ -1,7 +1,9 @@
-"""Map the plane: of a running run between two steps, and of stored weights."""
+"""Map the plane, and read filters: of a running run between two steps, and of stored weights."""
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from contextlib import ExitStack, contextmanager
 from time import perf_counter
 from typing import Any
 
@@ -12,16 +14,23 @@ from app.data.dataset import Dataset
 from app.data.loaders import load
 from app.data.spec import VALUES
 from app.data.targets import first
+from app.engine.requests.capture import WeightsChoice
 from app.engine.server import Context, handles
 from app.engine.tasks.weights import load_chosen
 from app.features.playground.values import (
+    COARSE,
+    INSIDE,
     LOGIT,
     PROBABILITY,
     SCORES,
     VALUE,
+    Filters,
     MapPlane,
     MapPlaneOfWeights,
     Plane,
+    PlaneAsked,
+    ShowFilters,
+    ShowFiltersOfWeights,
 )
 from app.training.choices import OF_LOGITS
 from app.training.job import Job, check_input
@@ -30,39 +39,57 @@ from app.training.monitoring.live_model import LiveRun
 from app.training.objectives import prepared
 from app.training.setup.initial_weights import initial_module
 from app.util import module_tree
+from app.util.frozen import FrozenMap
 from app.util.rng import borrowed
 
 MARGIN = 0.12  # of the range of the points, on each side
 MOST_POINTS = 1000
 MOST_UNITS = 64
+MOST_INSIDE = 8  # units of a module whose maps are drawn in its node
+MOST_FILTERS = 64
 NO_PLANE = "The playground is for nets with two numbers as input, such as Two moons or a table of two columns."
+NO_FILTERS = "The playground shows the filters of a net whose first convolution sees the pictures."
 
 
 @answer.register
 def of_run(request: MapPlane, live: LiveRun) -> Plane:
     """Map the plane by the live model. Raises ValueError without two inputs."""
     loss = type(live.loss).__name__
-    return mapped(
-        live.model, live.data, live.device, loss, request.size, request.layer, live.step
-    )
+    return mapped(live.model, live.data, live.device, loss, request.asked, live.step)
+
+
+@answer.register
+def filters_of_run(request: ShowFilters, live: LiveRun) -> Filters:
+    """Return the filters of the live model. Raises ValueError without any."""
+    return filters(live.model, live.data, live.device, request.sample, live.step)
 
 
 @handles(MapPlaneOfWeights)
 def of_weights(request: MapPlaneOfWeights, _context: Context) -> Plane:
     """Map the plane by stored weights, on the CPU. Raises as `load_chosen`, and ValueError without two inputs."""
-    job: Job = request.job
-    chosen = load_chosen(
-        request.weights, job.source, job.training.seed, job.training.start
-    )
+    loss = request.job.training.loss.name
+    with _stored(request.job, request.weights) as (model, data):
+        return mapped(model, data, "cpu", loss, request.asked, 0)
+
+
+@handles(ShowFiltersOfWeights)
+def filters_of_weights(request: ShowFiltersOfWeights, _context: Context) -> Filters:
+    """Return the filters of stored weights. Raises as `load_chosen`, and ValueError without any."""
+    with _stored(request.job, request.weights) as (model, data):
+        return filters(model, data, "cpu", request.sample, 0)
+
+
+@contextmanager
+def _stored(job: Job, weights: WeightsChoice) -> Iterator[tuple[nn.Module, Dataset]]:
+    """Give a model with stored weights, and its data."""
+    chosen = load_chosen(weights, job.source, job.training.seed, job.training.start)
     data = prepared(job, load(job.data, job.data_root))
     check_input(job, data.info)
     with borrowed(job.training.seed):
         model = initial_module(job.source, job.training.start)
         if chosen.state_dict is not None:
             model.load_state_dict(chosen.state_dict)
-        return mapped(
-            model, data, "cpu", job.training.loss.name, request.size, request.layer, 0
-        )
+        yield model, data
 
 
 def mapped(
@@ -70,11 +97,10 @@ def mapped(
     data: Dataset,
     device: str,
     loss: str,
-    size: int,
-    layer: str,
+    asked: PlaneAsked,
     step: int,
 ) -> Plane:
-    """Return the plane of a model in eval mode, on a grid of `size` by `size`. Raises ValueError without two inputs."""
+    """Return the plane of a model in eval mode. Raises ValueError without two inputs."""
     if data.info.input_shape != (2,) or data.info.inputs:
         raise ValueError(NO_PLANE)
     began = perf_counter()
@@ -82,23 +108,37 @@ def mapped(
     points = inputs.detach().float().cpu()
     low, high = points.amin(0), points.amax(0)
     margin = (high - low).clamp(min=1e-6) * MARGIN
-    low, high = low - margin, high + margin
-    outputs, units = _outputs(model, _grid(low, high, size).to(device), layer)
+    low = (low - margin).clamp(max=-asked.reach) if asked.reach else low - margin
+    high = (high + margin).clamp(min=asked.reach) if asked.reach else high + margin
+    size = asked.size
+    named = module_tree.named_modules(model)
+    modules = {path: module for path, module in named if path}  # without the model
+    wanted = modules.keys() & (modules if asked.inside else {asked.layer})
+    grid = _grid(low, high, size).to(device)
+    outputs, layers = _outputs(model, grid, {path: modules[path] for path in wanted})
+    maps = {path: out.reshape(size, size, -1) for path, out in layers.items()}
+    units = maps.get(asked.layer)
+    every = max(1, size // INSIDE)
     shown = [data.unscaled("", corner) for corner in (low, high)]
-    low_corner, high_corner = _pair(low), _pair(high)
+    inside = {
+        path: _plain(out[::every, ::every, :MOST_INSIDE])
+        for path, out in maps.items()
+        if asked.inside
+    }
     return Plane(
         _kind(data, outputs, loss),
         outputs.reshape(size, size, -1).numpy(),
-        None if units is None else units.reshape(size, size, -1).numpy(),
+        None if units is None else _plain(units[::COARSE, ::COARSE, :MOST_UNITS]),
         points.numpy(),
-        _plain(first(labels)),
-        low_corner,
-        high_corner,
+        _classes(first(labels)),
+        _pair(low),
+        _pair(high),
         _pair(shown[0]),
         _pair(shown[1]),
         tuple(map(str, data.info.classes)),
         step,
         perf_counter() - began,
+        FrozenMap(inside),
     )
 
 
@@ -112,35 +152,58 @@ def _grid(low: Tensor, high: Tensor, size: int) -> Tensor:
 
 
 def _outputs(
-    model: nn.Module, grid: Tensor, layer: str
-) -> tuple[Tensor, Tensor | None]:
-    """Return the outputs (n, C) on a grid, and those of the units (n, U) of a layer."""
-    layer_outputs: list[Tensor] = []
-    module = dict(module_tree.named_modules(model)).get(layer) if layer else None
-    hook = (
-        module.register_forward_hook(
-            lambda _module, _inputs, out: layer_outputs.append(out)
-        )
-        if module is not None
-        else None
-    )
-    model.eval()
-    try:
+    model: nn.Module, grid: Tensor, modules: dict[str, nn.Module]
+) -> tuple[Tensor, dict[str, Tensor]]:
+    """Return the outputs (n, C) on a grid, and those of modules (n, U) by path."""
+    outputs: dict[str, Tensor] = {}
+
+    def keep(path: str, out: Any) -> None:
+        if isinstance(out, Tensor) and len(out) == len(grid):
+            outputs.setdefault(path, out.detach().flatten(1))
+
+    with ExitStack() as stack:
+        for path, module in modules.items():
+            hook = module.register_forward_hook(
+                lambda _module, _inputs, out, path=path: keep(path, out)
+            )
+            stack.callback(hook.remove)
+        model.eval()
         with torch.no_grad():
             output: Any = model(grid)
-    finally:
-        if hook is not None:
-            hook.remove()
-    units = (
-        layer_outputs[0]
-        if layer_outputs and isinstance(layer_outputs[0], Tensor)
-        else None
-    )
-    if units is not None:
-        units = units.flatten(1)[:, :MOST_UNITS].float().cpu()
     if not isinstance(output, Tensor):
         output = first(output)
-    return output.detach().reshape(len(grid), -1).float().cpu(), units
+    return output.detach().reshape(len(grid), -1).float().cpu(), outputs
+
+
+def filters(
+    model: nn.Module, data: Dataset, device: str, sample: int, step: int
+) -> Filters:
+    """Return the filters of the first convolution over pictures, in eval mode. Raises ValueError without any."""
+    began = perf_counter()
+    path, module = _first_convolution(model, data)
+    picture = first(data.batch_of(torch.tensor([sample]))[0]).float()
+    model.eval()
+    with torch.no_grad():
+        answers = module(picture.to(device))[0, :MOST_FILTERS]
+    weights = module.weight.detach()[:MOST_FILTERS].permute(0, 2, 3, 1)
+    return Filters(
+        path,
+        _plain(weights),
+        _plain(picture[0].permute(1, 2, 0)),
+        _plain(answers),
+        step,
+        perf_counter() - began,
+    )
+
+
+def _first_convolution(model: nn.Module, data: Dataset) -> tuple[str, nn.Conv2d]:
+    shape = data.info.input_shape
+    for path, module in module_tree.named_modules(model):
+        if isinstance(module, nn.Conv2d):
+            if len(shape) == 3 and module.in_channels == shape[0]:
+                return path, module
+            break
+    raise ValueError(NO_FILTERS)
 
 
 def _kind(data: Dataset, outputs: Tensor, loss: str) -> str:
@@ -151,7 +214,11 @@ def _kind(data: Dataset, outputs: Tensor, loss: str) -> str:
     return LOGIT if loss == OF_LOGITS else PROBABILITY
 
 
-def _plain(labels: Tensor) -> Any:
+def _plain(tensor: Tensor) -> Any:
+    return tensor.float().cpu().contiguous().numpy()
+
+
+def _classes(labels: Tensor) -> Any:
     labels = labels.detach().float().cpu()
     if labels.ndim > 1 and labels.shape[1] > 1:  # one-hot
         labels = labels.argmax(1).float()

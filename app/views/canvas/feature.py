@@ -67,6 +67,7 @@ class CanvasFeature(Feature):
         workspace.hearers.add(self._on_analysis)
         workspace.overlays.gradients_drawn.connect(canvas.set_gradients)
         workspace.overlays.costs_drawn.connect(canvas.set_costs)
+        workspace.overlays.pictures_drawn.connect(canvas.scene.set_pictures)
         workspace.run_control.started.connect(lambda _run: canvas.set_running(True))
         workspace.session.stateChanged.connect(self._run_state)
 

@@ -8,6 +8,7 @@ from functools import partial
 from typing import TYPE_CHECKING
 
 from PySide6.QtCore import QObject, QPointF, QRectF, QTimer, Signal
+from PySide6.QtGui import QImage
 from PySide6.QtWidgets import QGraphicsScene
 
 from app.builder.catalog.catalog import Catalog
@@ -376,6 +377,16 @@ class CanvasScene(QGraphicsScene):
             node
             for node, item in self.nodes.items()
             if item.set_cost(shares.get(node), low, high, texts.get(node, ""))
+        }
+        self._reshaped(touched)
+        self.redrawn.emit()
+
+    def set_pictures(self, pictures: Mapping[str, Sequence[QImage]]) -> None:
+        """Show small pictures in the nodes that have some; the others have none."""
+        touched = {
+            node
+            for node, item in self.nodes.items()
+            if item.set_pictures(pictures.get(node, ()))
         }
         self._reshaped(touched)
         self.redrawn.emit()

@@ -9,14 +9,16 @@ from torch import nn
 
 from app.data.config import DataConfig
 from app.data.loaders import load
-from app.features.playground.page import class_shares, unit_images
+from app.features.playground.pictures import class_shares, unit_images
 from app.features.playground.task import mapped
 from app.features.playground.values import (
+    COARSE,
     LOGIT,
     PROBABILITY,
     SCORES,
     VALUE,
     MapPlane,
+    PlaneAsked,
 )
 from app.training.control import Control
 from app.training.events import StepDone
@@ -55,7 +57,7 @@ NETS = {
 def test_the_plane_is_the_nets_own_output(name: str) -> None:
     model, loss, kind = NETS[name]
     data = load(MOONS)
-    plane = mapped(model, data, "cpu", loss, SIZE, "0", 7)
+    plane = mapped(model, data, "cpu", loss, PlaneAsked(SIZE, "0"), 7)
     (left, low), (right, high) = plane.low, plane.high
     across = torch.linspace(left, right, SIZE)
     up = torch.linspace(low, high, SIZE)
@@ -72,8 +74,9 @@ def test_the_plane_is_the_nets_own_output(name: str) -> None:
 
 def test_the_units_of_a_layer_are_its_outputs() -> None:
     model = nn.Sequential(nn.Linear(2, 5), nn.Tanh(), nn.Linear(5, 2))
-    plane = mapped(model, load(MOONS), "cpu", "CrossEntropyLoss", SIZE, "0", 0)
-    assert plane.units.shape == (SIZE, SIZE, 5)
+    asked = PlaneAsked(SIZE, "0")
+    plane = mapped(model, load(MOONS), "cpu", "CrossEntropyLoss", asked, 0)
+    assert plane.units.shape == (SIZE // COARSE, SIZE // COARSE, 5)
     weight, bias = model[0].weight.detach(), model[0].bias.detach()
     corner = torch.tensor(plane.low)
     assert np.allclose(plane.units[0, 0], weight @ corner + bias, atol=1e-5)
@@ -89,7 +92,7 @@ def test_values_to_predict_are_between_the_least_and_the_largest(tmp_path) -> No
         source="file.csv", path=str(table), options=FrozenMap(target="price")
     )
     data = load(config)
-    plane = mapped(nn.Linear(2, 1), data, "cpu", "MSELoss", SIZE, "", 0)
+    plane = mapped(nn.Linear(2, 1), data, "cpu", "MSELoss", PlaneAsked(SIZE), 0)
     assert plane.kind == VALUE and plane.units is None
     shares = class_shares(plane)
     assert shares.min() >= 0 and shares.max() <= 1
@@ -99,7 +102,7 @@ def test_values_to_predict_are_between_the_least_and_the_largest(tmp_path) -> No
 def test_other_data_have_no_plane() -> None:
     data = load(DataConfig())
     with pytest.raises(ValueError, match="two numbers"):
-        mapped(nn.Flatten(), data, "cpu", "CrossEntropyLoss", SIZE, "", 0)
+        mapped(nn.Flatten(), data, "cpu", "CrossEntropyLoss", PlaneAsked(SIZE), 0)
 
 
 def test_a_run_that_is_looked_at_has_the_losses_of_one_that_is_not() -> None:
@@ -109,7 +112,7 @@ def test_a_run_that_is_looked_at_has_the_losses_of_one_that_is_not() -> None:
     for event in train(a_job, control):
         events.append(event)
         if isinstance(event, StepDone):
-            seen.append(control.call(MapPlane(SIZE, "a")))
+            seen.append(control.call(MapPlane(PlaneAsked(SIZE, "a", inside=True))))
     assert losses(events) == plain and len(plain) > 10
     steps = [future.result().step for future in seen[:-1]]
     assert steps == sorted(steps) and steps[-1] >= len(plain) - 2

@@ -2,16 +2,22 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
 from msgspec.structs import replace
+from PySide6.QtCore import QPoint, Qt
+from PySide6.QtTest import QTest
 from pytestqt.qtbot import QtBot
 
 from app.builder.catalog.catalog import catalog
 from app.builder.graph import Graph
 from app.builder.typed_code import nodes_of
 from app.data.config import DataConfig
+from app.data.own_points import points_of
 from app.features.playground.control import TITLE
 from app.features.playground.feature import PlaygroundFeature
 from app.features.playground.page import NOTHING, PlaygroundPage
+from app.project import file
 from app.project.project import Project
 from app.training.config import TrainingConfig
 from tests.support.whole_window import WholeWindow
@@ -100,3 +106,129 @@ def test_it_is_offered_for_two_numbers_a_sample_alone(
     assert window.pages.is_offered("centre", "playground")
     window.document.undo_stack.undo()
     assert not window.pages.is_offered("centre", "playground")
+
+
+def shown(qtbot: QtBot, window: WholeWindow, project: Project) -> PlaygroundPage:
+    window.document.new(project)
+    ready(qtbot, window)
+    window.pages.show("playground")
+    page = page_of(window)
+    qtbot.waitUntil(lambda: page.view.plane is not None)
+    return page
+
+
+def test_points_are_drawn_with_the_mouse_and_by_keys_and_saved(
+    qtbot: QtBot, window: WholeWindow, tmp_path: Path
+) -> None:
+    page = shown(qtbot, window, moons(epochs=1))
+    QTest.mouseClick(page.draw, Qt.MouseButton.LeftButton)
+    view = page.view
+    assert view.own == () and page.clear.isVisible()
+    spot = view.map_rect().center().toPoint()
+    QTest.mouseClick(view, Qt.MouseButton.LeftButton, pos=spot)
+    QTest.mouseClick(view, Qt.MouseButton.RightButton, pos=spot + QPoint(60, 40))
+    assert [point.label for point in view.own] == [0, 1]
+    first, second = view.own
+    assert abs(first.x) < 0.05 and second.x > first.x and second.y < first.y
+    view.setFocus()
+    for key in (Qt.Key.Key_Left,) * 5 + (Qt.Key.Key_1,):
+        QTest.keyClick(view, key)
+    assert len(view.own) == 3 and view.own[-1].label == 1
+    QTest.keyClick(view, Qt.Key.Key_Delete)
+    assert len(view.own) == 2
+    window.document.undo_stack.undo()
+    assert len(view.own) == 3
+    path = tmp_path / "own.tape"
+    window.document.save(path)
+    data = file.read(path).data
+    assert points_of(data.options["points"]) == tuple(view.own)
+    QTest.mouseClick(
+        view, Qt.MouseButton.LeftButton, Qt.KeyboardModifier.ShiftModifier, spot
+    )
+    assert first not in view.own and window.pages.is_front("playground")
+    for _ in range(5):
+        window.document.undo_stack.undo()
+    assert window.document.project.data.source == "made.moons"
+
+
+def test_a_net_learns_points_that_were_drawn(qtbot: QtBot, window: WholeWindow) -> None:
+    project = moons(epochs=3)
+    page = shown(qtbot, window, replace(project, data=DataConfig("made.own")))
+    low, high = page.view.plane.low, page.view.plane.high
+    assert low <= (-1.0, -1.0) and high >= (1.0, 1.0)
+    with qtbot.waitSignal(window.session.runEnded):
+        QTest.keyClick(page, Qt.Key.Key_R)
+    assert window.session.current.failed is None
+
+
+def test_a_slider_is_one_step_to_undo_a_gesture(
+    qtbot: QtBot, window: WholeWindow
+) -> None:
+    page = shown(qtbot, window, moons(epochs=1))
+    steps = window.document.undo_stack.count()
+    for slider in (page.widths, page.noise, page.rate):
+        slider.slider.sliderPressed.emit()
+        for at in (3, 7, 11):
+            slider.slider.setValue(at)
+        slider.slider.sliderReleased.emit()
+    project = window.document.project
+    widths = [
+        node.params["out_features"]
+        for node in project.graph.nodes.values()
+        if node.op == "nn.Linear"
+    ]
+    assert widths == [12, 2]
+    assert project.data.options["noise"] == 0.22
+    assert project.training.optimizer.params["lr"] == 0.05
+    assert window.document.undo_stack.count() == steps + 3
+
+
+def test_one_key_starts_anew(qtbot: QtBot, window: WholeWindow) -> None:
+    page = shown(qtbot, window, moons(epochs=100_000))
+    QTest.keyClick(page, Qt.Key.Key_R)
+    qtbot.waitUntil(lambda: page.note.text().startswith("Step "))
+    before = window.session.current
+    QTest.keyClick(page, Qt.Key.Key_R)
+    qtbot.waitUntil(lambda: window.session.current is not before)
+    qtbot.waitUntil(lambda: window.session.active)
+    window.actions_by_key["stop"].trigger()
+    qtbot.waitUntil(lambda: not window.session.active)
+
+
+def test_each_node_shows_what_its_units_say(qtbot: QtBot, window: WholeWindow) -> None:
+    window.document.new(moons(epochs=1))
+    ready(qtbot, window)
+    items = window.canvas.scene.nodes
+    plain = {node: item.geometry.height for node, item in items.items()}
+    window.pages.show("network")
+    window.overlay.set_value("Units")
+
+    def grown() -> set[str]:
+        return {
+            item.face.name
+            for node, item in items.items()
+            if item.geometry.height > plain[node]
+        }
+
+    qtbot.waitUntil(lambda: grown() == {"first", "act", "last", "output"})
+    window.overlay.set_value("Shapes")
+    qtbot.waitUntil(lambda: not grown())
+
+
+def test_the_filters_of_a_net_that_sees_pictures_are_shown(
+    qtbot: QtBot, window: WholeWindow
+) -> None:
+    window.files.open_example("digits.tape")
+    ready(qtbot, window)
+    assert window.pages.is_offered("centre", "playground")
+    window.pages.show("playground")
+    page = page_of(window)
+    qtbot.waitUntil(lambda: page.currentIndex() == 2)
+    convolution = next(
+        node
+        for node in window.document.project.graph.nodes.values()
+        if node.op == "nn.Conv2d"
+    )
+    count = convolution.params["out_channels"]
+    assert page.filters.accessibleDescription() == f"{count} filters"
+    assert page.filters_note.text() == f"{convolution.name} · The newest weights"

@@ -15,6 +15,7 @@ from app.views.ui.theme import scene_font
 NARROWEST, WIDEST = 76.0, 160.0
 WIDEST_NAMED = 220.0  # where its name needs it
 TALL, SHORT, STRIP = 72.0, 50.0, 8.0
+PICTURES = 44.0  # height of a strip of pictures
 HEADER = 27.0
 INSET = 11.0
 ICON = QRectF(8, 8, 14, 14)
@@ -27,19 +28,19 @@ OUTLINE = 9.0  # painted round a node: ports, selection, the running ring, the r
 
 
 class Shape(Struct, frozen=True):
-    """A node's size and the y of its ports from its top. `base` is the height without the gradient strip, `line` the y
+    """A node's size and the y of its ports from its top. `base` is the height without the `strip` below, `line` the y
     of the ports if that is not the middle."""
 
     width: float
     base: float
-    strip: bool
+    strip: float
     inputs: tuple[float, ...]
     outputs: tuple[float, ...]
     line: float | None = None
 
     @property
     def height(self) -> float:
-        return self.base + (STRIP if self.strip else 0.0)
+        return self.base + self.strip
 
     @property
     def anchor(self) -> float:

@@ -10,13 +10,20 @@ import math
 from collections.abc import Hashable, Iterator, Sequence
 
 from PySide6.QtCore import QPointF, QRectF, Qt
-from PySide6.QtGui import QColor, QPainter, QPen, QPixmap
+from PySide6.QtGui import QColor, QImage, QPainter, QPen, QPixmap
 
 from app.builder.graph import Edge
 from app.util.formatting import figure
 from app.util.lru import LruCache, Same
 from app.views.canvas.items.faces import Face, Inner, Pin
-from app.views.canvas.items.geometry import OUTLINE, PORT_REACH, Shape, fold_area
+from app.views.canvas.items.geometry import (
+    OUTLINE,
+    PICTURES,
+    PORT_REACH,
+    STRIP,
+    Shape,
+    fold_area,
+)
 from app.views.canvas.items.node_shapes import plan_of, shape_of
 from app.views.canvas.items.painter import NodeLook, heat_cells, paint_note, paint_ports
 from app.views.canvas.wires.wire_item import NORMAL, WireItem
@@ -49,6 +56,7 @@ class NodeItem:
         self._newest: float | None = None  # norm
         self._cost: tuple[float, float, float, str] | None = None
         self._cells: QPixmap | None = None
+        self._pictures: tuple[QImage, ...] = ()
         self._words = ""
         self._selected = self._hovered = False
         self._marks: dict[tuple[bool, int], str] = {}
@@ -225,6 +233,16 @@ class NodeItem:
         self._cost = cost
         return self._show_strip(self._words if self._norms is not None else "")
 
+    def set_pictures(self, pictures: Sequence[QImage]) -> bool:
+        """Show small pictures in the node, or none; return whether the shape changed. They take precedence."""
+        if not pictures and not self._pictures:
+            return False
+        had, self._pictures = bool(self._pictures), tuple(pictures)
+        if had and pictures:
+            self.repaint()
+            return False
+        return self._remake()
+
     def _strip(self) -> QPixmap | None:
         if self._norms is not None:
             return heat_cells(*self._norms)
@@ -246,7 +264,8 @@ class NodeItem:
         return self._remake()
 
     def _remake(self) -> bool:
-        shape = shape_of(self._face, self._cells is not None)
+        strip = STRIP if self._cells is not None else 0.0
+        shape = shape_of(self._face, PICTURES if self._pictures else strip)
         other = shape != self._shape
         if other:
             self._ground.touch(self, self.extent)
@@ -327,7 +346,8 @@ class NodeItem:
         Equal appearances share a key, so that a node that reappears, for example by undo, finds its sprite. With a
         strip or marks, which rarely recur, the key is the item itself.
         """
-        if self._cells is not None or self._marks or self._face.inside is not None:
+        strip = self._pictures or self._cells is not None
+        if strip or self._marks or self._face.inside is not None:
             return self, self.version
         if self._looks_like is None or self._looks_like[0] != self.version:
             look = Hashed(
@@ -358,7 +378,9 @@ class NodeItem:
         inner = self.inner
         if inner is not None:
             inner.paint_wires(painter, area or self.own_extent, self._shape)
-        if self._cells is not None:
+        if self._pictures:
+            self._look.paint_pictures(painter, self._pictures)
+        elif self._cells is not None:
             self._look.paint_strip(painter, self._cells)
         paint_ports(painter, self._look, self._selected, self._marks)
 

@@ -62,7 +62,7 @@ def forget() -> None:
     _plans.clear()
 
 
-def frame_shape(face: Face, strip: bool) -> Shape:
+def frame_shape(face: Face, strip: float) -> Shape:
     """Return the shape of an unfolded node."""
     assert face.inside is not None
     plan = plan_of(face.inside.drawn)
@@ -89,8 +89,8 @@ def plan_of(drawn: Drawn) -> FrameLayout:
     return _plans.get_or_compute(Same(drawn), lambda: _plan(drawn))
 
 
-def shape_of(face: Face, strip: bool = False) -> Shape:
-    """Return the shape of a node with this face."""
+def shape_of(face: Face, strip: float = 0.0) -> Shape:
+    """Return the shape of a node with this face, and a strip of this height."""
     if face.inside is not None:
         return frame_shape(face, strip)
     name = NAME_LEFT + text_width(face.name, "node") + INSET + beside_name(face)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from array import array
+from collections.abc import Sequence
 from functools import lru_cache
 from math import isfinite, log10
 
@@ -257,11 +258,28 @@ class NodeLook:
 
     def paint_strip(self, painter: QPainter, cells: QPixmap) -> None:
         """Paint the gradient strip along the lower edge."""
-        rect = QRectF(1, self.shape.height - 8, self.shape.width - 2, 7)
+        top = self.shape.height - self.shape.strip
+        rect = QRectF(1, top, self.shape.width - 2, self.shape.strip - 1)
         painter.save()
         painter.setClipPath(_paths(self.shape.width, self.shape.height).inner)
         painter.setRenderHint(QPainter.RenderHint.SmoothPixmapTransform, False)
         painter.drawPixmap(rect, cells, QRectF(cells.rect()))
+        painter.restore()
+
+    def paint_pictures(self, painter: QPainter, pictures: Sequence[QImage]) -> None:
+        """Paint square pictures side by side along the lower edge, as many as there is room for."""
+        side = self.shape.strip - INSET / 2
+        room = self.shape.width - 2 * INSET
+        count = max(1, int((room + INSET / 2) // (side + INSET / 2)))
+        left, top = INSET, self.shape.height - self.shape.strip
+        painter.save()
+        painter.setRenderHint(QPainter.RenderHint.SmoothPixmapTransform)
+        painter.setPen(theme.current().line2)
+        for picture in pictures[:count]:
+            rect = QRectF(left, top, side, side)
+            painter.drawImage(rect, picture)
+            painter.drawRect(rect)
+            left += side + INSET / 2
         painter.restore()
 
 
