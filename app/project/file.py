@@ -98,7 +98,13 @@ class _LessonRecord(msgspec.Struct, forbid_unknown_fields=True):
     answers: Annotated[
         dict[Text, Text], msgspec.Meta(max_length=limits.MOST_GOALS)
     ] = {}
-    reached: Annotated[list[Text], msgspec.Meta(max_length=limits.MOST_GOALS)] = []
+    # A list in files of earlier versions.
+    reached: (
+        Annotated[dict[Text, Text], msgspec.Meta(max_length=limits.MOST_GOALS)]
+        | Annotated[list[Text], msgspec.Meta(max_length=limits.MOST_GOALS)]
+    ) = {}
+    text: Annotated[str, msgspec.Meta(max_length=limits.LARGEST_LESSON)] = ""
+    student: Text = ""
 
 
 class _ProjectRecord(msgspec.Struct, forbid_unknown_fields=True):
@@ -441,22 +447,30 @@ def _project(record: _ProjectRecord) -> Project:
         notes=record.notes,
         origin=_origin(record.origin),
         opened=opened_from(record.model) if record.model is not None else None,
-        lesson=LessonWork(
-            record.lesson.name,
-            FrozenMap(record.lesson.answers),
-            tuple(record.lesson.reached),
-        )
-        if record.lesson is not None
-        else None,
+        lesson=_lesson(record.lesson) if record.lesson is not None else None,
+    )
+
+
+def _lesson(record: _LessonRecord) -> LessonWork:
+    reached = record.reached
+    seen = reached if isinstance(reached, dict) else dict.fromkeys(reached, "")
+    return LessonWork(
+        record.name,
+        FrozenMap(record.answers),
+        FrozenMap(seen),
+        record.text,
+        record.student,
     )
 
 
 def _lesson_record(work: LessonWork) -> dict[str, Any]:
-    return {
+    raw = {
         "name": work.name,
         "answers": dict(work.answers),
-        "reached": list(work.reached),
+        "reached": dict(work.reached),
     }
+    raw |= {"text": work.text} if work.text else {}
+    return raw | ({"student": work.student} if work.student else {})
 
 
 def _origin_record(origin: Origin) -> dict[str, Any]:

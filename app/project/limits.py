@@ -12,6 +12,7 @@ MOST_VALUES = 1_500_000  # JSON values, counted by the signs before them
 MOST_COMMENTS = 2_000  # of a sheet
 MOST_BENDS = 20_000  # points of all wires of a sheet
 MOST_GOALS = 200  # of a lesson
+LARGEST_LESSON = 256 * 2**10  # bytes of its text
 MOST_NOTES = 1_000_000  # letters
 # Maximum lengths of lists, by path.
 SHORT = {

@@ -15,11 +15,16 @@ from app.util.frozen import FrozenMap, Shared
 
 
 class LessonWork(Struct, frozen=True):
-    """What was done of a lesson: the answers by question, and the goals that were reached, as `Goal.key`."""
+    """What was done of a lesson: the answers by question, and what was seen of the goals that were reached, by
+    `Goal.key`. `text` is the lesson where it does not come with the program; a lesson with numbers of each student's
+    own makes them of `student`.
+    """
 
     name: str
     answers: FrozenMap[str, str] = field(default_factory=FrozenMap)
-    reached: tuple[str, ...] = ()
+    reached: FrozenMap[str, str] = field(default_factory=FrozenMap)
+    text: str = ""
+    student: str = ""
 
 
 class Project(Shared, frozen=True):

@@ -5,9 +5,11 @@ from __future__ import annotations
 import json
 from collections import Counter
 from collections.abc import Mapping
+from pathlib import Path
 
 from msgspec.structs import replace
 from PySide6.QtCore import QObject, QTimer
+from PySide6.QtWidgets import QFileDialog
 
 from app.autograd.diagnostics.results import Findings
 from app.autograd.tape import ACCUMULATE, Tape
@@ -20,10 +22,21 @@ from app.features.lessons.facts import (
     Value,
     value_of,
 )
-from app.features.lessons.lesson import SAME, Goal, Lesson, format_value, is_reached
+from app.features.lessons.lesson import (
+    SAME,
+    Goal,
+    Lesson,
+    LessonError,
+    concealed,
+    format_value,
+    is_passed,
+    recorded,
+)
+from app.features.lessons.maker import MakerControl
 from app.features.lessons.page import LearnPage
 from app.features.lessons.situation import run_figures, with_analysis
 from app.project.project import LessonWork, Project
+from app.util.formatting import counted
 from app.util.frozen import FrozenMap
 from app.views.run.session import Run
 from app.views.workspace import Workspace
@@ -40,12 +53,19 @@ class LessonControl(QObject):
         self._workspace, self._page = workspace, page
         self._situation = Situation()
         self._answers: dict[str, str] = {}
-        self._reached: set[int] = set()  # steps whose goals were all reached at once
+        self._reached: dict[str, str] = {}  # what is recorded, see `lesson.recorded`
+        self._student = ""
         self._soon = QTimer(self, singleShot=True, interval=SOON)
         self._soon.timeout.connect(self._judge)
         page.chosen.connect(self.begin)
         page.lesson.answered.connect(self._answered)
         page.lesson.left.connect(self.leave)
+        page.lesson.named.connect(self._named)
+        page.open_wanted.connect(self._choose_file)
+        page.make_wanted.connect(self.make)
+        self.maker = MakerControl(workspace, page.maker, lambda: self._situation)
+        self.maker.made.connect(lambda made: self._open(made, LessonWork(made.name)))
+        self.maker.left.connect(self.list_lessons)
         page.lesson.turned.connect(lambda _step: self._judge())
         activity = workspace.activity
         activity.captured.connect(self._captured)
@@ -63,7 +83,8 @@ class LessonControl(QObject):
     @property
     def lesson(self) -> Lesson | None:
         """The lesson that is open."""
-        return self._page.lesson.lesson if self._page.currentIndex() else None
+        page = self._page
+        return page.lesson.lesson if page.currentWidget() is page.lesson else None
 
     @property
     def situation(self) -> Situation:
@@ -78,20 +99,74 @@ class LessonControl(QObject):
         """Open what the lesson starts with, and its first step; unsaved work is asked about before."""
         if not self._opened(lesson):
             return
-        self._situation, self._answers, self._reached = Situation(), {}, set()
-        self._page.show_lesson(lesson, self._answers)
+        self._open(lesson, LessonWork(lesson.name))
         if not lesson.start.startswith("snippet "):
             self._workspace.pages.show("network")
         self._workspace.pages.show("learn")
+
+    def resume(self, work: LessonWork) -> None:
+        """Go on with the lesson of the open project, at its first step with an open goal."""
+        try:
+            lesson = lessons.of_work(work)
+        except LessonError as error:
+            self._workspace.notifier.refuse(
+                "The lesson of this file cannot be read", str(error)
+            )
+            return
+        if lesson is not None:
+            self._open(lesson, work)
+            self._workspace.pages.show("learn")
+
+    def make(self) -> None:
+        """Show the form of a lesson of the open project; one of one's own that is open is changed."""
+        lesson = self.lesson
+        self._look()
+        self.maker.begin(lesson)
+        self._page.setCurrentWidget(self._page.maker)
+
+    def _choose_file(self) -> None:
+        workspace = self._workspace
+        start = str(workspace.settings.export_folder)
+        name, _ = QFileDialog.getOpenFileName(
+            workspace.window, "Open a lesson", start, f"Lesson ({lessons.FILE})"
+        )
+        if not name:
+            return
+        try:
+            lesson = lessons.read(Path(name))
+        except (LessonError, OSError) as error:
+            workspace.notifier.refuse("The lesson cannot be opened", str(error))
+        else:
+            self.begin(lesson)
+
+    def _open(self, lesson: Lesson, work: LessonWork) -> None:
+        self._situation, self._answers = Situation(), dict(work.answers)
+        self._reached, self._student = dict(work.reached), work.student
+        steps = enumerate(lesson.steps)
+        unfinished = (
+            number
+            for number, step in steps
+            if any(goal.key not in work.reached for goal in step.goals)
+        )
+        self._page.show_lesson(lesson, self._answers, next(unfinished, 0), work.student)
         self._judge()
 
     def leave(self) -> None:
-        """Go back to the list; a lesson whose goals were all reached is done."""
+        """Go back to the list; a lesson whose goals are all reached is done."""
+        self._judge()
         lesson = self.lesson
-        if lesson is not None and len(self._reached) == len(lesson.steps):
-            done = sorted({*self._done(), lesson.name})
-            self._workspace.settings.put(DONE, json.dumps(done))
-            self._workspace.notifier.say(f"Lesson done: {lesson.title}")
+        if lesson is not None:
+            goals_open = sum(not self._is_met(goal) for goal in lesson.goals)
+            if not goals_open:
+                done = sorted({*self._done(), lesson.name})
+                self._workspace.settings.put(DONE, json.dumps(done))
+                self._workspace.notifier.say(f"Lesson done: {lesson.title}")
+            elif self._reached:
+                self._workspace.notifier.say(
+                    f"{lesson.title}: {counted(goals_open, 'goal')} open",
+                    "Save the project to go on later.",
+                )
+        self._workspace.activity.conceal(frozenset(), frozenset())
         self.list_lessons()
 
     def _opened(self, lesson: Lesson) -> bool:
@@ -128,6 +203,14 @@ class LessonControl(QObject):
     def _answered(self, question: str, text: str) -> None:
         self._answers[question] = text
         self._judge()
+
+    def _named(self, student: str) -> None:
+        """Give the project the seeds of a student."""
+        if student != self._student:
+            self._student = student
+            project = lessons.seeded(self._workspace.document.project, student)
+            self._workspace.document.apply("Seeds of your own", project)
+            self._judge()
 
     def _page_shown(self, key: str) -> None:
         self._know(pages=self._situation.pages | {key})
@@ -184,39 +267,39 @@ class LessonControl(QObject):
         if lesson is None:
             return
         self._soon.stop()
+        self._look()
+        self._reached = recorded(lesson, self._reached, self._situation, self._answers)
+        step = lesson.steps[self._page.lesson.step]
+        self._page.lesson.show_verdicts([self._verdict(goal) for goal in step.goals])
+        self._workspace.activity.conceal(*concealed(step, self._answers))
+        self._record(lesson)
+
+    def _look(self) -> None:
+        """Note what the project is, and what is known of its net."""
         live, project = self._workspace.live, self._workspace.document.project
         self._situation = replace(self._situation, project=project)
         analysis = live.analysis
         if analysis is not None and live.up_to_date and not analysis.partial:
             errors = len(live.net_errors)
             self._situation = with_analysis(self._situation, analysis, errors)
-        step = self._page.lesson.step
-        goals = lesson.steps[step].goals
-        if all(map(self._is_met, goals)):
-            self._reached.add(step)
-        self._page.lesson.show_verdicts(
-            [(True, None)] * len(goals)
-            if step in self._reached
-            else [self._verdict(goal) for goal in goals]
-        )
-        self._record(lesson)
 
     def _record(self, lesson: Lesson) -> None:
         """Keep in the project what was answered and reached, so that it can be handed in; this is no edit to undo."""
-        before = self._workspace.document.project.lesson
-        known = (
-            before.reached if before is not None and before.name == lesson.name else ()
+        document = self._workspace.document
+        work = LessonWork(
+            lesson.name,
+            FrozenMap(self._answers),
+            FrozenMap(self._reached),
+            "" if lesson.is_bundled else lesson.source,
+            self._student,
         )
-        now = (goal.key for goal in lesson.goals if self._is_met(goal))
-        reached = tuple(dict.fromkeys((*known, *now)))
-        work = LessonWork(lesson.name, FrozenMap(self._answers), reached)
-        if work != before:
-            self._workspace.document.revise(
-                lambda project: replace(project, lesson=work)
-            )
+        if work != document.project.lesson:
+            document.revise(lambda project: replace(project, lesson=work))
+            if document.path is not None:
+                document.mark_unsaved()
 
     def _is_met(self, goal: Goal) -> bool:
-        return is_reached(goal, self._situation, self._answers)
+        return is_passed(goal, self._situation, self._answers, self._reached)
 
     def _verdict(self, goal: Goal) -> tuple[bool, str | None]:
         """Return whether a goal is met, and what is to be said of one that is not."""

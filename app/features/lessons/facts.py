@@ -401,7 +401,6 @@ OF_RUN = frozenset(
         "train_loss",
         "val_loss",
         "val_accuracy",
-        "runs",
     }
 )
 OF_WINDOW = frozenset(
@@ -423,5 +422,6 @@ OF_WINDOW = frozenset(
         "tensor",
         "finding",
         "page",
+        "runs",
     }
 )

@@ -8,6 +8,7 @@ from functools import partial
 from app.features.lessons import lesson as lessons
 from app.features.lessons.control import LessonControl
 from app.features.lessons.page import WIDTH, LearnPage
+from app.project.project import Project
 from app.views.feature import Action, Feature, Page
 from app.views.ui.dialogs.search import SearchEntry
 
@@ -33,10 +34,18 @@ class LessonsFeature(Feature):
             tip="Ten minutes each: autograd, layers, training",
             menu="help.learn",
         )
+        yield Action(
+            "make-lesson",
+            "Make a lesson of this &project…",
+            self._make_lesson,
+            tip="Texts, goals and hints; what is open is what it starts with",
+            menu="help.learn",
+        )
         yield Action("offer-lessons", "", self._offer)
 
     def begin(self) -> None:
         self.workspace.pages.set_offered("learn", False)  # until it is asked for
+        self.workspace.document.replaced.connect(self._resume)
 
     def searched(self) -> Iterable[SearchEntry]:
         for lesson in lessons.bundled():
@@ -57,12 +66,22 @@ class LessonsFeature(Feature):
     def finish(self) -> None:
         self.control = LessonControl(self.workspace, self.learn)
 
+    def _resume(self, project: Project) -> None:
+        """Go on with the lesson that an opened project is handed out, or was begun, for."""
+        if project.lesson is not None:
+            self.workspace.pages.make("learn")
+            self.control.resume(project.lesson)
+
     def _offer(self) -> None:
         """Show the lessons at the first start of the program, and not again."""
         settings = self.workspace.settings
         if settings.stored(OFFERED) is None:
             settings.put(OFFERED, "true")
             self._show()
+
+    def _make_lesson(self) -> None:
+        self._show()
+        self.control.make()
 
     def _show(self) -> None:
         self.workspace.pages.show("learn")

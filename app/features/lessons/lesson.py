@@ -16,14 +16,21 @@
     ```
 
 A line of a block is a goal: a fact of `facts.FACTS` with its argument, a comparison, what is wanted, and after `|` a
-hint. With `ask` and a question the student types the value, and what is wanted is compared with that.
+hint. With `ask` and a question the student types the value, and what is wanted is compared with that. With `once` in
+front it is enough that the goal held when its step was done; without, it must hold in what is handed in. Of what only
+the window sees (`facts.OF_WINDOW`) it is always enough. With seed = "student" in the head each student has data and
+weights of their own.
 """
 
 from __future__ import annotations
 
+import hashlib
+import json
 import math
 import re
 import tomllib
+import unicodedata
+from collections import Counter
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -31,21 +38,30 @@ from typing import Any, NamedTuple
 from msgspec import Struct
 from msgspec.structs import replace
 
-from app.features.lessons.facts import FACTS, Situation, Value, value_of
-from app.project.limits import MOST_GOALS
+from app.data.sources import spec_of
+from app.features.lessons.facts import (
+    FACTS,
+    OF_WINDOW,
+    Situation,
+    Value,
+    value_of,
+)
+from app.project.limits import LARGEST_LESSON, MOST_GOALS
+from app.project.project import LessonWork, Project
 from app.util import regular_files, resources
 from app.util.errors import CodedError
 
 FILE = "lesson.md"
-LARGEST = 256 * 2**10  # bytes
 MOST_STEPS = 40
 TOLERANCE = 1e-3  # of an answer that is typed, relative, unless the goal says another
 EMPTY = "empty"
 SAME = "same"  # wanted of a question: what is measured
-HEAD = {"title", "minutes", "start", "order"}
+HEAD = {"title", "minutes", "start", "order", "seed"}
+STUDENT = "student"  # seed: of the name that a student types
+GRADIENTS = ("grad", "grad_norm")  # of a tensor of a snippet
 COMPARISONS = (">=", "<=", "!=", "=", ">", "<")
 _GOAL = re.compile(
-    r"""(?:ask\s+"(?P<question>[^"]+)"\s*)?
+    r"""(?:(?P<once>once)\s+)?(?:ask\s+"(?P<question>[^"]+)"\s*)?
     (?P<fact>[a-z_]*)(?:\s+(?P<argument>[^\s=<>!][^=<>!]*?))??
     \s*(?P<comparison>>=|<=|!=|=|>|<)\s*(?P<wanted>[^|]+?)
     (?:\s*\+-\s*(?P<tolerance>[-+.\deE]+))?\s*(?:\|\s*(?P<hint>.*))?""",
@@ -58,7 +74,10 @@ class LessonError(CodedError, ValueError):
 
 
 class Goal(Struct, frozen=True):
-    """What is to be reached: a fact compared with what is `wanted`; of a `question` the typed answer is compared."""
+    """What is to be reached: a fact compared with what is `wanted`; of a `question` the typed answer is compared.
+
+    It holds in what is handed in, or where `once`, when its step was done. `occurrence` counts equal goals of a lesson.
+    """
 
     fact: str
     argument: str
@@ -67,13 +86,16 @@ class Goal(Struct, frozen=True):
     tolerance: float = 0.0
     hint: str = ""
     question: str = ""
+    once: bool = False
+    occurrence: int = 1
 
     @property
     def key(self) -> str:
         """What the goal and its answer are stored under."""
         wanted = f"{self.comparison} {format_value(self.wanted)}"
+        number = f"({self.occurrence})" if self.occurrence > 1 else ""
         return self.question or " ".join(
-            filter(None, (self.fact, self.argument, wanted))
+            filter(None, (self.fact, self.argument, wanted, number))
         )
 
     @property
@@ -133,7 +155,9 @@ class LessonStep(Struct, frozen=True):
 
 
 class Lesson(Struct, frozen=True):
-    """A lesson. `start` is "empty", "example NAME", "snippet NAME", or a project in its folder; `order` sorts."""
+    """A lesson. `start` is "empty", "example NAME", "snippet NAME", or a project in its folder; `order` sorts. With the
+    `seed` "student" every student has data and weights of their own. `source` is its text.
+    """
 
     name: str
     title: str
@@ -143,6 +167,13 @@ class Lesson(Struct, frozen=True):
     start: str = EMPTY
     order: int = 100
     folder: Path = Path()
+    seed: str = ""
+    source: str = ""
+
+    @property
+    def is_bundled(self) -> bool:
+        """Whether it comes with the program."""
+        return self.folder.parent == resources.path("lessons")
 
     @property
     def goals(self) -> tuple[Goal, ...]:
@@ -160,6 +191,74 @@ def is_reached(goal: Goal, situation: Situation, answers: Mapping[str, str]) -> 
     return measured is not None and replace(goal, wanted=measured).is_met(typed)
 
 
+def is_recorded(
+    goal: Goal, reached: Mapping[str, str], answers: Mapping[str, str]
+) -> bool:
+    """Return whether a record has a goal, of a question with the answer that is there now."""
+    seen = reached.get(goal.key)
+    return seen is not None and (
+        not goal.question or seen in ("", answers.get(goal.question, ""))
+    )
+
+
+def recorded(
+    lesson: Lesson,
+    before: Mapping[str, str],
+    situation: Situation,
+    answers: Mapping[str, str],
+) -> dict[str, str]:
+    """Return the record of a lesson: what was seen of each goal that is reached, by its key.
+
+    The goals of a step stay in it once all of them held at one moment; until then those are in it that hold, and those
+    of whose fact nothing is known since.
+    """
+    record = {}
+    for step in lesson.steps:
+        is_done = all(goal.key in before for goal in step.goals)
+        for goal in step.goals:
+            seen = before.get(goal.key)
+            if is_reached(goal, situation, answers):
+                if seen is None or goal.question:
+                    seen = seen_of(goal, situation, answers)
+            elif not is_done and not _is_unknown(goal, before, situation, answers):
+                continue
+            record[goal.key] = seen or ""
+    return record
+
+
+def is_passed(
+    goal: Goal,
+    situation: Situation,
+    answers: Mapping[str, str],
+    reached: Mapping[str, str],
+) -> bool:
+    """Return whether a goal counts as reached by what is there now and by a record."""
+    return (
+        is_reached(goal, situation, answers)
+        or (goal.once and is_recorded(goal, reached, answers))
+        or _is_unknown(goal, reached, situation, answers)
+    )
+
+
+def _is_unknown(
+    goal: Goal,
+    reached: Mapping[str, str],
+    situation: Situation,
+    answers: Mapping[str, str],
+) -> bool:
+    """Return whether a goal is recorded and nothing is known now of its fact, as after the project was opened again."""
+    value = value_of(goal.fact, goal.argument, situation) if goal.fact else ""
+    return value is None and is_recorded(goal, reached, answers)
+
+
+def seen_of(goal: Goal, situation: Situation, answers: Mapping[str, str]) -> str:
+    """Return what is there of a goal: the answer that was typed, or the value of its fact."""
+    if goal.question:
+        return answers.get(goal.question, "")
+    value = value_of(goal.fact, goal.argument, situation)
+    return "" if value is None else format_value(value)
+
+
 def bundled() -> list[Lesson]:
     """Return the lessons that come with the program, in their order."""
     folders = resources.path("lessons").glob(f"*/{FILE}")
@@ -173,10 +272,10 @@ def read(path: Path) -> Lesson:
     file = path / FILE if path.is_dir() else path
     regular_files.check(file)
     with file.open("rb") as stream:
-        data = stream.read(LARGEST + 1)
-    if len(data) > LARGEST:
+        data = stream.read(LARGEST_LESSON + 1)
+    if len(data) > LARGEST_LESSON:
         raise LessonError(
-            f"{file.name} has more than {LARGEST // 1024} KiB, the most that a lesson may have."
+            f"{file.name} has more than {LARGEST_LESSON // 1024} KiB, the most that a lesson may have."
         )
     try:
         text = data.decode("utf-8")
@@ -194,6 +293,7 @@ def parsed(text: str, name: str, folder: Path = Path()) -> Lesson:
         LessonStep(title, "\n".join(body).strip(), tuple(goals))
         for title, body, goals in sections
     ]
+    steps = _counted(steps)
     _check(steps)
     return Lesson(
         name,
@@ -204,7 +304,27 @@ def parsed(text: str, name: str, folder: Path = Path()) -> Lesson:
         _start(_of_kind(head, "start", str, EMPTY)),
         _of_kind(head, "order", int, 100),
         folder,
+        _seed(_of_kind(head, "seed", str, "")),
+        text,
     )
+
+
+def _counted(steps: list[LessonStep]) -> list[LessonStep]:
+    """Return the steps with equal goals told apart."""
+    counts: Counter[str] = Counter()
+
+    def counted(goal: Goal) -> Goal:
+        counts[goal.key] += 1
+        return replace(goal, occurrence=counts[goal.key])
+
+    return [replace(step, goals=tuple(map(counted, step.goals))) for step in steps]
+
+
+def of_work(work: LessonWork) -> Lesson | None:
+    """Return the lesson that work was done of, None if the program has none of this name. Raises LessonError."""
+    if work.text:
+        return parsed(work.text, work.name)
+    return next((lesson for lesson in bundled() if lesson.name == work.name), None)
 
 
 class _Section(NamedTuple):
@@ -225,7 +345,7 @@ def _sections(lines: list[str], first: int) -> list[_Section]:
         elif block and line.startswith("## "):
             break
         elif block and line.strip():
-            sections[-1].goals.append(_goal(line.strip(), number))
+            sections[-1].goals.append(goal_of(line.strip(), number))
         elif line.strip() == "```goals":
             block = number
         elif line.startswith("## "):
@@ -286,7 +406,44 @@ def _start(text: str) -> str:
     return text
 
 
-def _goal(row: str, number: int) -> Goal:
+def _seed(text: str) -> str:
+    if text not in ("", STUDENT):
+        raise LessonError(f'seed is {text!r}; expected "{STUDENT}", or none.')
+    return text
+
+
+def seeded(project: Project, student: str) -> Project:
+    """Return a project with the seeds of a student: of the weights and batches, of the split, and of data that are
+    made. A name gives the same on every machine, however its letters are written."""
+    letters = unicodedata.normalize("NFKC", student).casefold()
+    digest = hashlib.sha256(" ".join(letters.split()).encode()).digest()
+    seed = int.from_bytes(digest[:4], "big")
+    data = replace(project.data, split_seed=seed)
+    if any(option.name == "seed" for option in spec_of(data).options):
+        data = replace(data, options=data.options.set("seed", seed))
+    return replace(project, data=data, training=replace(project.training, seed=seed))
+
+
+def concealed(
+    step: LessonStep, answers: Mapping[str, str]
+) -> tuple[frozenset[str], frozenset[str]]:
+    """Return the names of parameters, and of tensors of a snippet, whose gradients are to be predicted first."""
+    open_goals = [
+        goal
+        for goal in step.goals
+        if goal.question and not answers.get(goal.question, "").strip()
+    ]
+    tensors = [
+        goal.argument.rpartition(".") for goal in open_goals if goal.fact == "tensor"
+    ]
+    return (
+        frozenset(goal.argument for goal in open_goals if goal.fact == "grad_norm"),
+        frozenset(name for name, _, what in tensors if what in GRADIENTS),
+    )
+
+
+def goal_of(row: str, number: int = 1) -> Goal:
+    """Return the goal of a line. Raises LessonError with the number of the line."""
     match = _GOAL.fullmatch(row)
     if match is None:
         raise LessonError(
@@ -303,11 +460,65 @@ def _goal(row: str, number: int) -> Goal:
         needs = "needs an argument" if FACTS[fact].takes else "takes no argument"
         raise LessonError(f"Line {number}: {fact} {needs}: {FACTS[fact].doc}")
     wanted = _value(match["wanted"].strip())
-    tolerance = float(match["tolerance"] or 0.0)
-    if question and not tolerance and isinstance(wanted, float):
-        tolerance = TOLERANCE * abs(wanted)
+    tolerance = float(match["tolerance"] or 0.0) or _tolerance(bool(question), wanted)
     hint = (match["hint"] or "").strip()
-    return Goal(fact, argument, match["comparison"], wanted, tolerance, hint, question)
+    once = bool(match["once"]) or fact in OF_WINDOW
+    return Goal(
+        fact, argument, match["comparison"], wanted, tolerance, hint, question, once
+    )
+
+
+def _tolerance(asks: bool, wanted: Value) -> float:
+    """Return the tolerance of a goal that says none."""
+    return TOLERANCE * abs(wanted) if asks and isinstance(wanted, float) else 0.0
+
+
+def row_of(goal: Goal) -> str:
+    """Return the line of a goal, without its hint.
+
+    >>> row_of(goal_of('once ask "How many?" layers nn.Linear = same'))
+    'once ask "How many?" layers nn.Linear = same'
+    """
+    wanted = goal.wanted
+    is_usual = goal.tolerance == _tolerance(bool(goal.question), wanted)
+    if isinstance(wanted, str):
+        shown = wanted if re.fullmatch(r"[\w. ]+", wanted) else f'"{wanted}"'
+    else:
+        shown = f"{wanted:.12g}"
+    parts = (
+        "once" if goal.once and goal.fact not in OF_WINDOW else "",
+        f'ask "{goal.question}"' if goal.question else "",
+        goal.fact,
+        goal.argument,
+        goal.comparison,
+        shown,
+        "" if is_usual else f"+- {goal.tolerance!r}",
+    )
+    return " ".join(filter(None, parts))
+
+
+def written(lesson: Lesson) -> str:
+    """Return a lesson as it is written. Raises LessonError where its texts would be read as something else."""
+    head = [f"title = {json.dumps(lesson.title, ensure_ascii=False)}"]
+    head += [f"minutes = {lesson.minutes}", f"start = {json.dumps(lesson.start)}"]
+    head += [f"order = {lesson.order}"] if lesson.order != Lesson.order else []
+    head += [f"seed = {json.dumps(lesson.seed)}"] if lesson.seed else []
+    lines = ["+++", *head, "+++", lesson.summary]
+    for step in lesson.steps:
+        lines += ["", f"## {step.title}", step.text]
+        goals = [
+            f"{row_of(goal)} | {goal.hint}" if goal.hint else row_of(goal)
+            for goal in step.goals
+        ]
+        lines += ["", "```goals", *goals, "```"] if goals else []
+    text = "\n".join(lines) + "\n"
+    if [step.title for step in parsed(text, lesson.name).steps] != [
+        step.title for step in lesson.steps
+    ]:
+        raise LessonError(
+            "A line of a text begins with ##, as the title of a step does. Use ### in a text."
+        )
+    return text
 
 
 def _value(text: str) -> Value:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Collection, Mapping, Sequence
 
-from PySide6.QtCore import Qt, Signal
+from PySide6.QtCore import Qt, QUrl, Signal
 from PySide6.QtGui import QResizeEvent, QTextCursor
 from PySide6.QtWidgets import (
     QFrame,
@@ -17,6 +17,7 @@ from PySide6.QtWidgets import (
 )
 
 from app.features.lessons.lesson import Goal, Lesson
+from app.features.lessons.maker import LessonMaker
 from app.views.ui import theme
 from app.views.ui.layouts import hbox, vbox
 from app.views.ui.widgets import Button
@@ -133,18 +134,25 @@ class LessonText(QTextBrowser):
     def _fit(self) -> None:
         self.setFixedHeight(round(self.document().size().height()))
 
+    def loadResource(self, kind: int, name: QUrl | str) -> None:
+        """Load nothing: a lesson may be a stranger's, and what it names is not read."""
+        return None
+
     def resizeEvent(self, event: QResizeEvent) -> None:
         super().resizeEvent(event)
         self._fit()
 
 
 class LessonView(QWidget):
-    """One lesson: the text of a step, its goals, a hint, and the way to the next."""
+    """One lesson: the text of a step, its goals, a hint, and the way to the next.
+
+    `named(student)` carries the name that seeds are made of.
+    """
 
     answered = Signal(str, str)
     left = Signal()
     turned = Signal(int)
-    restart_wanted = Signal()
+    named = Signal(str)
 
     def __init__(self) -> None:
         super().__init__()
@@ -156,6 +164,11 @@ class LessonView(QWidget):
         self.close_button = icon_button("close", "All lessons")
         self.close_button.clicked.connect(lambda: self.left.emit())
         self.text = LessonText()
+        self.student = QLineEdit()
+        self.student.setPlaceholderText("Your name or student number")
+        self.student.setAccessibleName("Your name or student number")
+        self.student.setToolTip("Gives you data and weights of your own")
+        self.student.editingFinished.connect(self._name)
         self._goals = QVBoxLayout()
         self._goals.setSpacing(8)
         self.hint_button = Button("Hint", "link")
@@ -174,7 +187,8 @@ class LessonView(QWidget):
             spacing=6,
         )
         inside = QWidget()
-        vbox(self.text, goals, 1, on=inside, margins=0, spacing=0)
+        name = hbox(self.student, margins=(12, 4, 12, 0))
+        vbox(name, self.text, goals, 1, on=inside, margins=0, spacing=0)
         self.area = QScrollArea()
         self.area.setWidgetResizable(True)
         self.area.setFrameShape(QFrame.Shape.NoFrame)
@@ -193,11 +207,19 @@ class LessonView(QWidget):
         )
         theme.manager().changed.connect(self._write)
 
-    def open(self, lesson: Lesson, answers: Mapping[str, str], step: int = 0) -> None:
+    def open(
+        self, lesson: Lesson, answers: Mapping[str, str], step: int, student: str
+    ) -> None:
         """Show a lesson from a step on."""
         self.lesson, self._answers = lesson, dict(answers)
+        self.student.setText(student)
+        self.student.setVisible(bool(lesson.seed))
         self.title.setText(lesson.title)
         self.show_step(step)
+
+    def _name(self) -> None:
+        if student := " ".join(self.student.text().split()):
+            self.named.emit(student)
 
     def show_step(self, step: int) -> None:
         """Show a step; what is before the first and after the last one is not there."""
@@ -265,13 +287,20 @@ class LessonView(QWidget):
 
 
 class LearnPage(QStackedWidget):
-    """`chosen(Lesson)` asks to begin a lesson."""
+    """`chosen(Lesson)` asks to begin a lesson, `open_wanted` for one from a file, `make_wanted` to write one."""
 
     chosen = Signal(object)
+    open_wanted = Signal()
+    make_wanted = Signal()
 
     def __init__(self) -> None:
         super().__init__()
         self.lesson = LessonView()
+        self.maker = LessonMaker()
+        self.open = Button("Open a lesson…", "link")
+        self.open.clicked.connect(lambda: self.open_wanted.emit())
+        self.make = Button("Make a lesson of this project…", "link")
+        self.make.clicked.connect(lambda: self.make_wanted.emit())
         self.cards: list[LessonCard] = []
         inside = QWidget()
         self._column = vbox(
@@ -280,6 +309,9 @@ class LearnPage(QStackedWidget):
             margins=(12, 12, 12, 12),
             spacing=4,
         )
+        left = Qt.AlignmentFlag.AlignLeft
+        own = vbox((self.open, 0, left), (self.make, 0, left), margins=(20, 12, 0, 0))
+        self._column.addLayout(own)
         self._column.addStretch(1)
         area = QScrollArea()
         area.setWidgetResizable(True)
@@ -288,6 +320,7 @@ class LearnPage(QStackedWidget):
         area.setWidget(inside)
         self.addWidget(area)
         self.addWidget(self.lesson)
+        self.addWidget(self.maker)
 
     def show_list(self, lessons: Sequence[Lesson], done: Collection[str]) -> None:
         """List the lessons; those that are done are marked."""
@@ -303,7 +336,9 @@ class LearnPage(QStackedWidget):
             self.cards.append(card)
         self.setCurrentIndex(0)
 
-    def show_lesson(self, lesson: Lesson, answers: Mapping[str, str]) -> None:
+    def show_lesson(
+        self, lesson: Lesson, answers: Mapping[str, str], step: int, student: str
+    ) -> None:
         """Show a lesson in place of the list."""
-        self.lesson.open(lesson, answers)
         self.setCurrentIndex(1)
+        self.lesson.open(lesson, answers, step, student)

@@ -1,16 +1,37 @@
-"""What an analysis and a run tell of a student's work."""
+"""What an analysis and a run tell of a student's work, and what goals could be of it."""
 
 from __future__ import annotations
 
 import math
+import re
 
 import numpy as np
 from msgspec.structs import replace
 
+from app.builder.graph import Graph
 from app.builder.results import Analysis
 from app.builder.value_types import TensorType
-from app.features.lessons.facts import RunFigures, Situation
+from app.features.lessons.facts import FACTS, FINDINGS, RunFigures, Situation
+from app.features.lessons.lesson import Goal, row_of
 from app.training.history import History
+
+# How goals compare a value of the present project with that of a student, where not by "=".
+BOUNDS = {
+    "layers": ">=",
+    "parameters": "<=",
+    "trainable": "<=",
+    "runs": ">=",
+    "epochs": ">=",
+    "first_loss": "<=",
+    "best_epoch": "<=",
+    "train_loss": "<=",
+    "val_loss": "<=",
+    "val_accuracy": ">=",
+    "tape_nodes": ">=",
+    "held": "<=",
+    "grad_norm": ">=",
+    "memory": "<=",
+}
 
 
 def with_analysis(situation: Situation, analysis: Analysis, errors: int) -> Situation:
@@ -28,6 +49,61 @@ def with_analysis(situation: Situation, analysis: Analysis, errors: int) -> Situ
         trainable=total - analysis.frozen_parameters,
         shapes=shapes,
     )
+
+
+def suggested(situation: Situation) -> list[str]:
+    """Return the lines of goals that hold now, one for each fact and what it can be about; of a fact that has no value
+    yet its example."""
+    rows = []
+    for name, fact in FACTS.items():
+        arguments = _arguments(name, situation) if fact.takes is not False else [""]
+        values = [(each, fact.read(situation, each)) for each in arguments]
+        known = [(each, value) for each, value in values if value not in (None, "")]
+        for argument, value in known:
+            goal = Goal(name, argument, BOUNDS.get(name, "="), value or 0.0)
+            rows.append(row_of(goal))
+        if not known:
+            rows.append(re.split("[:;,]", fact.doc)[0])
+    return rows
+
+
+def _arguments(fact: str, situation: Situation) -> list[str]:
+    """Return what a fact can be about in a project."""
+    graph = situation.project.graph if situation.project is not None else Graph()
+    nodes, tape = graph.nodes, situation.tape
+    match fact:
+        case "layers":
+            return sorted({node.op for node in nodes.values()})
+        case "chain":
+            pairs = ((nodes[e.source].op, nodes[e.target].op) for e in graph.edges)
+            return sorted(
+                {" ".join(pair) for pair in pairs if all(map(is_module, pair))}
+            )
+        case "param":
+            return [f"{n.name}.{key}" for n in nodes.values() for key in n.params]
+        case "shape":
+            return list(situation.shapes)
+        case "setting":
+            return ["epochs", "lr", "batch_size", "optimizer", "loss", "seed"]
+        case "on_tape":
+            return sorted(tape.names) if tape is not None else []
+        case "grad_norm":
+            return sorted(tape.grads) if tape is not None else []
+        case "finding":
+            return list(FINDINGS) if situation.findings is not None else []
+        case "memory":
+            return list(situation.measured.get("memory", ()))
+        case "tensor":
+            values = situation.snippet.values if situation.snippet is not None else {}
+            return [f"{name}.{what}" for name, by in values.items() for what in by]
+        case "page":
+            return sorted(situation.pages)
+    return []
+
+
+def is_module(op: str) -> bool:
+    """Return whether an op is a module of torch.nn."""
+    return op.startswith("nn.")
 
 
 def run_figures(history: History) -> RunFigures:

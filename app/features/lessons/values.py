@@ -11,19 +11,25 @@ from app.project.project import Project
 
 
 class GoalVerdict(Struct, frozen=True):
-    """A goal of a hand-in: whether it is reached, what is there, and what was wanted."""
+    """A goal of a hand-in: whether it is reached, what is there, and what was wanted; `measured` whether that was
+    measured on the project again, else it is what the hand-in records."""
 
     goal: str
     passed: bool
     seen: str
     wanted: str
+    measured: bool
 
 
 class Graded(Struct, frozen=True):
-    """The goals of one hand-in; `error` is why some of them could not be judged, "" for none."""
+    """The goals of one hand-in; `error` is why some of them could not be judged, "" for none. `student` is the name in
+    it, `seed` what that gave in a lesson with a seed for each student.
+    """
 
     goals: tuple[GoalVerdict, ...] = ()
     error: str = ""
+    student: str = ""
+    seed: int | None = None
 
 
 class Grade(Request[Graded], frozen=True):

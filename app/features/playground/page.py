@@ -164,7 +164,7 @@ class PlaygroundPage(QStackedWidget):
         self.draw.clicked.connect(lambda: self.drawing_wanted.emit())
         self.clear = Button("Erase all", "flat")
         self.clear.clicked.connect(lambda: self.cleared.emit())
-        self.anew = Button("Start anew", "flat")
+        self.anew = Button("Restart", "flat")
         self.anew.setToolTip("Runs again from new weights (R)")
         self.anew.clicked.connect(lambda: self.restart_wanted.emit())
         self.rate = GestureSlider(

@@ -110,7 +110,7 @@ class SnippetDeck(QWidget):
         )
         norms = (
             [stats.norm for stats in player.arriving if stats is not None]
-            if player.keeps
+            if player.keeps and not player.is_concealed(node.id)
             else []
         )
         norms_text = f", grad_out {' and '.join(map(figure, norms))}" if norms else ""

@@ -317,6 +317,11 @@ class SnippetPage(QWidget):
             self.output.show_output("")
             self._show_status("Running…")
 
+    def conceal(self, names: frozenset[str]) -> None:
+        """Hide the gradients of these tensors, in the table and where the graph is played."""
+        self.table.conceal(names)
+        self.player.conceal(names)
+
     def show_output(self, text: str) -> None:
         """Show the output so far."""
         self.output.show_output(text)

@@ -43,6 +43,10 @@ class RecordedPlayer(Player):
         self._passed = PassResult(())
         super().set_tape(tape, batch, engine)
 
+    def is_concealed(self, node: int) -> bool:
+        """Return whether gradients are hidden: of a few lines, all, since each follows from its neighbours."""
+        return bool(self.concealed)
+
     def __len__(self) -> int:
         return len(self._passed.records)
 

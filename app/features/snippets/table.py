@@ -10,6 +10,7 @@ from PySide6.QtWidgets import QAbstractItemView, QHeaderView, QWidget
 from app.features.snippets.values import NamedTensor, SnippetAnswer
 from app.util.columns import Column
 from app.util.formatting import shape_text, significant, typeset
+from app.views.autograd.graph.playback_state import PREDICT
 from app.views.ui.tables import Table
 
 WIDEST = 190  # px of a column of text
@@ -37,9 +38,11 @@ def _faint(title: str, text: Callable[[NamedTensor], str], **more: Any) -> Colum
     return Column(title, text, color=lambda _tensor: "text2", **more)
 
 
-def columns_of(graphs: Collection[str]) -> list[Column]:
+def columns_of(
+    graphs: Collection[str], concealed: Collection[str] = ()
+) -> list[Column]:
     """Return the columns of named tensors; those that a graph can be shown of have their grad_fn in the accent's
-    colour."""
+    colour, those that are concealed no gradient."""
 
     def color(tensor: NamedTensor) -> str:
         if tensor.name in graphs:
@@ -49,7 +52,12 @@ def columns_of(graphs: Collection[str]) -> list[Column]:
     def tip(tensor: NamedTensor) -> str:
         return f"Show the graph below {tensor.name}" if tensor.name in graphs else ""
 
+    def grad(tensor: NamedTensor) -> str:
+        return "?" if tensor.name in concealed else _grad(tensor)
+
     def grad_tip(tensor: NamedTensor) -> str:
+        if tensor.name in concealed:
+            return PREDICT
         retained = f"{_grad(tensor)}\nretain_grad() was called on it"
         return retained if tensor.retains_grad else ""
 
@@ -66,9 +74,9 @@ def columns_of(graphs: Collection[str]) -> list[Column]:
         ),
         _formula(
             ".grad",
-            _grad,
+            grad,
             tip=grad_tip,
-            color=lambda tensor: "text2" if _grad(tensor) == "None" else "text",
+            color=lambda tensor: "text2" if grad(tensor) == "None" else "text",
         ),
         _faint("is_leaf", lambda tensor: str(tensor.is_leaf)),
         _faint("_version", _version),
@@ -86,6 +94,8 @@ class TensorTable(Table):
 
     def __init__(self, parent: QWidget | None = None) -> None:
         super().__init__(columns_of(()), "Named tensors", 22, 5, parent)
+        self._answer: SnippetAnswer | None = None
+        self._concealed: frozenset[str] = frozenset()
         self.setAccessibleDescription(
             "A row with a grad_fn shows the graph below that tensor"
         )
@@ -96,11 +106,19 @@ class TensorTable(Table):
 
     def set_answer(self, answer: SnippetAnswer | None) -> None:
         """Show the tensors of an answer."""
+        self._answer = answer
         graphs = {graph.name for graph in answer.graphs} if answer else ()
+        columns = columns_of(graphs, self._concealed)
         self.selectionModel().blockSignals(True)
-        self.cells.set_rows(answer.tensors if answer else (), columns_of(graphs))
+        self.cells.set_rows(answer.tensors if answer else (), columns)
         self.selectionModel().blockSignals(False)
         self.fit_columns(WIDEST, SPACE)
+
+    def conceal(self, names: frozenset[str]) -> None:
+        """Hide the gradients of these tensors."""
+        if names != self._concealed:
+            self._concealed = names
+            self.set_answer(self._answer)
 
     def wanted_height(self) -> int:
         """Return the height that shows all rows above a scroll bar."""

@@ -81,6 +81,8 @@ class NamedTensor(Struct, frozen=True):
             "grad": _number(self.grad or "None"),
             "value": _number(self.values),
         }
+        if self.grad_norm is not None:
+            facts["grad_norm"] = self.grad_norm
         if self.version is not None:
             facts["version"] = float(self.version)
         return facts

@@ -140,7 +140,8 @@ SCRIPTS: dict[str, list[Step]] = {
         step(
             snippet("retain_grad"),
             answer("w.grad", "18.6"),
-            wrong=(wrongly("w.grad", "6.2"),),
+            answer("norm of u.grad", "6.57"),
+            wrong=(wrongly("w.grad", "6.2"), wrongly("norm of u.grad", "5.6")),
         ),
         step(
             answer("second row", "12"),
@@ -149,9 +150,13 @@ SCRIPTS: dict[str, list[Step]] = {
             wrong=(wrongly("second row", "6"),),
         ),
         step(
+            answer("Which norm", "0.0001"),
             capture,
             play,
-            wrong=(Wrong("played", (capture, done("do", "step-backward"))),),
+            wrong=(
+                Wrong("played", (capture, done("do", "step-backward"))),
+                Wrong("Which norm", (answer("Which norm", "1"), capture, play)),
+            ),
         ),
         step(answer("Which layer", "fc3"), wrong=(wrongly("Which layer", "fc1"),)),
         step(

@@ -12,8 +12,11 @@ from msgspec.structs import replace
 
 from app.cli import run
 from app.features.lessons.cli import grade
-from app.features.lessons.lesson import LessonError, read
+from app.features.lessons.lesson import LessonError, read, seeded
 from app.project import file
+from app.project.project import LessonWork
+from app.training.config import TrainingConfig
+from app.util.frozen import FrozenMap
 from tests.slow import graded_hand_ins
 from tests.slow.graded_hand_ins import GOALS, LESSON, net, right, zipped
 
@@ -48,7 +51,13 @@ def test_a_folder_is_graded(folder: Path, capsys: pytest.CaptureFixture[str]) ->
     for each in (renamed, inside):
         assert each["score"] == 1.0 and not each["error"]
         assert len(each["goals"]) == GOALS
-        assert set(each["goals"][0]) == {"goal", "passed", "seen", "wanted"}
+        assert set(each["goals"][0]) == {
+            "goal",
+            "passed",
+            "seen",
+            "wanted",
+            "measured",
+        }
     assert empty["score"] == 0.0 and "not a Tapedeck project" in empty["error"]
     assert "cannot run" in wrong["error"]
     missed = [goal["goal"] for goal in wrong["goals"] if not goal["passed"]]
@@ -92,6 +101,44 @@ def test_a_lesson_of_ones_own(
     assert "there is no fact 'layer'" in capsys.readouterr().err
     with pytest.raises(LessonError):
         read(own)
+
+
+def test_what_is_measured_cannot_be_forged_and_what_is_recorded_is_said_to_be() -> None:
+    lesson, text = grade.lesson_named("06-loss-and-rate")
+    work = LessonWork(
+        lesson.name, reached=FrozenMap({goal.key: "" for goal in lesson.goals})
+    )
+    project = replace(right(), lesson=work, training=TrainingConfig(epochs=1))
+    hand_in = grade.HandIn("forged.tape", file.dumps(project))
+    submission = grade.graded(hand_in, lesson, text, 60, 4096)
+    verdicts = dict(zip(lesson.goals, submission.graded.goals, strict=True))
+    for goal, verdict in verdicts.items():
+        if goal.once:
+            assert verdict.passed
+        elif goal.question:
+            assert not verdict.passed and verdict.measured
+        else:
+            assert verdict.measured
+    records = [each for each in verdicts.values() if not each.measured]
+    assert records and all(each.passed for each in records)
+    (small,) = (each for goal, each in verdicts.items() if "1e-06" in goal.key)
+    assert small.passed and not small.measured
+
+
+def test_a_lesson_with_a_seed_a_student_is_graded_with_the_students() -> None:
+    lesson, text = grade.lesson_named(LESSON)
+    text = text.replace("+++", '+++\nseed = "student"', 1)
+    work = LessonWork(LESSON, right().lesson.answers, student="Ada Lovelace")
+    project = replace(right(), lesson=work)
+    for student, error in (("Ada Lovelace", False), ("", True)):
+        handed_in = replace(project, lesson=replace(work, student=student))
+        submission = grade.graded(
+            grade.HandIn("a.tape", file.dumps(handed_in)), lesson, text, 60, 4096
+        )
+        assert bool(submission.graded.error) == error
+        seed = seeded(project, student).training.seed if student else 0
+        assert (submission.graded.student, submission.graded.seed) == (student, seed)
+        assert submission.score == 1.0
 
 
 def test_few_of_the_two_hundred() -> None:

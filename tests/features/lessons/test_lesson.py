@@ -4,21 +4,37 @@ from __future__ import annotations
 
 from pathlib import Path
 
+import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from msgspec.structs import replace
 
+from app.data.config import DataConfig
+from app.data.loaders import load
 from app.features.lessons.facts import FACTS, RunFigures, Situation, value_of
 from app.features.lessons.lesson import (
-    LARGEST,
+    Lesson,
     LessonError,
     bundled,
+    concealed,
+    goal_of,
+    is_passed,
+    is_reached,
     parsed,
     read,
+    recorded,
+    seeded,
     typed_value,
+    written,
 )
+from app.features.lessons.situation import suggested
 from app.project import file
+from app.project.limits import LARGEST_LESSON
+from app.project.project import LessonWork, Project
+from app.training.config import Choice
 from app.util import resources
+from app.util.frozen import FrozenMap
 
 TEXT = """+++
 title = "A net"
@@ -97,7 +113,7 @@ def test_a_file_that_is_no_lesson_is_refused(tmp_path: Path) -> None:
     lesson.write_bytes(b"\xff\xfe")
     with pytest.raises(LessonError, match="UTF-8"):
         read(tmp_path)
-    lesson.write_bytes(b"a" * (LARGEST + 1))
+    lesson.write_bytes(b"a" * (LARGEST_LESSON + 1))
     with pytest.raises(LessonError, match="256 KiB"):
         read(tmp_path)
 
@@ -144,3 +160,108 @@ def test_the_lessons_of_the_program_are_read() -> None:
             assert resources.path("examples", f"{name}.tape").is_file(), lesson.name
         elif lesson.start.endswith(".tape"):
             file.read(lesson.folder / lesson.start)
+
+
+STATES = """+++
+title = "One after the other"
++++
+Two settings.
+
+## Small
+```goals
+once setting lr <= 0.001 | Make it small.
+layers nn.Linear >= 1
+```
+
+## Large
+```goals
+setting lr >= 1 | Make it large.
+captured = yes
+captured = yes
+```
+"""
+
+
+def with_rate(lr: float) -> Situation:
+    project = file.read(resources.path("examples", "MLP on digits.tape"))
+    optimizer = Choice("SGD", FrozenMap(lr=lr))
+    training = replace(project.training, optimizer=optimizer)
+    return Situation(project=replace(project, training=training))
+
+
+def test_a_step_that_was_done_stays_done_in_its_goals_that_need_hold_once() -> None:
+    lesson = parsed(STATES, "states")
+    small, layers, large, captured, again = lesson.goals
+    assert (small.once, layers.once, captured.once) == (True, False, True)
+    assert captured.key != again.key
+    at_first = recorded(lesson, {}, with_rate(0.001), {})
+    assert set(at_first) == {small.key, layers.key}
+    later = recorded(lesson, at_first, with_rate(2.0), {})
+    assert set(later) == {small.key, layers.key, large.key}
+    assert later[small.key] == "0.001"
+    passed = [is_passed(goal, with_rate(2.0), {}, later) for goal in lesson.goals]
+    assert passed == [True, True, True, False, False]
+    bare = Situation(project=Project(training=with_rate(2.0).project.training))
+    assert is_passed(small, bare, {}, later) and not is_passed(layers, bare, {}, later)
+
+
+def test_goals_that_held_at_different_moments_do_not_end_a_step() -> None:
+    lesson = parsed(
+        STATES.replace("layers nn.Linear >= 1", "once frozen >= 1"), "states"
+    )
+    small, frozen, *_ = lesson.goals
+    first = recorded(lesson, {}, with_rate(0.001), {})
+    assert small.key in first and frozen.key not in first
+    assert small.key not in recorded(lesson, first, with_rate(2.0), {})
+
+
+@pytest.mark.parametrize("lesson", bundled(), ids=lambda lesson: lesson.name)
+def test_a_lesson_that_is_written_is_read_as_it_was(lesson: Lesson) -> None:
+    again = parsed(written(lesson), lesson.name)
+    assert again.steps == lesson.steps
+    assert (again.title, again.summary, again.start, again.order) == (
+        lesson.title,
+        lesson.summary,
+        lesson.start,
+        lesson.order,
+    )
+
+
+def test_what_can_be_chosen_for_a_goal_are_goals_that_hold_now() -> None:
+    situation = with_rate(0.5)
+    rows = suggested(situation)
+    assert "setting lr = 0.5" in rows and "layers nn.Linear >= 3" in rows
+    goals = [goal_of(row) for row in rows]
+    assert {goal.fact for goal in goals} == set(FACTS)
+    assert is_reached(goal_of("setting lr = 0.5"), situation, {})
+
+
+def test_a_student_has_the_same_seeds_everywhere_and_others_than_another() -> None:
+    project = Project(data=DataConfig("made.moons"))
+    ada = seeded(project, "Ada Lovelace")
+    assert ada == seeded(project, "  ada   LOVELACE ")
+    assert ada.training.seed == 394233311  # on every machine
+    assert ada.data.split_seed == ada.data.options["seed"] == ada.training.seed
+    alan = seeded(project, "Alan Turing")
+    first, second = load(ada.data), load(alan.data)
+    assert not np.array_equal(first.train.inputs, second.train.inputs)
+    assert np.array_equal(first.train.inputs, load(ada.data).train.inputs)
+
+
+def test_a_gradient_that_is_asked_for_is_concealed_until_something_is_typed() -> None:
+    text = STATES.replace(
+        "layers nn.Linear >= 1",
+        'ask "Norm?" grad_norm fc1.weight = same +- 1\nask "And b?" tensor b.grad = same',
+    )
+    step = parsed(text, "hidden").steps[0]
+    assert concealed(step, {}) == ({"fc1.weight"}, {"b"})
+    assert concealed(step, {"Norm?": "3"}) == (set(), {"b"})
+    assert concealed(step, {"Norm?": "3", "And b?": "1"}) == (set(), set())
+
+
+def test_a_hand_in_of_an_earlier_version_is_read() -> None:
+    work = LessonWork("x", FrozenMap(), FrozenMap({"errors = 0": ""}))
+    data = file.dumps(Project(lesson=work))
+    as_list = data.replace(b'{\n   "errors = 0": ""\n  }', b'["errors = 0"]')
+    assert as_list != data
+    assert file.loads(as_list).lesson == work

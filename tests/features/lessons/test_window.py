@@ -2,13 +2,24 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
 import pytest
+from msgspec.structs import replace
 from PySide6.QtCore import Qt
 from PySide6.QtTest import QTest
+from PySide6.QtWidgets import QFileDialog
 from pytestqt.qtbot import QtBot
 
+from app.cli import run
+from app.data.config import DataConfig
+from app.features.lessons.control import LessonControl
 from app.features.lessons.feature import LessonsFeature
+from app.features.lessons.lesson import Lesson, bundled, seeded
 from app.features.lessons.page import LearnPage, LessonView
+from app.views.autograd.graph.playback_paint import EdgeFlow
+from app.views.autograd.page import AutogradPage
+from app.views.autograd.tape.player import Player
 from tests.support.whole_window import WholeWindow
 from tests.views.window.test_window import ready
 
@@ -105,3 +116,117 @@ def test_the_lessons_are_offered_at_the_first_start_alone(window: WholeWindow) -
     window.pages.show("layers")
     window.actions_by_key.trigger("offer-lessons")
     assert not window.pages.is_front("learn")
+
+
+def named(name: str) -> Lesson:
+    return next(lesson for lesson in bundled() if lesson.name == name)
+
+
+def control_of(window: WholeWindow) -> LessonControl:
+    (feature,) = (f for f in window.features if isinstance(f, LessonsFeature))
+    return feature.control
+
+
+def test_a_norm_is_hidden_until_it_is_predicted(
+    qtbot: QtBot, window: WholeWindow, learn: LearnPage
+) -> None:
+    control = control_of(window)
+    control.begin(named("03-backward-by-hand"))
+    ready(qtbot, window)
+    learn.lesson.show_step(3)
+    window.actions_by_key["capture"].trigger()
+    qtbot.waitUntil(lambda: control.situation.tape is not None)
+    window.actions_by_key["play-backward"].trigger()
+    qtbot.waitUntil(lambda: control.situation.tape.played == 1)
+    (player,) = window.findChildren(
+        Player, "", Qt.FindChildOption.FindChildrenRecursively
+    )[:1]
+    (node,) = (n for n in player.tape.nodes if "fc1.weight" in n.parameters)
+
+    def flows() -> list[EdgeFlow]:
+        (room,) = [
+            r for r in window.findChildren(AutogradPage) if r.tape is player.tape
+        ]
+        return list(room.scene.played.flows.values())
+
+    assert player.is_concealed(node.id)
+    assert [flow.label for flow in flows()].count("?") == 1
+    assert all(flow.norm is None for flow in flows() if flow.concealed)
+    answer(learn.lesson, 0, "0.0001")
+    assert not player.is_concealed(node.id)
+    assert not any(flow.concealed for flow in flows())
+
+
+def test_a_lesson_goes_on_where_its_project_was_saved(
+    qtbot: QtBot, window: WholeWindow, learn: LearnPage, tmp_path: Path
+) -> None:
+    lesson = begin(learn, 4)
+    window.document.apply(
+        "Digits", replace(window.document.project, data=DataConfig("sklearn.digits"))
+    )
+    lesson.show_step(2)
+    answer(lesson, 0, "330")
+    path = tmp_path / "half.tape"
+    window.document.save(path)
+    lesson.show_step(0)
+    QTest.mouseClick(lesson.close_button, Qt.MouseButton.LeftButton)
+    window.document.new()
+    window.pages.show("layers")
+    assert window.files.open(path)
+    assert window.pages.is_front("learn") and learn.currentWidget() is learn.lesson
+    assert lesson.step == 0
+    lesson.show_step(2)
+    assert lesson.rows[0].met
+
+
+def test_a_teacher_makes_a_lesson_that_opens_and_is_handed_out_as_a_picture(
+    qtbot: QtBot,
+    window: WholeWindow,
+    learn: LearnPage,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    window.files.open_example("MLP on digits.tape")
+    ready(qtbot, window)
+    window.actions_by_key["make-lesson"].trigger()
+    maker = learn.maker
+    assert learn.currentWidget() is maker
+    QTest.keyClicks(maker.title, "My net: wide")
+    maker.step_title.setText("Widen it")
+    maker.text.setPlainText("Make *fc1* wider.")
+    maker.facts.edited.emit("layers nn.Linear >= 3")
+    maker.goals[0].hint.setText("There are three.")
+    maker.asks.set_value(True)
+    maker.facts.edited.emit("parameters <= 17226")
+    maker.seeds.set_value(True)
+    maker.goals[1].row.setText("no goal")
+    said: list[str] = []
+    maker.refused.connect(said.append)
+    QTest.mouseClick(maker.save, Qt.MouseButton.LeftButton)
+    assert said and "is no goal" in said[0] and learn.currentWidget() is maker
+    maker.goals[1].row.setText('ask "How many parameters?" parameters = same')
+    monkeypatch.setattr(QFileDialog, "getExistingDirectory", lambda *_: str(tmp_path))
+    QTest.mouseClick(maker.save, Qt.MouseButton.LeftButton)
+    assert learn.currentWidget() is learn.lesson
+    assert learn.lesson.title.text() == "My net: wide"
+    folder = tmp_path / "my-net-wide"
+    assert run(["lesson", "check", str(folder)]) == 0
+    picture = folder / "hand-out.png"
+    qtbot.waitUntil(picture.exists)
+
+    # A student opens the picture, and has numbers of their own.
+    window.document.new()
+    assert window.files.open(picture)
+    assert learn.currentWidget() is learn.lesson
+    assert learn.lesson.student.isVisibleTo(learn)
+    learn.lesson.student.setText("Ada")
+    learn.lesson.student.editingFinished.emit()
+    project = window.document.project
+    assert project.training.seed == seeded(project, "Ada").training.seed != 0
+    ready(qtbot, window)
+    answer(learn.lesson, 1, "17226")
+    qtbot.waitUntil(lambda: all(row.met for row in learn.lesson.rows))
+    handed_in = tmp_path / "in" / "ada.tape"
+    handed_in.parent.mkdir()
+    window.document.save(handed_in)
+    assert run(["grade", str(folder), str(handed_in.parent)]) == 0

@@ -18,7 +18,7 @@ from app.engine import pool
 from app.engine.own_engine import LimitedQuestion, OwnEngine, RequestStoppedError
 from app.engine.protocol import EngineDiedError, EngineError
 from app.features.lessons.lesson import FILE, Lesson, LessonError, bundled, read
-from app.features.lessons.values import Grade, Graded
+from app.features.lessons.values import GoalVerdict, Grade, Graded
 from app.project import file, limits, picture_file
 from app.project.project import Project
 from app.project.sheet_records import ProjectFileError
@@ -196,11 +196,14 @@ def as_json(lesson: Lesson, submissions: list[Submission]) -> dict[str, object]:
                         "passed": goal.passed,
                         "seen": goal.seen,
                         "wanted": goal.wanted,
+                        "measured": goal.measured,
                     }
                     for goal in each.graded.goals
                 ],
                 "score": each.score,
                 "error": each.graded.error,
+                "student": each.graded.student,
+                "seed": each.graded.seed,
             }
             for each in submissions
         ],
@@ -231,17 +234,27 @@ def as_gradescope(submissions: list[Submission]) -> dict[str, object]:
                 "name": goal.goal,
                 "score": float(goal.passed),
                 "max_score": 1.0,
-                "output": f"seen: {goal.seen}; wanted: {goal.wanted}",
+                "output": f"seen: {goal.seen}; wanted: {goal.wanted}{_source(goal)}",
             }
             for goal in first.graded.goals
         ],
     }
 
 
+def _source(goal: GoalVerdict) -> str:
+    return "" if goal.measured or not goal.passed else "; as the hand-in records it"
+
+
 def _print(submission: Submission) -> None:
-    goals = submission.graded.goals
-    passed = sum(goal.passed for goal in goals)
-    print(f"{submission.file}: {passed} of {len(goals)} goals")
+    graded = submission.graded
+    goals = graded.goals
+    passed = [goal for goal in goals if goal.passed]
+    by_record = sum(not goal.measured for goal in passed)
+    record = f", {by_record} as it records them" if by_record else ""
+    student = (
+        f" ({graded.student}, seed {graded.seed})" if graded.seed is not None else ""
+    )
+    print(f"{submission.file}{student}: {len(passed)} of {len(goals)} goals{record}")
     for goal in goals:
         if not goal.passed:
             print(f"  not reached: {goal.goal}; seen {goal.seen or 'nothing'}")

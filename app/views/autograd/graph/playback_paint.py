@@ -52,19 +52,22 @@ class EdgeFlow(Struct, frozen=True):
     """The gradient over an arrow: its norm, if known; `reached` if it has been computed, `edited` if what arrives at
     its end is not what left.
 
-    `words` are the tooltip.
+    `words` are the tooltip. A `concealed` one is to be predicted: the arrow looks as if nothing were known.
     """
 
     norm: float | None = None
     reached: bool = False
     words: str = ""
     edited: bool = False
+    concealed: bool = False
 
     @property
     def label(self) -> str:
         """The norm as it is written on the arrow."""
         return (
-            ""
+            "?"
+            if self.concealed
+            else ""
             if self.norm is None
             else f"{figure(self.norm)} edited"
             if self.edited

@@ -18,6 +18,8 @@ from app.views.autograd.tape.player import EMPTY, READY, Player
 if TYPE_CHECKING:
     from app.views.autograd.page import AutogradPage
 
+PREDICT = "Hidden: type your prediction on the page Learn first."
+
 
 class PlayedGraph(QObject):
     """Follows a `Player` in a room's scene, without a new layout."""
@@ -157,6 +159,8 @@ class PlayedGraph(QObject):
         reached = any(steps[source] < self._position for source, _ in edges)
         if not norms:
             return EdgeFlow(None, reached, "")
+        if any(self._is_concealed(edge) for edge in edges):
+            return EdgeFlow(None, reached, PREDICT, concealed=True)
         norm = math.hypot(*norms) if len(norms) > 1 else norms[0]
         text = f"gradient norm {figure(norm)}"
         if len(edges) > 1:
@@ -168,6 +172,10 @@ class PlayedGraph(QObject):
             if now is not None and len(edges) == 1 and self._alone(*edges[0]):
                 norm = now.unscaled
         return EdgeFlow(norm, reached, "\n".join([text, *self._shares(edges)]), edited)
+
+    def _is_concealed(self, edge: tuple[int, int]) -> bool:
+        player = self._player
+        return bool(player.concealed) and player.is_concealed(self._edge(*edge).target)
 
     def _edited(self, edges: list[tuple[int, int]]) -> tuple[bool, GradStats | None]:
         """Return whether what some edges lead to was edited, and what arrives there now, if it is known."""

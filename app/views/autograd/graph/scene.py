@@ -275,7 +275,7 @@ class TapeScene(QGraphicsScene):
     def label_at(self, number: int) -> tuple[str, int]:
         """Return the current label of an arrow, a shape or a norm, and its colour if it has one."""
         flow = self.played.flows.get(number)
-        if flow is not None and flow.norm is not None:
+        if flow is not None and flow.label:
             return flow.label, flow.color(current()).rgba()
         return label_of(self._drawing.arrows[number]), 0
 

@@ -187,6 +187,8 @@ class LookSections:
         self._section = None
         if not self._player.keeps or isinstance(item, LayerGroup):
             return
+        if self._player.is_concealed(item.id):
+            return
         player, step = self._player, tape.steps.get(item.id)
         if step is None or step > player.position:
             return

@@ -16,7 +16,7 @@ from app.autograd.playback.steps import FanIn, GradStats, StepRecord
 from app.autograd.tape import Tape, TapeEdge, TapeNode
 from app.util import formatting
 from app.util.formatting import MINUS, figure, shape_text
-from app.views.autograd.graph.playback_state import fan_ins_of
+from app.views.autograd.graph.playback_state import PREDICT, fan_ins_of
 from app.views.autograd.tape.player import Player
 from app.views.ui.inspector import cell, note
 from app.views.ui.layouts import hbox
@@ -75,10 +75,26 @@ class GradientSections:
     def __call__(self, tape: Tape, item: TapeNode | LayerGroup) -> Iterator[QWidget]:
         if not self._player.shows:
             return
-        if isinstance(item, LayerGroup):
+        if self._is_concealed(tape, item):
+            section = Section("Gradient norms")
+            section.body_layout.addWidget(note(PREDICT))
+            yield section
+        elif isinstance(item, LayerGroup):
             yield self._group(tape, item)
         else:
             yield from self._node(tape, item)
+
+    def _is_concealed(self, tape: Tape, item: TapeNode | LayerGroup) -> bool:
+        """Return whether one of the gradients that arrive at it, or leave it, is hidden."""
+        player = self._player
+        nodes = item.nodes if isinstance(item, LayerGroup) else (item.id,)
+        return bool(player.concealed) and any(
+            player.is_concealed(node)
+            or any(
+                player.is_concealed(edge.target) for edge in tape.outgoing.get(node, ())
+            )
+            for node in nodes
+        )
 
     # -- one node ------------------------------------------------------------------------------------------------------
 

@@ -79,6 +79,7 @@ class Player(QObject):
         self.last: Stop | None = None
         # Norms that left by an edge, of steps that were stepped back too, as long as nothing before was edited.
         self.norms: dict[tuple[int, int], float] = {}
+        self.concealed: frozenset[str] = frozenset()  # names of gradients
         self._speed: float | None = 20.0
         self._turn = 0  # of the latest movement requested
         self._target: int | None = (
@@ -127,6 +128,20 @@ class Player(QObject):
         """Return the record of a node that has run."""
         step = self.tape.steps.get(node) if self.tape is not None else None
         return self.records[step] if step is not None and step < self.position else None
+
+    def conceal(self, names: frozenset[str]) -> None:
+        """Hide the gradients of these names until they are predicted."""
+        if names != self.concealed:
+            self.concealed = names
+            self.changed.emit()
+
+    def is_concealed(self, node: int) -> bool:
+        """Return whether what arrives at a node is hidden."""
+        return (
+            bool(self.concealed)
+            and self.tape is not None
+            and not self.concealed.isdisjoint(self.tape.nodes[node].parameters)
+        )
 
     def set_tape(
         self,

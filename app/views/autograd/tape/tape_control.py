@@ -82,6 +82,9 @@ class TapeControl(QObject):
         self.page.captureRequested.connect(
             lambda: workspace.commands.trigger("capture")
         )
+        activity = workspace.activity
+        activity.concealed.connect(lambda: player.conceal(activity.parameters))
+        player.conceal(activity.parameters)
         player.replaced.connect(room.set_tape)
         player.tape_changed.connect(self._report_tape)
         player.moved.connect(lambda _before, _now: self._report_played())
