@@ -191,13 +191,16 @@ def same_torch() -> Iterator[None]:
 
 @pytest.fixture(autouse=True)
 def same_imports() -> Iterator[None]:
-    """A test that loads a user's code here restricts what else is imported, as an engine does for good.
+    """A test that loads a user's code here restricts what else is imported, as an engine does for good, and its folder
+    stays on the path, where its files would shadow those of the next: a process for them could not be forked.
 
     So does a fixture of a whole module, which is made before this one.
     """
     forget_own_code()
+    path = sys.path[:]
     yield
     forget_own_code()
+    sys.path[:] = path
 
 
 def forget_own_code() -> None:

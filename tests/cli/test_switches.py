@@ -4,9 +4,13 @@ from __future__ import annotations
 
 import subprocess
 import sys
+from collections.abc import Callable
 from pathlib import Path
+from subprocess import CompletedProcess
 
 import pytest
+
+from tests.support.forked_python import COMMAND, run_forked
 
 NET = """
 import torch
@@ -26,24 +30,47 @@ class Net(nn.Module):
 """
 
 
+def forked(folder: Path, *words: str) -> CompletedProcess[str]:
+    command = folder / "command.py"
+    command.write_text(COMMAND)
+    return run_forked(command, *words, cwd=folder)
+
+
+def fresh(folder: Path, *words: str) -> CompletedProcess[str]:
+    """Run it in a process that imports everything after the switch was turned."""
+    return subprocess.run(
+        [sys.executable, "-m", "app.main", *words],
+        cwd=folder,
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+
+
 @pytest.mark.parametrize(
-    ("switch", "code", "words"),
+    ("switch", "start", "code", "words"),
     [
         (
             "torch.set_grad_enabled(False)",
+            forked,
             1,
             "Its file turns gradients off for all of torch (line 6 of net.py).",
         ),
         (
             "torch.set_default_dtype(torch.float64)",
+            forked,
             1,
             "Its file makes float64 the default of all of torch (line 6 of net.py). Remove that line",
         ),
-        ("warnings.simplefilter('error')", 0, ""),
+        ("warnings.simplefilter('error')", fresh, 0, ""),
     ],
 )
 def test_a_run_of_a_file_that_turns_a_switch_ends_well_or_names_its_line(
-    switch: str, code: int, words: str, tmp_path: Path
+    switch: str,
+    start: Callable[..., CompletedProcess[str]],
+    code: int,
+    words: str,
+    tmp_path: Path,
 ) -> None:
     (tmp_path / "net.py").write_text(NET.format(switch))
     asked = [
@@ -59,13 +86,7 @@ def test_a_run_of_a_file_that_turns_a_switch_ends_well_or_names_its_line(
         "--out",
         "out",
     ]
-    done = subprocess.run(
-        [sys.executable, "-m", "app.main", *asked],
-        cwd=tmp_path,
-        capture_output=True,
-        text=True,
-        check=False,
-    )
+    done = start(tmp_path, *asked)
     assert (done.returncode, words in done.stderr, "Traceback" in done.stderr) == (
         code,
         True,

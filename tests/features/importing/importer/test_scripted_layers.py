@@ -4,16 +4,18 @@ from __future__ import annotations
 
 import csv
 import json
-import subprocess
-import sys
 from pathlib import Path
 
 import pytest
 from safetensors.torch import load_file
 
 from app.cli import run
+from tests.support.forked_python import run_forked
 
-pytestmark = pytest.mark.filterwarnings("ignore:.*torch.jit.*:DeprecationWarning")
+pytestmark = [
+    pytest.mark.filterwarnings("ignore:.*torch.jit.*:DeprecationWarning"),
+    pytest.mark.usefixtures("forked_trials", "no_pictures"),
+]
 NET = """
 from typing import Dict, Tuple
 
@@ -208,12 +210,9 @@ def test_the_exported_code_computes_what_the_model_does_and_can_be_copied(
         == 0
     )
     (folder / "net.py").rename(folder / "code" / "net.py")
-    done = subprocess.run(
-        [sys.executable, "-W", "ignore", "-c", CLEAN],
-        cwd="code",
-        capture_output=True,
-        text=True,
-    )
+    clean = folder / "code" / "clean.py"
+    clean.write_text(CLEAN)
+    done = run_forked(clean, cwd=clean.parent)
     assert done.stdout == "equal\n", done.stderr
 
 
