@@ -46,6 +46,7 @@ _watched = {"since": -math.inf}  # since when it is seen to that no test hangs
 
 # Before Qt and torch are loaded by anybody, and for every process that a test starts.
 os.environ.setdefault("QT_QPA_PLATFORM", "offscreen")
+os.environ["TAPEDECK_LANGUAGE"] = "en"  # in every locale
 os.environ["OMP_NUM_THREADS"] = os.environ["MKL_NUM_THREADS"] = str(THREADS)
 # Threads that wait sleep: those that spin take the processors from who they wait for, which is another process here.
 os.environ["OMP_WAIT_POLICY"] = "passive"

@@ -6,6 +6,8 @@ from pathlib import Path
 
 from msgspec import Struct
 
+from app.util.language import tr
+
 
 class OpLocation(Struct, frozen=True):
     """The location of an operation. `op` is torch's name ("detach"); `layer` the innermost module's path, `call` counts
@@ -31,9 +33,10 @@ class OpLocation(Struct, frozen=True):
             named = self.file and not self.file.startswith(
                 "<"
             )  # typed code has no file
-            return f"at line {self.line}" + (
-                f" of {Path(self.file).name}" if named else ""
-            )
+            if named:
+                file = Path(self.file).name
+                return tr("at line {line} of {file}", line=self.line, file=file)
+            return tr("at line {line}", line=self.line)
         if self.layer:
-            return f"in layer {self.layer}"
-        return "in the loss" if self.in_loss else "in the network"
+            return tr("in layer {layer}", layer=self.layer)
+        return tr("in the loss") if self.in_loss else tr("in the network")

@@ -21,9 +21,10 @@ from typing import Any, NoReturn
 from app import __version__
 from app.cli import failures, startup, streams
 from app.cli.console import CommandError, printable, shortened
-from app.util import processors, user_frames
+from app.util import language, processors, user_frames
 
 PROGRAM = Path(__file__).parents[1]
+FOR_MACHINES = ("json", "csv", "gradescope")  # outputs that are English
 
 
 def commands() -> dict[str, str]:
@@ -50,6 +51,11 @@ class _Parser(argparse.ArgumentParser):
         raise CommandError(f"{message}; try {self.prog} --help")
 
 
+class _Speak(argparse.Action):
+    def __call__(self, _parser: Any, _space: Any, code: Any, _option: Any = "") -> None:
+        language.choose(code)
+
+
 class _CommandParser(_Parser):
     """The parser of one command; every command has --traceback."""
 
@@ -59,6 +65,12 @@ class _CommandParser(_Parser):
             "--traceback",
             action="store_true",
             help="if a step fails, show the full traceback instead of only the lines in your files",
+        )
+        self.add_argument(
+            "--language",
+            choices=language.names(),
+            action=_Speak,
+            help="of lessons, findings and hints; JSON is English (that of LANGUAGE or the locale)",
         )
         # Commands that tell what is missing, or run with what another interpreter has, need no packages.
         self.set_defaults(anywhere=False)
@@ -109,6 +121,8 @@ def _carried_out(arguments: Sequence[str]) -> int:
         options = _parser(arguments[0]).parse_args(arguments)
     except (CommandError, ImportError) as error:  # of a package that the commands need
         return _refused(error, whole=False)
+    if any(getattr(options, name, False) for name in FOR_MACHINES):
+        language.choose(language.ENGLISH)
     if not options.anywhere and (obstacle := startup.hindrance(window=False)):
         return startup.refuse(obstacle)
     if arguments[0] != "run":  # which runs a script of the user as it is

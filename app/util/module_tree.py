@@ -16,6 +16,8 @@ import torch
 from torch import Tensor, nn
 from torch.nn.parameter import is_lazy
 
+from app.util.language import marked
+
 if TYPE_CHECKING:
     from torch.utils.hooks import RemovableHandle
 
@@ -25,7 +27,7 @@ NESTED, LARGEST = (
     3,
     10_000,
 )  # containers within containers, and items of one, that are looked through
-REGISTER = "Use nn.ModuleList or nn.ModuleDict in its place."
+REGISTER = marked("Use nn.ModuleList or nn.ModuleDict in its place.")
 
 
 def named_modules(

@@ -2,17 +2,19 @@
 
 from __future__ import annotations
 
+import os
 import signal
 import socket
 import sys
 import traceback
 from types import TracebackType
 
-from PySide6.QtCore import QObject, QSocketNotifier, QTimer, Signal
+from PySide6.QtCore import QLocale, QObject, QSocketNotifier, QTimer, Signal
 from PySide6.QtWidgets import QApplication
 
 from app import __version__
 from app.sources.spec import AskedModel
+from app.util import language
 from app.util.errors import speak_english
 from app.views.main_window import MainWindow
 from app.views.settings import Settings
@@ -100,10 +102,20 @@ def make_application(arguments: list[str] | None = None) -> QApplication:
     return application
 
 
+def choose_language(settings: Settings) -> None:
+    """Have this process and its engines speak the language of the settings, else that of the system."""
+    code = settings.language
+    if not code and not any(map(os.environ.get, language.VARIABLES)):
+        code = QLocale.system().name()  # Windows has no such variables
+    if code:
+        language.choose(code)
+
+
 def run_window(file: str | None, model: AskedModel | None = None) -> int:
     """Open the window, with a project or on a model if one is named, and return when it is closed."""
     application = make_application()
     settings = Settings()
+    choose_language(settings)
     appearance.apply(application, settings)
     window = MainWindow(settings)
     unexpected = Unexpected(window)

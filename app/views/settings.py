@@ -9,6 +9,7 @@ from typing import Any, Generic, TypeVar
 
 from PySide6.QtCore import QByteArray, QObject, QSettings, QStandardPaths, Signal
 
+from app.util.language import names
 from app.util.user_folders import default_root
 from app.views.ui.theme import CHOICES, LEAST_SCALE, MOST_SCALE
 
@@ -142,6 +143,12 @@ class Settings(QObject):
     )
     thick_wires = switch("look/thick_wires")
     projector = switch("look/projector")
+    # Of lessons, the coach, findings and hints; "" for that of the system.
+    language = Stored(
+        "look/language",
+        "",
+        lambda stored, default: stored if stored in names() else default,
+    )
     # The look that the projector preset replaced, as text; "" while it is off.
     before_projector = text("look/before_projector")
     # Whether the project opened last is opened at the start.

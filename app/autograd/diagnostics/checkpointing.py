@@ -20,6 +20,7 @@ from app.autograd.diagnostics.results import StepCost, WhatIf
 from app.autograd.forward_modes import PLAIN, Special, device_of
 from app.autograd.sparse import parts_of
 from app.util import module_tree, rng
+from app.util.language import tr
 from app.util.module_tree import temporary_mode
 from app.util.torch_calls import KernelCalls
 
@@ -178,7 +179,10 @@ def _remark(block: nn.Module, train: bool) -> str:
     ]
     if not (norms and train):
         return ""
-    return f"{type(norms[0]).__name__} in it updates its running statistics twice per step."
+    return tr(
+        "{layer} in it updates its running statistics twice per step.",
+        layer=type(norms[0]).__name__,
+    )
 
 
 class Peak(KernelCalls):

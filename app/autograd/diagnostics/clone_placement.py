@@ -9,6 +9,7 @@ from typing import Protocol
 from msgspec import Struct
 
 from app.autograd.place import OpLocation
+from app.util.language import tr
 
 
 class LineFix(Struct, frozen=True):
@@ -42,7 +43,10 @@ def cure_of(write: _Write, saving: OpLocation, saved: str) -> LineFix | None:
     if location.line is None:
         return None
     if write.parameter:
-        text = f"{write.parameter} is a parameter: change it after backward(), as optimizer.step() does."
+        text = tr(
+            "{name} is a parameter: change it after backward(), as optimizer.step() does.",
+            name=write.parameter,
+        )
         return LineFix(location.line, location.code, "", text, location.file)
     if (
         saved in ("result", "output")
@@ -51,18 +55,26 @@ def cure_of(write: _Write, saving: OpLocation, saved: str) -> LineFix | None:
     ):
         after = cloned_result(saving.code)
         if after:
-            text = f"Continue with a copy of what {saving.op} saves: write `{after}`."
+            text = tr(
+                "Continue with a copy of what {op} saves: write `{code}`.",
+                op=saving.op,
+                code=after,
+            )
             return LineFix(saving.line, saving.code, after, text, saving.file)
     after = cloned_target(location.code, location.op, location.layer)
     if after:
-        text = f"Write to a copy: `{after.splitlines()[0]}`" + (
-            " in the line before." if "\n" in after else "."
-        )
+        line = after.splitlines()[0]
+        text = tr("Write to a copy: `{code}`.", code=line)
+        if "\n" in after:
+            text = tr("Write to a copy: `{code}` in the line before.", code=line)
         return LineFix(location.line, location.code, after, text, location.file)
     if location.layer:
-        text = f"Set inplace=False in {location.layer}, or call it with `.clone()` on its input."
+        text = tr(
+            "Set inplace=False in {layer}, or call it with `.clone()` on its input.",
+            layer=location.layer,
+        )
     else:
-        text = "Put `.clone()` on the tensor before this line changes it."
+        text = tr("Put `.clone()` on the tensor before this line changes it.")
     return LineFix(location.line, location.code, "", text, location.file)
 
 

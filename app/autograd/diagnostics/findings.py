@@ -23,6 +23,7 @@ from app.autograd.diagnostics.results import (
     GradientPaths,
     by_module,
     first_nodes,
+    line_text,
 )
 from app.autograd.errors import CaptureError, ForwardError
 from app.autograd.place import OpLocation
@@ -31,16 +32,16 @@ from app.autograd.playback.recording import record
 from app.autograd.tape import Tape
 from app.autograd.walk import is_accumulate
 from app.util import module_tree
-from app.util.formatting import counted
+from app.util.language import marked, tr, trn
 
 STAGES = (
-    "Checking the forward pass for NaN and Inf",
-    "Checking for in-place changes that break backward",
-    "Tracing the gradient to each parameter",
-    "Running backward: norms, gains, dead units",
+    marked("Checking the forward pass for NaN and Inf"),
+    marked("Checking for in-place changes that break backward"),
+    marked("Tracing the gradient to each parameter"),
+    marked("Running backward: norms, gains, dead units"),
 )
 MANY_DEAD = 0.5  # of a layer's units; at least this share is a warning
-RANKS = {"error": 0, "warning": 1, "info": 2}
+RANKS = {marked("error"): 0, marked("warning"): 1, marked("info"): 2}
 
 
 def find_all(
@@ -56,7 +57,13 @@ def find_all(
     tape, paths, rungs = None, None, None
 
     def stage(number: int) -> bool:
-        tell(f"{STAGES[number]} ({number + 1} of {len(STAGES)})")
+        text = tr(
+            "{stage} ({number} of {total})",
+            stage=tr(STAGES[number]),
+            number=number + 1,
+            total=len(STAGES),
+        )
+        tell(text)
         return not cancelled()
 
     try:
@@ -89,8 +96,8 @@ def find_all(
                 )  # dropped by the forward, and back in the gradients
             findings += more
     except ForwardError as failed:
-        where = f"line {failed.line}" if failed.line is not None else "The network"
-        cure = "Fix this line: until it runs, there is no graph to inspect."
+        where = line_text(failed.line, "") or tr("The network")
+        cure = tr("Fix this line: until it runs, there is no graph to inspect.")
         findings.append(
             Finding(
                 "failed",
@@ -105,7 +112,7 @@ def find_all(
     except CaptureError as error:
         paths = paths or find_paths(batch)  # explains why nothing requires a gradient
         findings += [
-            Finding("failed", "error", "The network", str(error)),
+            Finding("failed", "error", tr("The network"), str(error)),
             *_of_paths(paths),
         ]
     findings = by_cause(
@@ -145,9 +152,13 @@ def _forward(batch: TrainingBatch) -> tuple[NonFinite | None, NonFinite | None]:
 def _non_finite(batch: TrainingBatch, non_finite: NonFinite) -> Finding:
     cure = non_finite.cure
     if not cure and non_finite.made_here:
-        cure = "Check its inputs: a point where it has no finite result or slope, or numbers that are too large."
+        cure = tr(
+            "Check its inputs: a point where it has no finite result or slope, or numbers that are too large."
+        )
     elif not cure and not non_finite.reason:
-        cure = "It was in the inputs: check the data, the weights, or the vector that backward starts with."
+        cure = tr(
+            "It was in the inputs: check the data, the weights, or the vector that backward starts with."
+        )
     title = (
         "loss"
         if non_finite.in_loss
@@ -176,12 +187,18 @@ def _in_place(batch: TrainingBatch, mutations: Mutations) -> Iterator[Finding]:
             "failed",
             "error",
             "backward",
-            f"Backward fails: {mutations.error.partition(chr(10))[0]}",
+            _fails(mutations.error.partition("\n")[0]),
         )
     elif mutations.error and mutations.first is None:
-        cure = "Look for a write into a slice or a view of it, and put .clone() on the tensor that is written to."
-        text = f"Backward fails: {mutations.error}"
+        cure = tr(
+            "Look for a write into a slice or a view of it, and put .clone() on the tensor that is written to."
+        )
+        text = _fails(mutations.error)
         yield Finding("in place", "error", "backward", text, cure)
+
+
+def _fails(error: str) -> str:
+    return tr("Backward fails: {error}", error=error)
 
 
 def _broken(batch: TrainingBatch, tape: Tape, broken: BrokenNode) -> Finding:
@@ -190,11 +207,15 @@ def _broken(batch: TrainingBatch, tape: Tape, broken: BrokenNode) -> Finding:
     advice = (
         cure.sentence
         if cure is not None
-        else "Put .clone() on the tensor before it is changed."
+        else tr("Put .clone() on the tensor before it is changed.")
     )
     layer = module_tree.submodule(batch.model, culprit.layer) if culprit.layer else None
     if getattr(layer, "inplace", False) and "inplace" not in advice:
-        advice = f"Set inplace=False in {culprit.layer}. {advice.replace('Write', 'Or write')}"
+        advice = tr(
+            "Set inplace=False in {layer}. Otherwise: {advice}",
+            layer=culprit.layer,
+            advice=advice,
+        )
     unread = any(write.replaced == "unread" for write in broken.writes)
     return Finding(
         "silent" if broken.silent else "in place",
@@ -229,15 +250,26 @@ def _unregistered(batch: TrainingBatch) -> Iterator[Finding]:
     for path in module_tree.unregistered(batch.model):
         lists.setdefault(path.partition("[")[0], []).append(path)
     for name, paths in lists.items():
-        which = f"{paths[0]} to {paths[-1]} are" if len(paths) > 1 else f"{paths[0]} is"
-        reason = f"as {name} is a plain list or dict: not in parameters() or state_dict(), not trained"
-        text = f"{which} not registered, {reason}."
+        text = tr(
+            "{path} is not registered, as {name} is a plain list or dict: not in parameters() or state_dict(), not "
+            "trained.",
+            path=paths[0],
+            name=name,
+        )
+        if len(paths) > 1:
+            text = tr(
+                "{first} to {last} are not registered, as {name} is a plain list or dict: not in parameters() or "
+                "state_dict(), not trained.",
+                first=paths[0],
+                last=paths[-1],
+                name=name,
+            )
         yield Finding(
             "unregistered",
             "warning",
             name,
             text,
-            module_tree.REGISTER,
+            tr(module_tree.REGISTER),
             name.rpartition(".")[0],
         )
 
@@ -249,11 +281,11 @@ def _of_answers(tape: Tape | None, answers: list[GradAnswer]) -> Finding:
     location, sentence = first.place, first.sentence
     more = [answer.parameter.rpartition(".")[2] for answer in answers[1:]]
     if more:
-        sentence += (
-            f" So {'is' if len(more) == 1 else 'are'} {', '.join(more)}."
-            if first.kind == "frozen"
-            else f" The same holds for {', '.join(more)}."
-        )
+        names = ", ".join(more)
+        same = tr("The same holds for {names}.", names=names)
+        if first.kind == "frozen":
+            same = trn("So is {names}.", "So are {names}.", len(more), names=names)
+        sentence += f" {same}"
     node = location.node if location is not None else None
     line = location.line if location is not None else None
     tape_node = first.tape_node
@@ -308,11 +340,7 @@ def _backward(batch: TrainingBatch) -> tuple[Tape, Ladder | None, list[Finding]]
                 return (
                     tape,
                     None,
-                    [
-                        Finding(
-                            "failed", "error", "backward", f"Backward fails: {error}"
-                        )
-                    ],
+                    [Finding("failed", "error", "backward", _fails(error))],
                 )
             dead += [
                 dead_layer
@@ -338,7 +366,7 @@ def _arising(batch: TrainingBatch) -> Iterator[Finding]:
         yield from [_non_finite(batch, non_finite) for non_finite in arising(playback)]
     except StepError as failed:
         node = playback.tape.nodes[failed.node]
-        text = f"Backward fails here: {failed}"
+        text = tr("Backward fails here: {error}", error=failed)
         title = playback.tape.title_of(node)
         yield Finding(
             "failed",
@@ -358,19 +386,28 @@ def _arising(batch: TrainingBatch) -> Iterator[Finding]:
 
 def _lost_finding(tape: Tape, lost: GainFinding) -> Finding:
     node = tape.nodes[first_nodes(tape)[lost.key]]
-    cure = {
-        "vanishes": "Put a normalization or a skip connection before it, or use another initialisation (init.kaiming).",
-        "explodes": "Start from smaller weights, normalize, or clip the gradient's norm under Training.",
-    }.get(lost.kind, "")
     # The net's own operations have no layer to name: the class alone would say nothing.
     where = (
         lost.title
         if node.layer or node.node
-        else f"{node.name} in the forward of {lost.title}"
+        else tr("{op} in the forward of {net}", op=node.name, net=lost.title)
     )
     code = tape.code_of(node) if node.line is not None else ""
-    where += f" (line {node.line}: {code})" if code else ""
-    text = f"The gradient {lost.kind} at {where}: {lost.rule}."
+    where += f" ({line_text(node.line, '')}: {code})" if code else ""
+    if lost.kind == "vanishes":
+        text = tr(
+            "The gradient vanishes at {where}: {rule}.", where=where, rule=lost.rule
+        )
+        cure = tr(
+            "Put a normalization or a skip connection before it, or use another initialisation (init.kaiming)."
+        )
+    else:
+        text = tr(
+            "The gradient explodes at {where}: {rule}.", where=where, rule=lost.rule
+        )
+        cure = tr(
+            "Start from smaller weights, normalize, or clip the gradient's norm under Training."
+        )
     location = (node.layer, node.id, node.node, node.line)
     return Finding(
         lost.kind, "warning", lost.title, text, cure, *location, file=node.file
@@ -378,10 +415,16 @@ def _lost_finding(tape: Tape, lost: GainFinding) -> Finding:
 
 
 def _dead(tape: Tape, dead: Iterable[DeadUnits]) -> Iterator[Finding]:
-    whats = {
-        "activation": "output 0 for every sample of this batch",
-        "output": "got no gradient: the weights before them do not change",
-        "input": "got no gradient: the weights after them do not change",
+    texts = {
+        "activation": marked(
+            "{dead} of {units} units of {name} output 0 for every sample of this batch ({which})."
+        ),
+        "output": marked(
+            "{dead} of {units} outputs of {name} got no gradient: the weights before them do not change ({which})."
+        ),
+        "input": marked(
+            "{dead} of {units} inputs of {name} got no gradient: the weights after them do not change ({which})."
+        ),
     }
     reported: set[tuple[int, ...]] = set()
     for dead_layer in sorted(
@@ -395,19 +438,23 @@ def _dead(tape: Tape, dead: Iterable[DeadUnits]) -> Iterator[Finding]:
             continue
         reported.add(dead_layer.which)
         node = tape.nodes[dead_layer.node]
-        kind = {"input": "inputs", "output": "outputs"}.get(dead_layer.what, "units")
         which = ", ".join(map(str, dead_layer.which[:6])) + (
             ", …" if dead_layer.dead > 6 else ""
         )
-        text = (
-            f"{dead_layer.dead} of {dead_layer.units} {kind} of "
-            f"{dead_layer.parameter or dead_layer.title} {whats[dead_layer.what]} ({which})."
+        text = tr(
+            texts[dead_layer.what],
+            dead=dead_layer.dead,
+            units=dead_layer.units,
+            name=dead_layer.parameter or dead_layer.title,
+            which=which,
         )
         severity = "warning" if dead_layer.share >= MANY_DEAD else "info"
         cure = (
-            "They may be active on a larger batch. Otherwise lower the learning rate or use LeakyReLU."
+            tr(
+                "They may be active on a larger batch. Otherwise lower the learning rate or use LeakyReLU."
+            )
             if dead_layer.what == "activation"
-            else "Check their incoming gradients and the activation after them."
+            else tr("Check their incoming gradients and the activation after them.")
         )
         location = (dead_layer.layer, dead_layer.node, node.node, node.line)
         yield Finding(
@@ -417,7 +464,7 @@ def _dead(tape: Tape, dead: Iterable[DeadUnits]) -> Iterator[Finding]:
 
 def _title(batch: TrainingBatch, layer: str, node: str | None) -> str:
     label = batch.labels.get(node) if node is not None else None
-    return (label.title if label else "") or layer or "the network"
+    return (label.title if label else "") or layer or tr("the network")
 
 
 FEW = 3  # findings of one pattern at different lines, up to which each is listed by itself
@@ -477,13 +524,21 @@ def _merged(alike: list[Finding]) -> Finding:
     )
     shown = others if len(others) <= NAMED + 1 else others[:NAMED]
     named = [other.title if one_line else other.location_text for other in shown]
-    rest = f"; and {len(others) - len(shown)} more" if len(others) > len(shown) else ""
-    text = f"{first.sentence} The same is found in {counted(len(others), 'other place')}: {'; '.join(named)}{rest}."
-    more = others[0].title if len(others) == 1 else f"{len(others)} more"
+    if rest := len(others) - len(shown):
+        named.append(tr("and {number} more", number=rest))
+    same = trn(
+        "The same is found in {count} other place: {places}.",
+        "The same is found in {count} other places: {places}.",
+        len(others),
+        places="; ".join(named),
+    )
+    more = tr("{number} more", number=len(others))
+    if len(others) == 1:
+        more = others[0].title
     return replace(
         first,
-        title=f"{first.title} and {more}",
-        sentence=text,
+        title=tr("{title} and {more}", title=first.title, more=more),
+        sentence=f"{first.sentence} {same}",
         others=others,
         line=first.line if one_line else None,
         file=first.file if one_line else "",

@@ -11,6 +11,7 @@ from msgspec import Struct
 from app.autograd.grouping import LayerGroup, group_by_layer
 from app.autograd.tape import LOSS, Tape
 from app.util.formatting import significant
+from app.util.language import tr
 
 VANISHED, EXPLODED = 1e-3, 1e3
 
@@ -157,18 +158,26 @@ def _find_lost(
         if any(not math.isfinite(value) for value in values):
             kind, rule = (
                 "non_finite",
-                "its outgoing gradient or that of its parameters is NaN or infinite",
+                tr(
+                    "its outgoing gradient or that of its parameters is NaN or infinite"
+                ),
             )
         elif (
             rung.reach is not None and 0 < rung.reach < vanished
         ):  # one of exactly 0 has a cause of another kind
             kind = "vanishes"
-            share = f"{significant(rung.reach, 2)} of what reached the last layer"
-            rule = f"its gradient norm is {share}, less than {vanished:g}"
+            rule = tr(
+                "its gradient norm is {share} of what reached the last layer, less than {bound:g}",
+                share=significant(rung.reach, 2),
+                bound=vanished,
+            )
         elif rung.reach is not None and rung.reach > exploded:
             kind = "explodes"
-            share = f"{significant(rung.reach, 2)} times what reached the last layer"
-            rule = f"its gradient norm is {share}, more than {exploded:g}"
+            rule = tr(
+                "its gradient norm is {share} times what reached the last layer, more than {bound:g}",
+                share=significant(rung.reach, 2),
+                bound=exploded,
+            )
         if kind and kind not in kinds:
             kinds.add(kind)
             yield GainFinding(kind, rung.key, rung.title, rule)

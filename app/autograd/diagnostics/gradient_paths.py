@@ -20,39 +20,70 @@ from app.autograd.tape import Tape
 from app.util import module_tree
 from app.util.formatting import significant
 from app.util.frozen import FrozenMap
+from app.util.language import marked, tr
 
 if TYPE_CHECKING:
     from torch.nn import Parameter
 _WHAT = {
-    "detach": "detach() returns a tensor that is not part of the graph",
-    "data": ".data returns the bare values, outside the graph, and autograd does not notice",
-    "item": "{op} turns the tensor into a Python number, which has no graph",
-    "numpy": "{op}() turns the tensor into a NumPy array, which has no graph",
-    "no_grad": "{op} runs under torch.no_grad(), so its result does not require a gradient",
-    "inference_mode": "{op} runs under torch.inference_mode(), so its result can never require a gradient",
-    "argmax": "{op} returns integers ({dtype}): a selection, which has no derivative",
-    "comparison": "{op} returns booleans ({dtype}), which have no derivative",
-    "dtype": "{op} converts it to {dtype}; only floating point and complex tensors can require a gradient",
-    "custom": "the custom Function {function} computes with it but does not take it as an argument, so its backward "
-    "gives it no gradient",
-    "checkpoint": "a reentrant checkpoint computes this part and builds its graph only in backward",
-    "no derivative": "{op} has no derivative",
+    "detach": marked("detach() returns a tensor that is not part of the graph"),
+    "data": marked(
+        ".data returns the bare values, outside the graph, and autograd does not notice"
+    ),
+    "item": marked("{op} turns the tensor into a Python number, which has no graph"),
+    "numpy": marked("{op}() turns the tensor into a NumPy array, which has no graph"),
+    "no_grad": marked(
+        "{op} runs under torch.no_grad(), so its result does not require a gradient"
+    ),
+    "inference_mode": marked(
+        "{op} runs under torch.inference_mode(), so its result can never require a gradient"
+    ),
+    "argmax": marked(
+        "{op} returns integers ({dtype}): a selection, which has no derivative"
+    ),
+    "comparison": marked("{op} returns booleans ({dtype}), which have no derivative"),
+    "dtype": marked(
+        "{op} converts it to {dtype}; only floating point and complex tensors can require a gradient"
+    ),
+    "custom": marked(
+        "the custom Function {function} computes with it but does not take it as an argument, so its backward "
+        "gives it no gradient"
+    ),
+    "checkpoint": marked(
+        "a reentrant checkpoint computes this part and builds its graph only in backward"
+    ),
+    "no derivative": marked("{op} has no derivative"),
 }
 _CURES = {
-    "detach": "Remove detach() if this part is to be trained.",
-    "data": "Use the tensor itself, or detach() where detaching is intended.",
-    "item": "Keep the tensor: compute with it, and call {op} only to print it.",
-    "numpy": "Use torch functions for this step.",
-    "no_grad": "Move the line out of torch.no_grad() if this part is to be trained.",
-    "inference_mode": "Run it outside torch.inference_mode() if this part is to be trained.",
-    "argmax": "Use softmax, or F.gumbel_softmax where a hard choice is needed; argmax belongs after the loss.",
-    "comparison": "Use a smooth step such as sigmoid, or multiply by the mask where the mask needs no gradient.",
-    "dtype": "Stay in floating point until after the loss.",
-    "custom": "Pass it to {function}.apply() as an argument and return its gradient in backward.",
-    "checkpoint": "Use use_reentrant=False, which keeps the path and needs no input that requires a gradient.",
-    "no derivative": "Replace it with an operation that has a derivative, or write a custom Function with a backward.",
+    "detach": marked("Remove detach() if this part is to be trained."),
+    "data": marked("Use the tensor itself, or detach() where detaching is intended."),
+    "item": marked("Keep the tensor: compute with it, and call {op} only to print it."),
+    "numpy": marked("Use torch functions for this step."),
+    "no_grad": marked(
+        "Move the line out of torch.no_grad() if this part is to be trained."
+    ),
+    "inference_mode": marked(
+        "Run it outside torch.inference_mode() if this part is to be trained."
+    ),
+    "argmax": marked(
+        "Use softmax, or F.gumbel_softmax where a hard choice is needed; argmax belongs after the loss."
+    ),
+    "comparison": marked(
+        "Use a smooth step such as sigmoid, or multiply by the mask where the mask needs no gradient."
+    ),
+    "dtype": marked("Stay in floating point until after the loss."),
+    "custom": marked(
+        "Pass it to {function}.apply() as an argument and return its gradient in backward."
+    ),
+    "checkpoint": marked(
+        "Use use_reentrant=False, which keeps the path and needs no input that requires a gradient."
+    ),
+    "no derivative": marked(
+        "Replace it with an operation that has a derivative, or write a custom Function with a backward."
+    ),
 }
-_IN_PLACE = "{op} writes into a tensor under torch.no_grad(), so the written values have no gradient path"
+_IN_PLACE = marked(
+    "{op} writes into a tensor under torch.no_grad(), so the written values have no gradient path"
+)
 
 
 def find_paths(batch: TrainingBatch) -> GradientPaths:
@@ -121,24 +152,32 @@ def _answer(
 ) -> GradAnswer:
     used = watcher.used.get(id(parameter))
     if not parameter.requires_grad:
-        text = f"{name} is frozen: its requires_grad is False, so backward leaves its .grad at None."
+        text = tr(
+            "{name} is frozen: its requires_grad is False, so backward leaves its .grad at None.",
+            name=name,
+        )
         return GradAnswer(
             name,
             "none",
             "frozen",
             text,
-            f"Call {name}.requires_grad_() if it is to be trained.",
+            tr("Call {name}.requires_grad_() if it is to be trained.", name=name),
             used,
         )
     norm = measured.norms.get(name)
     if norm is not None:
         return _reached(name, norm, tape, measured)
     if tape is not None and any(name in node.parameters for node in tape.nodes):
-        text = (
-            f"A path leads from the loss to {name}, but backward stopped before it: {measured.error}"
-            if measured.error
-            else f"A path leads from the loss to {name}, but a node on it returns None as gradient."
+        text = tr(
+            "A path leads from the loss to {name}, but a node on it returns None as gradient.",
+            name=name,
         )
+        if measured.error:
+            text = tr(
+                "A path leads from the loss to {name}, but backward stopped before it: {error}",
+                name=name,
+                error=measured.error,
+            )
         return GradAnswer(
             name, "unknown" if measured.error else "none", "backward", text
         )
@@ -170,10 +209,12 @@ def _answer(
             way[0],
             others=tuple(mine),
         )
-    text = f"{name} is not used: no operation of this forward pass takes it, so no gradient reaches it."
-    return GradAnswer(
-        name, "none", "unused", text, "Call its layer in forward, or remove the layer."
+    text = tr(
+        "{name} is not used: no operation of this forward pass takes it, so no gradient reaches it.",
+        name=name,
     )
+    cure = tr("Call its layer in forward, or remove the layer.")
+    return GradAnswer(name, "none", "unused", text, cure)
 
 
 def _reached(
@@ -184,15 +225,22 @@ def _reached(
             name,
             "not finite",
             "not finite",
-            f"The gradient of {name} is not finite.",
+            tr("The gradient of {name} is not finite.", name=name),
             norm=norm,
         )
     taking = cancelling_norm(tape, measured, name) if tape is not None else None
     if tape is not None and taking is not None:
         title = tape.title_of(taking)
         short = name.rpartition(".")[2]
-        text = f"The {short} gets no gradient: {title} subtracts the channel mean, so any bias cancels."
-        cure = f"Give {name.rpartition('.')[0] or 'the layer'} bias=False: {title} has its own bias."
+        text = tr(
+            "The {parameter} gets no gradient: {norm} subtracts the channel mean, so any bias cancels.",
+            parameter=short,
+            norm=title,
+        )
+        layer = name.rpartition(".")[0] or tr("the layer")
+        cure = tr(
+            "Give {layer} bias=False: {norm} has its own bias.", layer=layer, norm=title
+        )
         return GradAnswer(
             name,
             "cancelled",
@@ -205,8 +253,18 @@ def _reached(
         )
     if norm == 0 and tape is not None:
         stop = stop_of(tape, measured, name)
-        where = "" if stop.node is None else _stops(tape, stop.node)
-        text = f"The gradient of {name} is exactly zero: {where}{stop.why}."
+        text = tr(
+            "The gradient of {name} is exactly zero: {why}.", name=name, why=stop.why
+        )
+        if stop.node is not None:
+            node = tape.nodes[stop.node]
+            text = tr(
+                "The gradient of {name} is exactly zero: {node} in {layer} passes no gradient because {why}.",
+                name=name,
+                node=node.name,
+                layer=tape.title_of(node),
+                why=stop.why,
+            )
         location = None if stop.node is None else _location(tape, stop.node)
         return GradAnswer(
             name,
@@ -222,13 +280,13 @@ def _reached(
         name,
         "flows",
         "",
-        f"A gradient reaches {name}; its norm is {significant(norm, 3)}.",
+        tr(
+            "A gradient reaches {name}; its norm is {norm}.",
+            name=name,
+            norm=significant(norm, 3),
+        ),
         norm=norm,
     )
-
-
-def _stops(tape: Tape, node: int) -> str:
-    return f"{tape.nodes[node].name} in {tape.title_of(tape.nodes[node])} passes no gradient because "
 
 
 def _location(tape: Tape, number: int) -> OpLocation:
@@ -249,7 +307,12 @@ def _location(tape: Tape, number: int) -> OpLocation:
 def _sentence_of(cut: Cut, parameter: str) -> str:
     """Say why the path of a parameter ends in this cut."""
     template = _IN_PLACE if cut.in_place and cut.kind == "no_grad" else _WHAT[cut.kind]
-    return f"The gradient path of {parameter} is cut {cut.place.where}: {_filled(template, cut)}."
+    return tr(
+        "The gradient path of {name} is cut {where}: {reason}.",
+        name=parameter,
+        where=cut.place.where,
+        reason=_filled(template, cut),
+    )
 
 
 def _cure_of(cut: Cut) -> str:
@@ -258,21 +321,25 @@ def _cure_of(cut: Cut) -> str:
 
 
 def _filled(text: str, cut: Cut) -> str:
-    return text.format(
-        op=cut.place.op, dtype=f"torch.{cut.dtype}", function=cut.function
-    )
+    dtype = f"torch.{cut.dtype}"
+    return tr(text, op=cut.place.op, dtype=dtype, function=cut.function)
 
 
 def _end_of_way(parameter: str, last: PathStep, output: int | None) -> tuple[str, str]:
     """Say why a parameter with an unused result gets no gradient, and how to fix it."""
     if output is not None:
-        message = f"The network returns it as output {output + 1}, and the loss is computed from another one."
-        return (
-            f"{parameter} is not part of the loss. {message}",
-            "Add a term for this output to the loss.",
+        text = tr(
+            "{name} is not part of the loss. The network returns it as output {number}, and the loss is computed from "
+            "another one.",
+            name=parameter,
+            number=output + 1,
         )
-    reason = f"the last that was computed from it is {last.node} {last.place.where}, and nothing uses that result"
-    return (
-        f"{parameter} is not part of the loss: {reason}.",
-        "Use the result, or remove the line.",
+        return text, tr("Add a term for this output to the loss.")
+    text = tr(
+        "{name} is not part of the loss: the last that was computed from it is {node} {where}, and nothing uses that "
+        "result.",
+        name=parameter,
+        node=last.node,
+        where=last.place.where,
     )
+    return text, tr("Use the result, or remove the line.")

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import hashlib
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from functools import lru_cache
 from types import FrameType
 from typing import Any
@@ -32,9 +32,11 @@ from app.autograd.tape import Tape
 from app.autograd.walk import LEAF_SEQUENCE, short_name
 from app.source.generated import Source
 from app.util import module_tree
+from app.util.language import tr, trn
 from app.util.torch_calls import FunctionCalls, KernelCalls
 
 _MISMATCH = re.compile(r"is at version (\d+); expected version (\d+)")
+_TORCH_ERROR = "one of the variables needed for gradient computation has been modified by an inplace operation"
 # A batch norm keeps its running statistics, but in training its backward does not read them.
 _NOT_READ = frozenset({"running_mean", "running_var"})
 
@@ -342,38 +344,56 @@ def _sentence(
     now: int,
     writes: tuple[Write, ...],
 ) -> str:
-    who = " and ".join(
-        f"{write.location.op} {write.location.where}"
-        + (f" ({write.count} times)" if write.count > 1 else "")
-        for write in writes
-    )
-    who, ending = who or "An unrecorded operation", "" if len(writes) > 1 else "s"
-    saved_text = f"what {node} {location.where} saves for backward ({saved})"
+    writers = [
+        f"{write.location.op} {write.location.where}{_times(write)}" for write in writes
+    ]
+    values = {"node": node, "where": location.where, "saved": saved}
     if replacing := [write for write in writes if write.replaced]:
-        return _replaced(replacing[0], saved_text)
+        return _replaced(replacing[0], values)
+    who = f" {tr('and')} ".join(writers) or tr("An unrecorded operation")
     if version is None:
-        return (
-            f"{who} write{ending} through .data into {saved_text}. The version counter does not "
-            "change, so torch cannot "
-            f"detect it: the gradient is silently wrong."
+        return trn(
+            "{who} writes through .data into what {node} {where} saves for backward ({saved}). The version counter "
+            "does not change, so torch cannot detect it: the gradient is silently wrong.",
+            "{who} write through .data into what {node} {where} saves for backward ({saved}). The version counter "
+            "does not change, so torch cannot detect it: the gradient is silently wrong.",
+            max(len(writes), 1),
+            who=who,
+            **values,
         )
-    return (
-        f"{who} change{ending} in place {saved_text}: saved at version {version}, now at version "
-        f"{now}. Backward will raise "
-        "“one of the variables needed for gradient computation has been modified by an inplace operation”."
+    return trn(
+        "{who} changes in place what {node} {where} saves for backward ({saved}): saved at version {version}, now at "
+        "version {now}. Backward will raise “{error}”.",
+        "{who} change in place what {node} {where} saves for backward ({saved}): saved at version {version}, now at "
+        "version {now}. Backward will raise “{error}”.",
+        max(len(writes), 1),
+        who=who,
+        version=version,
+        now=now,
+        error=_TORCH_ERROR,
+        **values,
     )
 
 
-def _replaced(write: Write, saved: str) -> str:
-    tensor = write.parameter or "A tensor"
-    effect = (
-        "Backward reads the new values, which the forward pass did not use: the gradient is silently wrong."
-        if write.replaced == "read"
-        else "The gradient is that of the values before, while the step changes the new ones."
+def _times(write: Write) -> str:
+    return f" ({tr('{number} times', number=write.count)})" if write.count > 1 else ""
+
+
+def _replaced(write: Write, values: Mapping[str, str]) -> str:
+    effect = tr(
+        "The gradient is that of the values before, while the step changes the new ones."
     )
-    return (
-        f"{tensor} is replaced through .data {write.location.where}, after it became {saved}. torch cannot notice "
-        f"that. {effect}"
+    if write.replaced == "read":
+        effect = tr(
+            "Backward reads the new values, which the forward pass did not use: the gradient is silently wrong."
+        )
+    return tr(
+        "{tensor} is replaced through .data {place}, after it became what {node} {where} saves for backward ({saved}). "
+        "torch cannot notice that. {effect}",
+        tensor=write.parameter or tr("A tensor"),
+        place=write.location.where,
+        effect=effect,
+        **values,
     )
 
 

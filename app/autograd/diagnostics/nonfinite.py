@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
-from pathlib import PurePath
 from types import FrameType
 from typing import TYPE_CHECKING, Any
 
@@ -14,8 +13,10 @@ from torch.multiprocessing.reductions import StorageWeakRef
 from torch.utils._pytree import tree_leaves
 
 from app.autograd.diagnostics import nonfinite_reasons
+from app.autograd.diagnostics.results import line_text
 from app.autograd.sparse import parts_of
 from app.util import module_tree, user_frames
+from app.util.language import tr
 from app.util.torch_calls import KernelCalls
 
 if TYPE_CHECKING:
@@ -71,17 +72,50 @@ class NonFinite(Struct, frozen=True):
 
     def sentence(self) -> str:
         """Describe it in one sentence."""
-        where = "the loss" if self.in_loss else self.layer or "the network's own code"
-        line = f", line {self.line}" if self.line is not None else ""
-        line += f" of {PurePath(self.file).name}" if self.file else ""
-        verb = "produced the first" if self.made_here else "is the first to receive a"
-        text = f"In the {self.direction} pass, {self.op} of {where}{line} {verb} {self.value}."
-        masked = (
-            f"{self.masked_by} masks it: no parameter receives it on this batch."
-            if self.masked_by
-            else ""
+        name = name_of(self.op, self.in_loss, self.layer, self.line, self.file)
+        if self.direction == "forward":
+            text = tr(
+                "In the forward pass, {name} produced the first {value}.",
+                name=name,
+                value=self.value,
+            )
+            received = tr(
+                "In the forward pass, {name} is the first to receive a {value}.",
+                name=name,
+                value=self.value,
+            )
+        else:
+            text = tr(
+                "In the backward pass, {name} produced the first {value}.",
+                name=name,
+                value=self.value,
+            )
+            received = tr(
+                "In the backward pass, {name} is the first to receive a {value}.",
+                name=name,
+                value=self.value,
+            )
+        masked = tr(
+            "{node} masks it: no parameter receives it on this batch.",
+            node=self.masked_by,
         )
-        return " ".join(filter(None, (text, self.reason, masked)))
+        parts = (
+            text if self.made_here else received,
+            self.reason,
+            masked if self.masked_by else "",
+        )
+        return " ".join(filter(None, parts))
+
+
+def name_of(op: str, in_loss: bool, layer: str, line: int | None, file: str) -> str:
+    """Name an operation with its layer and line: "ReluBackward0 of f.3, line 13 of net.py"."""
+    if in_loss:
+        name = tr("{op} of the loss", op=op)
+    elif layer:
+        name = tr("{op} of {layer}", op=op, layer=layer)
+    else:
+        name = tr("{op} of the network's own code", op=op)
+    return ", ".join(filter(None, (name, line_text(line, file))))
 
 
 class ForwardWatch:

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from pathlib import PurePath
 from typing import TYPE_CHECKING
 
 from app.autograd.diagnostics import nonfinite_reasons
-from app.autograd.diagnostics.nonfinite import NonFinite
+from app.autograd.diagnostics.nonfinite import NonFinite, name_of
+from app.util.language import tr
 
 if TYPE_CHECKING:
     from app.autograd.playback.playback import Playback
@@ -94,18 +94,17 @@ def _describe(
     )
     text, cure = reason
     if first is not origin:
-        text = (
-            f"It is made of an Inf of {_where(tape, tape.nodes[origin.node])}. {text}"
-        )
+        name = _where(tape.nodes[origin.node])
+        text = f"{tr('It is made of an Inf of {name}.', name=name)} {text}"
     elif origin.hooked:
         text, cure = (
-            "A hook of the tensor made it.",
-            "Mend the hook: it is called with finite gradients.",
+            tr("A hook of the tensor made it."),
+            tr("Mend the hook: it is called with finite gradients."),
         )
     elif received and origin.fan_ins:
         text, cure = (
-            "The gradients that meet there are finite, but their sum is not.",
-            "Scale the loss down.",
+            tr("The gradients that meet there are finite, but their sum is not."),
+            tr("Scale the loss down."),
         )
     return NonFinite(
         "backward",
@@ -142,15 +141,11 @@ def _mask(tape: Tape, spread: list[StepRecord], by_node: dict[int, StepRecord]) 
     if any(tape.nodes[record.node].is_leaf or record.inside for record in spread):
         return ""
     ends = [record for record in spread if not _leaves(record)]
-    return _where(tape, tape.nodes[ends[0].node]) if ends else ""
+    return _where(tape.nodes[ends[0].node]) if ends else ""
 
 
-def _where(tape: Tape, node: TapeNode) -> str:
-    """Name a node with its layer and line: "ReluBackward0 of f.3, line 13 of net.py"."""
-    line = f", line {node.line}" if node.line is not None else ""
-    line += f" of {PurePath(node.file).name}" if node.file and line else ""
-    layer = "the loss" if node.in_loss else node.layer or "the network's own code"
-    return f"{node.name} of {layer}{line}"
+def _where(node: TapeNode) -> str:
+    return name_of(node.name, node.in_loss, node.layer, node.line, node.file)
 
 
 def _behind_mask(tape: Tape, number: int) -> bool:

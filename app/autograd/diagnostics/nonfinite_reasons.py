@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import torch
 
 from app.autograd.playback.direct_call import is_custom
-from app.util.formatting import counted
+from app.util.language import marked, tr, trn
 
 if TYPE_CHECKING:
     from torch import Tensor
@@ -26,24 +26,30 @@ class Reason(NamedTuple):
 
 
 UNKNOWN = Reason()
-_EPSILON = "Add a small constant inside it, as in {name}(x + 1e-8), or clamp its input away from that value."
-_CLAMP = "Clamp its input, as in x.clamp(min=1e-8), or use a form that takes logits (log_softmax, logsigmoid)."
-_DIVISOR = (
+_EPSILON = marked(
+    "Add a small constant inside it, as in {name}(x + 1e-8), or clamp its input away from that value."
+)
+_CLAMP = marked(
+    "Clamp its input, as in x.clamp(min=1e-8), or use a form that takes logits (log_softmax, logsigmoid)."
+)
+_DIVISOR = marked(
     "Clamp the divisor, as in x / y.clamp(min=1e-8), or add a small constant to it."
 )
-_INSIDE = (
+_INSIDE = marked(
     "Clamp its input a little inside the bounds, as in x.clamp(-1 + 1e-6, 1 - 1e-6)."
 )
-_MASK_INPUT = (
+_MASK_INPUT = marked(
     "Mask its input too: give it a harmless value where the result is not used, as in "
     "{name}(torch.where(mask, x, 1.0)), and then select the result."
 )
-_OPEN_ROW = (
+_OPEN_ROW = marked(
     "Leave every row a value to look at, fill with torch.finfo(x.dtype).min in place of -inf, or set such rows to 0 "
     "before softmax."
 )
 
-_FINITE = "Fill with a large finite number in place of inf, or select with torch.where in place of a product."
+_FINITE = marked(
+    "Fill with a large finite number in place of inf, or select with torch.where in place of a product."
+)
 
 
 class _Point(NamedTuple):
@@ -63,37 +69,42 @@ def _zero(values: Tensor) -> Tensor:
 _BELOW = _Point(
     "self",
     lambda x: x < 0,
-    "its input is below 0{where}",
-    "Clamp its input at 0 or above.",
+    marked("its input is below 0{where}"),
+    marked("Clamp its input at 0 or above."),
 )
-_LOG = _Point("self", lambda x: x <= 0, "its input is 0 or below{where}", _CLAMP)
-_DIVISION = _Point("other", _zero, "it divides by 0{where}", _DIVISOR)
+_LOG = _Point(
+    "self", lambda x: x <= 0, marked("its input is 0 or below{where}"), _CLAMP
+)
+_DIVISION = _Point("other", _zero, marked("it divides by 0{where}"), _DIVISOR)
 _BEYOND = _Point(
-    "self", lambda x: x.abs() >= 1, "its input is at or beyond 1 or -1{where}", _INSIDE
+    "self",
+    lambda x: x.abs() >= 1,
+    marked("its input is at or beyond 1 or -1{where}"),
+    _INSIDE,
 )
 _UNIT = _Point(
     "self",
     lambda x: (x <= 0) | (x >= 1),
-    "its input is at or beyond 0 or 1{where}",
-    "Clamp its input inside, as in x.clamp(1e-6, 1 - 1e-6).",
+    marked("its input is at or beyond 0 or 1{where}"),
+    marked("Clamp its input inside, as in x.clamp(1e-6, 1 - 1e-6)."),
 )
 _SPREAD = _Point(
     "result",
     _zero,
-    "its values are all the same{where}, where its slope is infinite",
-    "Take var in place of std, or (var + 1e-8).sqrt().",
+    marked("its values are all the same{where}, where its slope is infinite"),
+    marked("Take var in place of std, or (var + 1e-8).sqrt()."),
 )
-_SLOPE = "its input is 0{where}, where its slope is infinite"
+_SLOPE = marked("its input is 0{where}, where its slope is infinite")
 _POINTS: dict[str, tuple[_Point, ...]] = {
     "sqrt": (_BELOW, _Point("result", _zero, _SLOPE, _EPSILON)),
     "rsqrt": (
         _BELOW,
-        _Point("self", _zero, "its input is 0{where}", _EPSILON),
-        _Point("result", torch.isinf, "its input is 0{where}", _EPSILON),
+        _Point("self", _zero, marked("its input is 0{where}"), _EPSILON),
+        _Point("result", torch.isinf, marked("its input is 0{where}"), _EPSILON),
     ),
     "reciprocal": (
-        _Point("self", _zero, "it divides by 0{where}", _DIVISOR),
-        _Point("result", torch.isinf, "it divides by 0{where}", _DIVISOR),
+        _Point("self", _zero, marked("it divides by 0{where}"), _DIVISOR),
+        _Point("result", torch.isinf, marked("it divides by 0{where}"), _DIVISOR),
     ),
     "div": (_DIVISION,),
     "fmod": (_DIVISION,),
@@ -105,8 +116,8 @@ _POINTS: dict[str, tuple[_Point, ...]] = {
         _Point(
             "self",
             lambda x: x <= -1,
-            "its input is -1 or below{where}",
-            "Clamp its input above -1.",
+            marked("its input is -1 or below{where}"),
+            marked("Clamp its input above -1."),
         ),
     ),
     "special_entr": (_LOG,),
@@ -114,7 +125,7 @@ _POINTS: dict[str, tuple[_Point, ...]] = {
         _Point(
             "other",
             lambda x: x <= 0,
-            "the value under its log is 0 or below{where}",
+            marked("the value under its log is 0 or below{where}"),
             _CLAMP,
         ),
     ),
@@ -126,8 +137,8 @@ _POINTS: dict[str, tuple[_Point, ...]] = {
         _Point(
             "self",
             lambda x: x <= 1,
-            "its input is at or below 1{where}",
-            "Clamp its input above 1.",
+            marked("its input is at or below 1{where}"),
+            marked("Clamp its input above 1."),
         ),
     ),
     "logit": (_UNIT,),
@@ -135,8 +146,8 @@ _POINTS: dict[str, tuple[_Point, ...]] = {
         _Point(
             "self",
             lambda x: (x < 0) | (x > 1),
-            "its input is no probability{where}",
-            "Use binary_cross_entropy_with_logits.",
+            marked("its input is no probability{where}"),
+            marked("Use binary_cross_entropy_with_logits."),
         ),
     ),
     "std": (_SPREAD,),
@@ -145,16 +156,25 @@ _POINTS: dict[str, tuple[_Point, ...]] = {
         _Point(
             "result",
             torch.isinf,
-            "its result is larger than the dtype holds{where}",
-            "Subtract the greatest value first, clamp its input, or use logsumexp.",
+            marked("its result is larger than the dtype holds{where}"),
+            marked(
+                "Subtract the greatest value first, clamp its input, or use logsumexp."
+            ),
         ),
     ),
     "linalg_vector_norm": (
-        _Point("result", _zero, _SLOPE, "Add a small constant under the root."),
+        _Point("result", _zero, _SLOPE, marked("Add a small constant under the root.")),
     ),
-    "dist": (_Point("result", _zero, _SLOPE, "Add a small constant under the root."),),
+    "dist": (
+        _Point("result", _zero, _SLOPE, marked("Add a small constant under the root.")),
+    ),
     "cdist": (
-        _Point("result", _zero, _SLOPE, "Add a small constant to one of its inputs."),
+        _Point(
+            "result",
+            _zero,
+            _SLOPE,
+            marked("Add a small constant to one of its inputs."),
+        ),
     ),
     "hypot": (_Point("result", _zero, _SLOPE, _EPSILON),),
 }
@@ -181,8 +201,8 @@ def of_node(node: Any, arriving: Sequence[Tensor | None], unread: bool) -> Reaso
     """
     if is_custom(node):
         return Reason(
-            "Its backward is Python code of the model's own.",
-            "Mend the backward of this Function.",
+            tr("Its backward is Python code of the model's own."),
+            tr("Mend the backward of this Function."),
         )
     name, values = _operation(node.name()), _saved(node)
     gradient = next((incoming for incoming in arriving if incoming is not None), None)
@@ -212,18 +232,21 @@ def _at_points(name: str, values: Values, unread: Tensor | None) -> Reason:
         value = _tensor(values, point.value)
         if value is None or value.is_complex() or not (hits := point.test(value)).any():
             continue
-        text = point.text.format(where=_share(hits))
+        text = tr(point.text, where=_share(hits))
         if (
             unread is not None
             and unread.shape == hits.shape
             and bool((unread[hits] == 0).any())
         ):
             return Reason(
-                f"Here {text}. The gradient that arrives there is 0, because its result is not taken there: 0 times "
-                "infinity is NaN.",
-                _MASK_INPUT.format(name=name),
+                tr(
+                    "Here {reason}. The gradient that arrives there is 0, because its result is not taken there: 0 "
+                    "times infinity is NaN.",
+                    reason=text,
+                ),
+                tr(_MASK_INPUT, name=name),
             )
-        return Reason(f"Here {text}.", point.cure.format(name=name))
+        return Reason(tr("Here {reason}.", reason=text), tr(point.cure, name=name))
     return UNKNOWN
 
 
@@ -238,12 +261,12 @@ def _bad_values(_name: str, values: Values) -> Reason | None:
     ]
     if any(bool(tensor.isnan().any()) for tensor in floating):
         return Reason(
-            "It computes with a NaN of the forward pass.",
-            "Mend the operation that made it there first.",
+            tr("It computes with a NaN of the forward pass."),
+            tr("Mend the operation that made it there first."),
         )
     if any(bool(tensor.isinf().any()) for tensor in floating):
         return Reason(
-            "It computes with an infinite value of the forward pass.", _FINITE
+            tr("It computes with an infinite value of the forward pass."), tr(_FINITE)
         )
     return None
 
@@ -259,10 +282,16 @@ def _empty_mean(name: str, values: Values) -> Reason | None:
     )
     if numel and 0 not in shape:
         return None
-    text = f"It is the {name.partition('_')[0]} of no values at all (shape {list(shape)}), which is 0 / 0."
+    text = tr(
+        "It is the {name} of no values at all (shape {shape}), which is 0 / 0.",
+        name=name.partition("_")[0],
+        shape=list(shape),
+    )
     return Reason(
         text,
-        "Skip it where nothing is selected, or divide the sum by count.clamp(min=1).",
+        tr(
+            "Skip it where nothing is selected, or divide the sum by count.clamp(min=1)."
+        ),
     )
 
 
@@ -296,9 +325,16 @@ def _masked_row(name: str, values: Values) -> Reason | None:
         return None
     if not hits.any():
         return None
-    rows = f"{int(hits.sum()):,} of {counted(hits.numel(), 'row')}"
-    text = f"In {rows} every value is -inf: all of its keys are masked, so {name} has nothing to distribute over."
-    return Reason(text, _OPEN_ROW)
+    text = trn(
+        "In {masked:,} of {count} row every value is -inf: all of its keys are masked, so {name} has nothing to "
+        "distribute over.",
+        "In {masked:,} of {count} rows every value is -inf: all of its keys are masked, so {name} has nothing to "
+        "distribute over.",
+        hits.numel(),
+        masked=int(hits.sum()),
+        name=name,
+    )
+    return Reason(text, tr(_OPEN_ROW))
 
 
 def _ignored_targets(name: str, values: Values) -> Reason | None:
@@ -307,9 +343,13 @@ def _ignored_targets(name: str, values: Values) -> Reason | None:
         return None
     if target.numel() and not bool((target == ignored).all()):
         return None
-    text = f"Every target is ignored ({ignored}), so it is the mean over no targets, which is 0 / 0."
+    text = tr(
+        "Every target is ignored ({index}), so it is the mean over no targets, which is 0 / 0.",
+        index=ignored,
+    )
     return Reason(
-        text, "Skip such a batch, or sum the losses and divide by count.clamp(min=1)."
+        text,
+        tr("Skip such a batch, or sum the losses and divide by count.clamp(min=1)."),
     )
 
 
@@ -326,13 +366,17 @@ def _power(name: str, values: Values) -> Reason | None:
         else base != base
     )
     if negative.any():
-        text = f"Here a number below 0 is raised to a fraction{_share(negative)}."
-        return Reason(text, "Clamp its base at 0 or above.")
+        where = _share(negative)
+        text = tr("Here a number below 0 is raised to a fraction{where}.", where=where)
+        return Reason(text, tr("Clamp its base at 0 or above."))
     zero = (base == 0) & (exponent < 1)
     if not zero.any():
         return None
-    text = f"Here 0 is raised to a power below 1{_share(zero)}, where its slope is infinite."
-    return Reason(text, "Add a small constant to its base, as in (x + 1e-8) ** p.")
+    text = tr(
+        "Here 0 is raised to a power below 1{where}, where its slope is infinite.",
+        where=_share(zero),
+    )
+    return Reason(text, tr("Add a small constant to its base, as in (x + 1e-8) ** p."))
 
 
 def _atan2(name: str, values: Values) -> Reason | None:
@@ -345,8 +389,8 @@ def _atan2(name: str, values: Values) -> Reason | None:
     ):
         return None
     return Reason(
-        f"Here both of its inputs are 0{_share(hits)}.",
-        "Add a small constant to one of its inputs.",
+        tr("Here both of its inputs are 0{where}.", where=_share(hits)),
+        tr("Add a small constant to one of its inputs."),
     )
 
 
@@ -365,11 +409,14 @@ def _few_values(name: str, values: Values) -> Reason | None:
     free = 1 if correction is None else correction
     if count > free:
         return None
-    text = (
-        f"It is the {name.partition('_')[0]} of {counted(count, 'value')} with the "
-        f"correction {free}, which is 0 / 0."
+    text = trn(
+        "It is the {name} of {count} value with the correction {correction}, which is 0 / 0.",
+        "It is the {name} of {count} values with the correction {correction}, which is 0 / 0.",
+        count,
+        name=name.partition("_")[0],
+        correction=free,
     )
-    return Reason(text, "Pass correction=0, or give it more values.")
+    return Reason(text, tr("Pass correction=0, or give it more values."))
 
 
 def _opposite_infinities(name: str, values: Values) -> Reason | None:
@@ -384,14 +431,22 @@ def _opposite_infinities(name: str, values: Values) -> Reason | None:
     hits = hits | (pairs[1].isinf() & (pairs[0] == 0)) if name == "mul" else hits
     if not hits.any():
         return None
-    text = "0 times infinity" if name == "mul" else "infinity less infinity"
-    return Reason(f"Here it is {text}{_share(hits)}.", _FINITE)
+    where = _share(hits)
+    text = tr("Here it is infinity less infinity{where}.", where=where)
+    if name == "mul":
+        text = tr("Here it is 0 times infinity{where}.", where=where)
+    return Reason(text, tr(_FINITE))
 
 
 def _share(hits: Tensor) -> str:
     if hits.numel() == 1:
         return ""
-    return f" at {int(hits.sum()):,} of {counted(hits.numel(), 'element')}"
+    return trn(
+        " at {hits:,} of {count} element",
+        " at {hits:,} of {count} elements",
+        hits.numel(),
+        hits=int(hits.sum()),
+    )
 
 
 def _tensor(values: Values, name: str) -> Tensor | None:

@@ -8,6 +8,7 @@ from collections.abc import Iterable, Iterator
 from app.autograd.batch import TrainingBatch
 from app.autograd.diagnostics.findings import find_all
 from app.autograd.diagnostics.results import LOOKED_FOR, Finding, Findings
+from app.util.language import tr
 
 BAD = ("error", "warning")
 
@@ -21,7 +22,8 @@ def lines_of(report: Findings) -> tuple[list[str], int]:
     """Return findings as lines, and how many are errors or warnings."""
     lines = list(of_findings(report.found))
     if not report.found:
-        lines.append(f"Nothing found. Checked for: {'; '.join(LOOKED_FOR)}.")
+        checked = "; ".join(map(tr, LOOKED_FOR))
+        lines.append(tr("Nothing found. Checked for: {list}.", list=checked))
     return lines, sum(finding.severity in BAD for finding in report.found)
 
 
@@ -33,7 +35,7 @@ def of_findings(findings: Iterable[Finding]) -> Iterator[str]:
             if finding.file
             else finding.location_text
         )
-        yield f"{finding.severity}: {where}: {finding.sentence}"
+        yield f"{tr(finding.severity)}: {where}: {finding.sentence}"
         yield from (
             f"    - {line}"
             for line in textwrap.dedent(finding.before).strip().splitlines()

@@ -16,17 +16,18 @@ from app.autograd.place import OpLocation
 from app.autograd.tape import Tape
 from app.util.formatting import MINUS, bytes_text, scientific
 from app.util.frozen import FrozenMap
+from app.util.language import marked, tr, trn
 
 FEWEST = 3  # rounds, at least, to tell a difference from noise
 LOOKED_FOR = (
-    "parameters whose .grad stays None",
-    "layers in plain lists, which are not trained",
-    "gradients that are exactly zero",
-    "in-place changes that break backward",
-    "writes through .data",
-    "the first NaN or Inf, forward and backward",
-    "layers where the gradient vanishes or explodes",
-    "dead units",
+    marked("parameters whose .grad stays None"),
+    marked("layers in plain lists, which are not trained"),
+    marked("gradients that are exactly zero"),
+    marked("in-place changes that break backward"),
+    marked("writes through .data"),
+    marked("the first NaN or Inf, forward and backward"),
+    marked("layers where the gradient vanishes or explodes"),
+    marked("dead units"),
 )
 
 
@@ -101,6 +102,15 @@ class GradientPaths(Struct, frozen=True):
         )
 
 
+def line_text(line: int | None, file: str) -> str:
+    """Return a line with its file: "line 12", "line 12 of net.py", or ""."""
+    if line is None:
+        return ""
+    if file:
+        return tr("line {line} of {file}", line=line, file=PurePath(file).name)
+    return tr("line {line}", line=line)
+
+
 class Finding(Struct, frozen=True):
     """One thing that was found.
 
@@ -128,19 +138,13 @@ class Finding(Struct, frozen=True):
     @property
     def location_text(self) -> str:
         """Layer and line: "conv1, line 12"; the line alone without a layer."""
-        line = "" if self.line is None else f"line {self.line}"
+        line = "" if self.line is None else tr("line {line}", line=self.line)
         return ", ".join(filter(None, (self.title, line)))
 
     @property
     def line_text(self) -> str:
         """The line with its file: "line 12", "line 12 of net.py", or ""."""
-        if self.line is None:
-            return ""
-        return (
-            f"line {self.line} of {PurePath(self.file).name}"
-            if self.file
-            else f"line {self.line}"
-        )
+        return line_text(self.line, self.file)
 
 
 class Findings(Struct, frozen=True):
@@ -234,26 +238,44 @@ class WhatIf(Struct, frozen=True):
         low, high = (
             f"{bound * 1000:+.1f}".replace("-", MINUS) for bound in self.spread
         )
-        rounds = f"{low} to {high} ms in {len(self._apart)} rounds"
+        rounds = trn(
+            "{low} to {high} ms in {count} round",
+            "{low} to {high} ms in {count} rounds",
+            len(self._apart),
+            low=low,
+            high=high,
+        )
         if self.measurable:
             time = f"{self.slower * 1000:+.1f} ms ({100 * self.slower / self.plain.seconds:+.0f} %; {rounds})"
         else:
-            time = f"no measurable time more: the difference was {rounds}, so noise exceeds the effect"
-        if self.freed:
-            less = "less" if self.freed > 0 else "more"
-            memory = f"{bytes_text(abs(self.freed))} {less} at the peak ({bytes_text(self.plain.peak)} without)"
+            time = tr(
+                "no measurable time more: the difference was {rounds}, so noise exceeds the effect",
+                rounds=rounds,
+            )
+        saved, peak = bytes_text(abs(self.freed)), bytes_text(self.plain.peak)
+        if self.freed > 0:
+            memory = tr(
+                "{saved} less at the peak ({peak} without)", saved=saved, peak=peak
+            )
+        elif self.freed:
+            memory = tr(
+                "{saved} more at the peak ({peak} without)", saved=saved, peak=peak
+            )
         else:
-            memory = f"as much at the peak as without ({bytes_text(self.plain.peak)})"
-        grads = (
-            "the gradients are the same"
-            if self.equal
-            else f"gradients differ by up to {scientific(self.difference, 1)}"
-        )
-        text = (
-            f"With {self.path} checkpointed a step takes {memory} and {time}; {grads}."
+            memory = tr("as much at the peak as without ({peak})", peak=peak)
+        grads = tr("the gradients are the same")
+        if not self.equal:
+            difference = scientific(self.difference, 1)
+            grads = tr("gradients differ by up to {difference}", difference=difference)
+        text = tr(
+            "With {path} checkpointed a step takes {memory} and {time}; {gradients}.",
+            path=self.path,
+            memory=memory,
+            time=time,
+            gradients=grads,
         )
         if self.freed > 0:
-            text += f" In training: recompute = {self.path}."
+            text += " " + tr("In training: recompute = {path}.", path=self.path)
         return f"{text} {self.remark}".rstrip()
 
 

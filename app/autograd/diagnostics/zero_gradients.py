@@ -12,6 +12,7 @@ from app.autograd.gradient_norms import measure as measured
 from app.autograd.playback.kept_graph import LiveGraph
 from app.autograd.tape import Tape, TapeEdge, TapeNode
 from app.util import module_tree
+from app.util.language import marked, tr
 from tapedeck.norms import values_of
 
 # Relative bound below which a gradient is mere rounding, compared with that of the weight. Single precision has 7
@@ -22,48 +23,61 @@ _CANCELLED = 1e-4
 _STOPS = (
     (
         r"^(Relu|Threshold)Backward",
-        "its input was at or below 0 wherever a gradient arrived: a dead ReLU on this batch",
-        "Lower the learning rate, use another initialisation, or replace it with LeakyReLU, whose gradient is never 0.",
+        marked(
+            "its input was at or below 0 wherever a gradient arrived: a dead ReLU on this batch"
+        ),
+        marked(
+            "Lower the learning rate, use another initialisation, or replace it with LeakyReLU, whose gradient is "
+            "never 0."
+        ),
     ),
     (
         r"^(Hardtanh|Clamp\w*|Hardsigmoid|Hardswish|HardtanhBackward)Backward",
-        "its input was outside its bounds wherever a gradient arrived",
-        "Widen the bounds, or scale the input.",
+        marked("its input was outside its bounds wherever a gradient arrived"),
+        marked("Widen the bounds, or scale the input."),
     ),
     (
         r"^(Round|Floor|Ceil|Trunc|Sign|Sgn|Heaviside|Fix)\w*Backward",
-        "a step function has derivative 0 everywhere",
-        "Leave the step out of training, or pass the gradient straight through it with a custom Function.",
+        marked("a step function has derivative 0 everywhere"),
+        marked(
+            "Leave the step out of training, or pass the gradient straight through it with a custom Function."
+        ),
     ),
     (
         r"^MulBackward",
-        "the other factor was 0 wherever a gradient arrived",
-        "Check the factor: a mask or a scale of 0.",
+        marked("the other factor was 0 wherever a gradient arrived"),
+        marked("Check the factor: a mask or a scale of 0."),
     ),
     (
         r"^\w*DropoutBackward",
-        "no kept element received a gradient, or all were dropped",
-        "Lower the dropout's p, or use a larger batch.",
+        marked("no kept element received a gradient, or all were dropped"),
+        marked("Lower the dropout's p, or use a larger batch."),
     ),
     (
         r"^(Addmm|Mm|Bmm|Baddbmm|Mv|Convolution|Linear|Dot)\w*Backward",
-        "the other factor was 0 wherever a gradient arrived",
-        "Check the other factor of the product: an input of zeros, or weights that start at 0.",
+        marked("the other factor was 0 wherever a gradient arrived"),
+        marked(
+            "Check the other factor of the product: an input of zeros, or weights that start at 0."
+        ),
     ),
     (
         r"^(Softmax|LogSoftmax|Sigmoid|Tanh|LogSigmoid|Softplus|Gelu|Silu|Elu|Mish)Backward",
-        "it is saturated: its derivative rounds to 0 in this precision",
-        "Make the input smaller with a norm before it or smaller weights, or use the loss that takes logits.",
+        marked("it is saturated: its derivative rounds to 0 in this precision"),
+        marked(
+            "Make the input smaller with a norm before it or smaller weights, or use the loss that takes logits."
+        ),
     ),
     (
         r"^(Mse|SmoothL1|L1|HuberLoss|BinaryCrossEntropy|NllLoss|Nll)\w*Backward",
-        "the loss is constant",
-        "The output meets the target, or every target is ignored (ignore_index).",
+        marked("the loss is constant"),
+        marked(
+            "The output meets the target, or every target is ignored (ignore_index)."
+        ),
     ),
     (
         r"^(Slice|Select|Index|Gather|Where|MaskedFill|MaskedSelect|Narrow|Split|Unbind|Max\w*|Min\w*)\w*Backward",
-        "no part of the tensor that affects the loss was selected",
-        "Check the index or the mask at this line.",
+        marked("no part of the tensor that affects the loss was selected"),
+        marked("Check the index or the mask at this line."),
     ),
 )
 
@@ -147,22 +161,24 @@ def stop_of(tape: Tape, measured: Measured, parameter: str) -> ZeroCause:
         ]
         visited.update(row)
     return ZeroCause(
-        None, "the gradient that backward starts from is zero", "Check the loss itself."
+        None,
+        tr("the gradient that backward starts from is zero"),
+        tr("Check the loss itself."),
     )
 
 
 def _explained(tape: Tape, edge: TapeEdge) -> tuple[str, str]:
     if _adds_bias(tape, edge.source, edge.slot):
         return (
-            "its incoming gradients sum to zero",
-            "Check the loss: it does not change with this bias.",
+            tr("its incoming gradients sum to zero"),
+            tr("Check the loss: it does not change with this bias."),
         )
     for pattern, why, cure in _STOPS:
         if re.match(pattern, tape.nodes[edge.source].name):
-            return why, cure
+            return tr(why), tr(cure)
     return (
-        "every gradient that it passes on is 0",
-        "Check its saved tensors: an input of zeros, or a derivative of 0.",
+        tr("every gradient that it passes on is 0"),
+        tr("Check its saved tensors: an input of zeros, or a derivative of 0."),
     )
 
 

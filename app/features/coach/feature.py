@@ -19,6 +19,7 @@ from app.features.coach.judgement import (
 )
 from app.features.coach.line import EXAMINING, SILENT, CoachLine, PairsDialog, WhyDialog
 from app.features.coach.values import Examination, ExamineRun, Remark, RunSetup
+from app.util.language import tr
 from app.util.leftovers import TemporaryFolder
 from app.views.feature import Action, Feature
 
@@ -177,9 +178,9 @@ class CoachFeature(Feature):
             return remark.cure.label
         if remark.finds_rate and self.workspace.commands.has(FINDS_RATE):
             return (
-                "Stop and find a rate…"
+                tr("Stop and find a rate…")
                 if self.workspace.session.active
-                else "Find a rate…"
+                else tr("Find a rate…")
             )
         return ""
 
@@ -188,7 +189,7 @@ class CoachFeature(Feature):
         workspace = self.workspace
         if remark.cure is not None:
             workspace.cures.apply_to_network(remark.cure)
-            workspace.notifier.say(remark.cure.label, "The next run has it.")
+            workspace.notifier.say(remark.cure.label, tr("The next run has it."))
             self._done.add(remark.kind)
             self._show()
         elif workspace.session.active:

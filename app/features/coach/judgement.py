@@ -31,7 +31,8 @@ from app.training.setup.weighted_losses import (
     is_weighed,
     takes_weights,
 )
-from app.util.formatting import counted, figure, percent_sign, significant
+from app.util.formatting import figure, percent_sign, significant
+from app.util.language import tr, trn
 
 if TYPE_CHECKING:
     from app.builder.results import Analysis
@@ -164,11 +165,7 @@ class _Measured:
 
     @property
     def rate_text(self) -> str:
-        return (
-            ""
-            if math.isnan(self.rate)
-            else f"learning rate of {significant(self.rate)}"
-        )
+        return "" if math.isnan(self.rate) else significant(self.rate)
 
     @property
     def is_long(self) -> bool:
@@ -262,17 +259,17 @@ class _Measured:
         """Return the loss over the steps."""
         thin = -(-self.count // 2000)
         x = tuple(self.history.steps["step"][::thin].tolist())
-        line = ("loss", tuple(self.losses[::thin].tolist()))
-        return Evidence(title, "step", x, (line,), marks)
+        line = (tr("loss"), tuple(self.losses[::thin].tolist()))
+        return Evidence(title, tr("step"), x, (line,), marks)
 
     def epoch_curves(self, title: str, marks: tuple[float, ...] = ()) -> Evidence:
         """Return training and validation loss over the epochs."""
         x = tuple(self.history.epochs["epoch"].tolist())
         lines = (
-            ("training", tuple(self.train_losses.tolist())),
-            ("validation", tuple(self.val_losses.tolist())),
+            (tr("training"), tuple(self.train_losses.tolist())),
+            (tr("validation"), tuple(self.val_losses.tolist())),
         )
-        return Evidence(title, "epoch", x, lines, marks)
+        return Evidence(title, tr("epoch"), x, lines, marks)
 
 
 # --- The loss and the target
@@ -287,11 +284,11 @@ def _misfit(run: _Measured) -> Remark | None:
         "misfit",
         f"{problem.message}.",
         (
-            ("Why", problem.reason),
-            ("First loss", figure(run.first_loss)),
-            ("Newest loss", figure(run.recent_loss)),
+            (tr("Why"), problem.reason),
+            (tr("First loss"), figure(run.first_loss)),
+            (tr("Newest loss"), figure(run.recent_loss)),
         ),
-        run.loss_curve("Loss"),
+        run.loss_curve(tr("Loss")),
         cure=next(iter(problem.cures), None),
         node=problem.node or "",
     )
@@ -318,16 +315,19 @@ def _scale(run: _Measured) -> Remark | None:
             constant = spread**2 if squared else 0.8 * spread
         if run.train_losses[-1] < LEARNT * constant:
             return None
-    sentence = f"The loss is {figure(run.recent_loss)}: the scale of the target is far from 1, standardise it."
+    sentence = tr(
+        "The loss is {loss}: the scale of the target is far from 1, standardise it.",
+        loss=figure(run.recent_loss),
+    )
     return Remark(
         "scale",
         f"{problem.message}." if problem is not None else sentence,
         (
-            *((("Why", problem.reason),) if problem is not None else ()),
-            ("First loss", figure(run.first_loss)),
-            ("Newest loss", figure(run.recent_loss)),
+            *(((tr("Why"), problem.reason),) if problem is not None else ()),
+            (tr("First loss"), figure(run.first_loss)),
+            (tr("Newest loss"), figure(run.recent_loss)),
         ),
-        run.loss_curve("Loss"),
+        run.loss_curve(tr("Loss")),
         cure=next(iter(problem.cures), None) if problem is not None else None,
         page="training",
     )
@@ -341,10 +341,9 @@ def _lost(run: _Measured) -> Remark | None:
     if not run.ended or not run.count or not run.history.marks:
         return None
     if run.losses[-1] >= JUMPED * run.first_loss > 0:
-        text = f"the loss grew from {figure(run.first_loss)} to infinity"
-        return _too_large(run, text)
+        return _too_large(run, _grew(run, tr("infinity")))
     if run.update >= 100 * FAST_UPDATE:
-        return _too_large(run, "the loss is no number any more")
+        return _too_large(run, tr("the loss is no number any more"))
     return None
 
 
@@ -360,30 +359,53 @@ def _diverging(run: _Measured) -> Remark | None:
         (run.losses[-5:] > grown * first).all() or run.update >= 10 * FAST_UPDATE
     )
     if above or lost:
-        to = figure(run.recent_loss) if above else "infinity"
-        return _too_large(run, f"the loss grew from {figure(first)} to {to}")
+        return _too_large(
+            run, _grew(run, figure(run.recent_loss) if above else tr("infinity"))
+        )
     jump = GROWN if _dead_layer(run) and not run.generalises else JUMPED * grown / GROWN
     if run.losses.max() >= jump * first and run.recent_loss >= (1 - FLAT) * first:
-        peak = figure(float(run.losses.max()))
-        return _too_large(run, f"the loss jumped from {figure(first)} to {peak}")
+        effect = tr(
+            "the loss jumped from {first} to {peak}",
+            first=figure(first),
+            peak=figure(float(run.losses.max())),
+        )
+        return _too_large(run, effect)
     return None
 
 
+def _grew(run: _Measured, newest: str) -> str:
+    return tr(
+        "the loss grew from {first} to {newest}",
+        first=figure(run.first_loss),
+        newest=newest,
+    )
+
+
 def _too_large(run: _Measured, effect: str) -> Remark:
-    cause = f"The {run.rate_text} is too large" if run.rate_text else "It diverges"
+    sentence = tr("It diverges: {effect}.", effect=effect)
+    if run.rate_text:
+        sentence = _rate_too_large(run, effect)
     return Remark(
         "diverging",
-        f"{cause}: {effect}.",
+        sentence,
         (
-            ("Learning rate", significant(run.rate) if run.rate_text else "unknown"),
-            ("First loss", figure(run.first_loss)),
-            ("Largest loss", figure(float(run.losses.max()))),
-            ("Newest loss", figure(run.recent_loss)),
-            ("Update / weight", figure(run.update)),
+            (tr("Learning rate"), run.rate_text or tr("unknown")),
+            (tr("First loss"), figure(run.first_loss)),
+            (tr("Largest loss"), figure(float(run.losses.max()))),
+            (tr("Newest loss"), figure(run.recent_loss)),
+            (tr("Update / weight"), figure(run.update)),
         ),
-        run.loss_curve("Loss"),
+        run.loss_curve(tr("Loss")),
         finds_rate=True,
         page="training",
+    )
+
+
+def _rate_too_large(run: _Measured, effect: str) -> str:
+    return tr(
+        "The learning rate of {rate} is too large: {effect}.",
+        rate=run.rate_text,
+        effect=effect,
     )
 
 
@@ -412,13 +434,25 @@ def _dead(run: _Measured) -> Remark | None:
     steps = tuple(table.steps.tolist())
     return Remark(
         "dead",
-        f"{round(100 * share)} % of the units of {layer} are dead: 0 for every sample, so they learn nothing.",
-        (
-            ("Dead units", percent_sign(share)),
-            ("Measured at steps", ", ".join(f"{int(step):,}" for step in steps[-3:])),
-            ("Newest loss", figure(run.recent_loss)),
+        tr(
+            "{percent} % of the units of {layer} are dead: 0 for every sample, so they learn nothing.",
+            percent=round(100 * share),
+            layer=layer,
         ),
-        Evidence(f"Share of dead units of {layer}", "step", steps, (line,)),
+        (
+            (tr("Dead units"), percent_sign(share)),
+            (
+                tr("Measured at steps"),
+                ", ".join(f"{int(step):,}" for step in steps[-3:]),
+            ),
+            (tr("Newest loss"), figure(run.recent_loss)),
+        ),
+        Evidence(
+            tr("Share of dead units of {layer}", layer=layer),
+            tr("step"),
+            steps,
+            (line,),
+        ),
         cure=_leaky(run, layer),
         layer=layer,
     )
@@ -429,7 +463,9 @@ def _leaky(run: _Measured, layer: str) -> Cure | None:
     for node, path in run.setup.source.modules.items():
         drawn = run.setup.project.graph.nodes.get(node)
         if path == layer and drawn is not None and drawn.op == "nn.ReLU":
-            return Cure("Use LeakyReLU", (ReplaceOp(node, "nn.LeakyReLU"),))
+            return Cure(
+                tr("Use {name}", name="LeakyReLU"), (ReplaceOp(node, "nn.LeakyReLU"),)
+            )
     return None
 
 
@@ -441,10 +477,14 @@ def _stuck(run: _Measured) -> Remark | None:
     training = run.training
     if not run.is_long or not run.is_flat or training.one_batch or training.start:
         return None
-    stays = f"the loss stays at {figure(run.recent_loss)}"
-    stuck = Remark("stuck", "", _numbers(run), run.loss_curve("Loss"))
+    stays = tr("the loss stays at {loss}", loss=figure(run.recent_loss))
+    stuck = Remark("stuck", "", _numbers(run), run.loss_curve(tr("Loss")))
     if run.update < SLOW_UPDATE and run.rate_text:
-        sentence = f"The {run.rate_text} is too small: {stays}."
+        sentence = tr(
+            "The learning rate of {rate} is too small: {effect}.",
+            rate=run.rate_text,
+            effect=stays,
+        )
         return replace(stuck, sentence=sentence, finds_rate=True, page="training")
     if run.generalises:
         return None
@@ -452,14 +492,16 @@ def _stuck(run: _Measured) -> Remark | None:
     if lost is not None and lost.kind == "vanishing":
         return replace(stuck, sentence=lost.text, layer=lost.layer)
     if run.update > FAST_UPDATE and run.rate_text:
-        sentence = f"The {run.rate_text} is too large: {stays}."
+        sentence = _rate_too_large(run, stays)
         return replace(stuck, sentence=sentence, finds_rate=True, page="training")
     batch = run.seen.batch_losses if run.seen is not None else None
     if batch is None or batch[1] < LEARNT * batch[0]:
         return None
     return replace(
         stuck,
-        sentence=f"Nothing is learnt, not even a single batch: {stays}.",
+        sentence=tr(
+            "Nothing is learnt, not even a single batch: {effect}.", effect=stays
+        ),
         finds_rate=True,
         page="training",
     )
@@ -479,12 +521,19 @@ def _labels(run: _Measured) -> Remark | None:
         return None
     if run.is_lopsided or run.val_count < run.telling_count:
         return None
-    noun = "labels" if run.setup.task == CLASSES else "targets"
+    labels, targets = (
+        tr(
+            "The labels do not go with the inputs: they can only be memorised. Were they shuffled?"
+        ),
+        tr(
+            "The targets do not go with the inputs: they can only be memorised. Were they shuffled?"
+        ),
+    )
     return Remark(
         "labels",
-        f"The {noun} do not go with the inputs: they can only be memorised. Were they shuffled?",
+        labels if run.setup.task == CLASSES else targets,
         _numbers(run),
-        run.epoch_curves("Training and validation loss"),
+        run.epoch_curves(tr("Training and validation loss")),
         page="evaluation",
     )
 
@@ -492,26 +541,28 @@ def _labels(run: _Measured) -> Remark | None:
 def _numbers(run: _Measured) -> tuple[tuple[str, str], ...]:
     """Return what a run that learns nothing rests on."""
     numbers = [
-        ("Learning rate", significant(run.rate) if run.rate_text else "unknown"),
-        ("First loss", figure(run.first_loss)),
-        ("Newest loss", figure(run.recent_loss)),
-        ("Update / weight", figure(run.update)),
+        (tr("Learning rate"), run.rate_text or tr("unknown")),
+        (tr("First loss"), figure(run.first_loss)),
+        (tr("Newest loss"), figure(run.recent_loss)),
+        (tr("Update / weight"), figure(run.update)),
     ]
     if run.chance is not None and run.epoch_count:
         best = float(np.nan_to_num(run.val_accuracies, nan=0.0).max())
         numbers += [
-            ("Best validation accuracy", percent_sign(best)),
-            ("Accuracy of guessing", percent_sign(run.chance)),
+            (tr("Best validation accuracy"), percent_sign(best)),
+            (tr("Accuracy of guessing"), percent_sign(run.chance)),
         ]
     seen = run.seen
     if seen is not None and seen.constant_loss is not None:
-        numbers.append(("Validation loss of the mean", figure(seen.constant_loss)))
+        numbers.append((tr("Validation loss of the mean"), figure(seen.constant_loss)))
     if seen is not None and seen.neighbours is not None:
         skill = percent_sign(max(seen.neighbours, 0.0))
-        numbers.append(("Nearest sample predicts", f"{skill} better than chance"))
+        better = tr("{percent} better than chance", percent=skill)
+        numbers.append((tr("Nearest sample predicts"), better))
     if seen is not None and seen.batch_losses is not None:
         first, last = seen.batch_losses
-        numbers.append(("Loss of one batch", f"{figure(first)} to {figure(last)}"))
+        change = tr("{first} to {last}", first=figure(first), last=figure(last))
+        numbers.append((tr("Loss of one batch"), change))
     return tuple(numbers)
 
 
@@ -544,23 +595,40 @@ def _unpredicted(run: _Measured) -> Remark | None:
     weighs = (
         takes_weights(run.training.loss) and not run.setup.project.data.class_weights
     )
-    others = f", nor {len(missed) - 1} others" if len(missed) > 1 else ""
+    sentence = tr(
+        "{name} is never predicted: {support:,} of {total:,} validation samples are of it.",
+        name=name,
+        support=support,
+        total=total,
+    )
+    if others := len(missed) - 1:
+        sentence = trn(
+            "{name} is never predicted, nor is another class: {support:,} of {total:,} validation samples are of it.",
+            "{name} is never predicted, nor are {count} others: {support:,} of {total:,} validation samples are of it.",
+            others,
+            name=name,
+            support=support,
+            total=total,
+        )
     return Remark(
         "unpredicted",
-        f"{name} is never predicted{others}: {support:,} of {total:,} validation samples are of it.",
+        sentence,
         (
             *(
                 (
-                    f"Validation samples of {names[at] if at < len(names) else at}",
+                    tr(
+                        "Validation samples of {name}",
+                        name=names[at] if at < len(names) else at,
+                    ),
                     f"{seen.support[at]:,}",
                 )
                 for at in missed[:5]
             ),
-            ("Validation samples", f"{total:,}"),
-            ("Predicted as it", "0"),
+            (tr("Validation samples"), f"{total:,}"),
+            (tr("Predicted as it"), "0"),
         ),
-        run.epoch_curves("Loss"),
-        cure=Cure("Weigh classes", (SetData("", "class_weights", True),))
+        run.epoch_curves(tr("Loss")),
+        cure=Cure(tr("Weigh classes"), (SetData("", "class_weights", True),))
         if weighs
         else None,
         page="evaluation",
@@ -597,12 +665,16 @@ def _leak(run: _Measured) -> Remark | None:
         return None
     return Remark(
         "leak",
-        f"{seen.repeated:,} of {counted(seen.compared, 'validation sample')} are in the training part too, so "
-        "validation looks better than it is.",
+        tr(
+            "{repeated:,} of {total:,} validation samples are in the training part too, so validation looks better "
+            "than it is.",
+            repeated=seen.repeated,
+            total=seen.compared,
+        ),
         (
-            ("Validation samples compared", f"{seen.compared:,}"),
-            ("The same as a training sample", f"{seen.repeated:,}"),
-            ("To be expected by chance", figure(seen.expected_repeats)),
+            (tr("Validation samples compared"), f"{seen.compared:,}"),
+            (tr("The same as a training sample"), f"{seen.repeated:,}"),
+            (tr("To be expected by chance"), figure(seen.expected_repeats)),
         ),
         pairs=seen.pairs,
     )
@@ -633,19 +705,27 @@ def _overfitting(run: _Measured) -> Remark | None:
     patience = max(3, min(10, epoch))
     return Remark(
         OVERFITTING,
-        f"Overfitting: the validation loss grows since epoch {epoch:,}, from {figure(lowest)} to "
-        f"{figure(float(validation[-1]))}.",
-        (
-            ("Lowest validation loss", f"{figure(lowest)} in epoch {epoch:,}"),
-            ("Newest validation loss", figure(float(validation[-1]))),
-            ("Training loss then", figure(float(run.train_losses[best]))),
-            ("Newest training loss", figure(float(run.train_losses[-1]))),
+        tr(
+            "Overfitting: the validation loss grows since epoch {epoch:,}, from {lowest} to {newest}.",
+            epoch=epoch,
+            lowest=figure(lowest),
+            newest=figure(float(validation[-1])),
         ),
-        run.epoch_curves("Training and validation loss", (float(epoch),)),
+        (
+            (
+                tr("Lowest validation loss"),
+                tr("{loss} in epoch {epoch:,}", loss=figure(lowest), epoch=epoch),
+            ),
+            (tr("Newest validation loss"), figure(float(validation[-1]))),
+            (tr("Training loss then"), figure(float(run.train_losses[best]))),
+            (tr("Newest training loss"), figure(float(run.train_losses[-1]))),
+        ),
+        run.epoch_curves(tr("Training and validation loss"), (float(epoch),)),
         cure=None
         if run.training.patience
         else Cure(
-            f"Set patience to {patience}", (SetTraining("", "patience", patience),)
+            tr("Set {name} to {value}", name="patience", value=patience),
+            (SetTraining("", "patience", patience),),
         ),
         step=int(run.history.epochs["step"][best]),
     )

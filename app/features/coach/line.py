@@ -9,7 +9,8 @@ from PySide6.QtWidgets import QGridLayout, QHeaderView, QWidget
 
 from app.features.coach.values import Evidence, Remark, SamplePair
 from app.util.columns import Column
-from app.util.formatting import counted, grouped_digits
+from app.util.formatting import grouped_digits
+from app.util.language import marked, tr, trn
 from app.views.training.charts.small_plot import PlotLine, SmallPlot
 from app.views.ui import theme
 from app.views.ui.dialogs.base import Dialog
@@ -19,13 +20,13 @@ from app.views.ui.widgets.button import Button
 from app.views.ui.widgets.fitting_label import FittingLabel
 from app.views.ui.widgets.painting import Glyph, announce, label, set_property
 
-SILENT = "No remarks on this run"
-LOOKED_FOR = (
+SILENT = marked("No remarks on this run")
+LOOKED_FOR = marked(
     "Looked for during a run and at its end: divergence, a loss that stays where it began, dead units, a loss or a "
     "target that does not fit, shuffled labels, classes that are never predicted, samples in both training and "
     "validation, and overfitting. Nothing is said unless it is sure."
 )
-EXAMINING = "Looking at the data and the net…"
+EXAMINING = marked("Looking at the data and the net…")
 HEIGHT = (
     30  # px at the designed text size: the line is as high with a remark as without
 )
@@ -45,10 +46,10 @@ class CoachLine(QWidget):
         self._icon = Glyph("info", "text3", 14)
         self.sentence = FittingLabel("", "label", at_right=True)
         self.action = Button()
-        self.why = Button("Why?", "link")
-        self.why.setToolTip("The numbers and the curve that it rests on")
-        self.show_me = Button("Show me", "link")
-        self.show_me.setToolTip("Go to where it is")
+        self.why = Button(tr("Why?"), "link")
+        self.why.setToolTip(tr("The numbers and the curve that it rests on"))
+        self.show_me = Button(tr("Show me"), "link")
+        self.show_me.setToolTip(tr("Go to where it is"))
         hbox(
             self._icon,
             (self.sentence, 1),
@@ -84,13 +85,13 @@ class CoachLine(QWidget):
             self.remark is None or self.remark.kind != remark.kind
         )
         self.remark = remark
-        text = remark.sentence if remark is not None else silence
+        text = remark.sentence if remark is not None else tr(silence)
         self._icon.set(
             *(("warning", "warn") if remark is not None else ("info", "text3"))
         )
         self._icon.setVisible(bool(text))
         set_property(self.sentence, "tone", "text" if remark is not None else "text3")
-        self.sentence.set_whole(text, text if remark is not None else LOOKED_FOR)
+        self.sentence.set_whole(text, text if remark is not None else tr(LOOKED_FOR))
         self.action.setText(action)
         self.action.setVisible(bool(action))
         self.why.setVisible(remark is not None)
@@ -104,7 +105,7 @@ class WhyDialog(Dialog):
 
     def __init__(self, remark: Remark, parent: QWidget | None = None) -> None:
         super().__init__(remark.sentence, parent, icon="warning", color="warn")
-        self.setWindowTitle("Why?")
+        self.setWindowTitle(tr("Why?"))
         self.setMinimumWidth(520)
         self.remark = remark
         grid = QGridLayout()
@@ -116,7 +117,7 @@ class WhyDialog(Dialog):
         self.body.addLayout(grid)
         if remark.evidence is not None:
             self._plot(remark.evidence)
-        close = self.add_button("Close", default=True)
+        close = self.add_button(tr("Close"), default=True)
         close.clicked.connect(self.reject)
 
     def _plot(self, evidence: Evidence) -> None:
@@ -131,7 +132,10 @@ class WhyDialog(Dialog):
             y = [value if math.isfinite(value) else math.nan for value in values]
             finite = [value for value in y if not math.isnan(value)]
             if finite and 0 < 1000 * min(finite) < max(finite):
-                y, name = [math.log10(value) for value in y], f"log10 of {name}"
+                y, name = (
+                    [math.log10(value) for value in y],
+                    tr("log10 of {name}", name=name),
+                )
             plot = SmallPlot(f"{evidence.title}: {name}", 110)
             plot.show_lines(
                 evidence.x,
@@ -143,27 +147,28 @@ class WhyDialog(Dialog):
             self.body.addWidget(plot)
 
 
-PAIR_COLUMNS = (
-    Column(
-        "Validation sample",
-        lambda pair: f"{pair.validation:,}",
-        "Its number in the validation part, from 0",
-        number=True,
-        value=lambda pair: pair.validation,
-    ),
-    Column(
-        "Training sample",
-        lambda pair: f"{pair.training:,}",
-        "Its number in the training part, from 0",
-        number=True,
-        value=lambda pair: pair.training,
-    ),
-    Column(
-        "Rows of the data",
-        lambda pair: "–" if pair.rows is None else "{:,} and {:,}".format(*pair.rows),
-        "Both rows among those that could be read, from 0",
-    ),
-)
+def _pair_columns() -> tuple[Column, ...]:
+    return (
+        Column(
+            tr("Validation sample"),
+            lambda pair: f"{pair.validation:,}",
+            tr("Its number in the validation part, from 0"),
+            number=True,
+            value=lambda pair: pair.validation,
+        ),
+        Column(
+            tr("Training sample"),
+            lambda pair: f"{pair.training:,}",
+            tr("Its number in the training part, from 0"),
+            number=True,
+            value=lambda pair: pair.training,
+        ),
+        Column(
+            tr("Rows of the data"),
+            lambda pair: "–" if pair.rows is None else "{:,}; {:,}".format(*pair.rows),
+            tr("Both rows among those that could be read, from 0"),
+        ),
+    )
 
 
 class PairsDialog(Dialog):
@@ -172,19 +177,23 @@ class PairsDialog(Dialog):
     def __init__(
         self, pairs: tuple[SamplePair, ...], total: int, parent: QWidget | None = None
     ) -> None:
-        super().__init__("Samples in both parts", parent, icon="copy")
+        super().__init__(tr("Samples in both parts"), parent, icon="copy")
         self.setMinimumWidth(480)
-        more = f" The first {len(pairs):,} of them:" if total > len(pairs) else ""
-        text = (
-            f"{counted(total, 'validation sample')} have the very values of a training sample, so a net that has "
-            f"memorised these is right on them. Remove the copies from the data.{more}"
+        text = trn(
+            "{count} validation sample has the very values of a training sample, so a net that has memorised these "
+            "is right on it. Remove the copy from the data.",
+            "{count} validation samples have the very values of a training sample, so a net that has memorised these "
+            "is right on them. Remove the copies from the data.",
+            total,
         )
+        if total > len(pairs):
+            text += " " + tr("The first {number:,} of them:", number=len(pairs))
         self.body.addWidget(label(text, "body", "text2", wrap=True))
-        self.table = Table(PAIR_COLUMNS, "Samples in both parts")
+        self.table = Table(_pair_columns(), tr("Samples in both parts"))
         self.table.cells.set_rows(list(pairs))
         stretch = QHeaderView.ResizeMode.Stretch
         self.table.horizontalHeader().setSectionResizeMode(stretch)
         self.table.setMinimumHeight(220)
         self.body.addWidget(self.table)
-        close = self.add_button("Close", default=True)
+        close = self.add_button(tr("Close"), default=True)
         close.clicked.connect(self.reject)

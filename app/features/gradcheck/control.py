@@ -19,6 +19,7 @@ from app.features.gradcheck.values import (
     WholeNet,
 )
 from app.util.formatting import counted
+from app.util.language import marked
 from app.views.autograd.findings.grad_none_section import layer_of
 from app.views.ui.present import present
 from app.views.ui.widgets.button import Button
@@ -37,7 +38,9 @@ class GradcheckControl:
 
     key = title = GRADCHECK
     command = "Check the whole network"
-    hint = "The gradient of backward is compared with finite differences, in float64 and in float32."
+    hint = marked(
+        "The gradient of backward is compared with finite differences, in float64 and in float32."
+    )
     page: GradcheckPage
     _findings: Diagnostics
 

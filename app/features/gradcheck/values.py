@@ -10,6 +10,7 @@ from app.autograd.place import OpLocation
 from app.engine.protocol import Request
 from app.engine.requests.observe import AnyCapture
 from app.util.formatting import scientific, significant
+from app.util.language import tr, trn
 
 # The help of `tapedeck autograd --gradcheck`.
 CHECK = "compare backward's gradient with finite differences (gradcheck), for a layer or for all"
@@ -28,10 +29,19 @@ class Kink(Struct, frozen=True):
     def sentence(self) -> str:
         """Explanation, such as "relu at line 3 is not differentiable here: 2 of its inputs are at the kink."."""
         if self.ties:
-            why = f"{self.ties} of its inputs {'is' if self.ties == 1 else 'are'} exactly at the kink"
+            why = trn(
+                "{count} of its inputs is exactly at the kink",
+                "{count} of its inputs are exactly at the kink",
+                self.ties,
+            )
         else:
-            why = "a step of finite differences crosses a kink"
-        return f"{self.place.op} {self.place.where} is not differentiable here: {why}."
+            why = tr("a step of finite differences crosses a kink")
+        return tr(
+            "{op} {where} is not differentiable here: {reason}.",
+            op=self.place.op,
+            where=self.place.where,
+            reason=why,
+        )
 
 
 class Element(Struct, frozen=True):
@@ -61,7 +71,9 @@ class Element(Struct, frozen=True):
     @property
     def of_output(self) -> str:
         """For a sentence: " of output 2", "" where there is one alone."""
-        return "" if self.output is None else f" of output {self.output + 1}"
+        if self.output is None:
+            return ""
+        return tr(" of output {number}", number=self.output + 1)
 
 
 class CheckedInput(Struct, frozen=True):
@@ -183,32 +195,50 @@ class GradcheckRequest(Request[GradcheckReport], frozen=True):
 def _sentences(report: GradcheckReport) -> list[str]:
     sentences = [report.note] if report.note else []
     if report.cancelled:
-        sentences.append("The check was stopped; results so far.")
+        sentences.append(tr("The check was stopped; results so far."))
     worst = report.worst
     if report.changes:
         sentences.append(
-            f"{upper(report.what)} returns different values for the same input, so it cannot be checked."
+            tr(
+                "{what} returns different values for the same input, so it cannot be checked.",
+                what=upper(report.what),
+            )
         )
     elif worst is None:
-        sentences.append(f"Nothing of {report.what} has a derivative to check.")
+        text = tr("Nothing of {what} has a derivative to check.", what=report.what)
+        sentences.append(text)
     elif report.passed:
         sentences.append(
-            f"The gradient of {report.what} is correct: in float64 it agrees with finite differences to "
-            f"{scientific(max(_relative(report), 1e-16), 1)}."
+            tr(
+                "The gradient of {what} is correct: in float64 it agrees with finite differences to {difference}.",
+                what=report.what,
+                difference=scientific(max(_relative(report), 1e-16), 1),
+            )
         )
     else:
         sentences.append(
-            f"The gradient of {report.what} is wrong: {worst.input}{_index_text(worst.index)} has "
-            f"{significant(worst.analytic, 6)} in backward{worst.of_output}, and finite differences give "
-            f"{significant(worst.numeric, 6)}."
+            tr(
+                "The gradient of {what} is wrong: {element} has {analytic} in backward{output}, and finite differences "
+                "give {numeric}.",
+                what=report.what,
+                element=f"{worst.input}{_index_text(worst.index)}",
+                analytic=significant(worst.analytic, 6),
+                output=worst.of_output,
+                numeric=significant(worst.numeric, 6),
+            )
         )
     sentences += [
-        f"{location.op} {location.where} draws random numbers; the check used the same ones in each call."
+        tr(
+            "{op} {where} draws random numbers; the check used the same ones in each call.",
+            op=location.op,
+            where=location.where,
+        )
         for location in report.random
     ]
     sentences += [
         kink.sentence
-        + " Finite differences and backward may differ there, and neither is wrong."
+        + " "
+        + tr("Finite differences and backward may differ there, and neither is wrong.")
         for kink in report.kinks
     ]
     return sentences + _on_tiny(report) + _on_precision(report)
@@ -230,9 +260,14 @@ def _on_tiny(report: GradcheckReport) -> list[str]:
     worst = max(tiny, key=lambda element: element.error)
     analytic, numeric = significant(worst.analytic, 3), significant(worst.numeric, 3)
     return [
-        f"{worst.input}{_index_text(worst.index)} has {analytic} in backward and {numeric} by finite "
-        "differences: both so near to 0 that the absolute tolerance of 1e−5 (as in torch.autograd.gradcheck) "
-        "allows it. Scale the loss up to check it more closely."
+        tr(
+            "{element} has {analytic} in backward and {numeric} by finite differences: both so near to 0 that the "
+            "absolute tolerance of 1e−5 (as in torch.autograd.gradcheck) allows it. Scale the loss up to check it more "
+            "closely.",
+            element=f"{worst.input}{_index_text(worst.index)}",
+            analytic=analytic,
+            numeric=numeric,
+        )
     ]
 
 
@@ -240,11 +275,14 @@ def _on_precision(report: GradcheckReport) -> list[str]:
     single, double = report.best("float32"), report.best("float64")
     if single is None or double is None or not report.passed or double.relative > 1e-4:
         return []  # steps cannot make good what backward has wrong, and a kink has no best step
-    text = (
-        f"Finite differences are at their best with a step of {scientific(double.eps, 0)} in float64 (relative "
-        f"difference {scientific(double.relative, 1)}) and of {scientific(single.eps, 0)} in float32 "
-        f"({scientific(single.relative, 1)}): a larger step is cut off too early (truncation), "
-        "a smaller one loses digits (rounding)."
+    text = tr(
+        "Finite differences are at their best with a step of {double_step} in float64 (relative difference "
+        "{double_error}) and of {single_step} in float32 ({single_error}): a larger step is cut off too early "
+        "(truncation), a smaller one loses digits (rounding).",
+        double_step=scientific(double.eps, 0),
+        double_error=scientific(double.relative, 1),
+        single_step=scientific(single.eps, 0),
+        single_error=scientific(single.relative, 1),
     )
     apart = max(
         (
@@ -258,8 +296,11 @@ def _on_precision(report: GradcheckReport) -> list[str]:
         return [text]
     return [
         text,
-        f"Backward's own gradient in float32 is within {scientific(apart, 1)} of the one in float64: "
-        "where single precision does not check, it is the finite differences that fail.",
+        tr(
+            "Backward's own gradient in float32 is within {difference} of the one in float64: where single precision "
+            "does not check, it is the finite differences that fail.",
+            difference=scientific(apart, 1),
+        ),
     ]
 
 

@@ -36,8 +36,8 @@ from app.features.lessons.maker import MakerControl
 from app.features.lessons.page import LearnPage
 from app.features.lessons.situation import run_figures, with_analysis
 from app.project.project import LessonWork, Project
-from app.util.formatting import counted
 from app.util.frozen import FrozenMap
+from app.util.language import tr, trn
 from app.views.run.session import Run
 from app.views.workspace import Workspace
 
@@ -160,11 +160,17 @@ class LessonControl(QObject):
             if not goals_open:
                 done = sorted({*self._done(), lesson.name})
                 self._workspace.settings.put(DONE, json.dumps(done))
-                self._workspace.notifier.say(f"Lesson done: {lesson.title}")
+                done_text = tr("Lesson done: {title}", title=tr(lesson.title))
+                self._workspace.notifier.say(done_text)
             elif self._reached:
                 self._workspace.notifier.say(
-                    f"{lesson.title}: {counted(goals_open, 'goal')} open",
-                    "Save the project to go on later.",
+                    trn(
+                        "{title}: {count} goal open",
+                        "{title}: {count} goals open",
+                        goals_open,
+                        title=tr(lesson.title),
+                    ),
+                    tr("Save the project to go on later."),
                 )
         self._workspace.activity.conceal(frozenset(), frozenset())
         self.list_lessons()
@@ -309,11 +315,14 @@ class LessonControl(QObject):
         )
         if goal.question:
             waits = goal.wanted == SAME and value is None
-            return met, "Noted: it is compared once it is measured." if waits else None
+            noted = tr("Noted: it is compared once it is measured.")
+            return met, noted if waits else None
         says = value is not None and not (
             goal.comparison == "=" and goal.wanted in (0.0, 1.0)
         )
         return (
             met,
-            f"Now: {format_value(value)}" if says and value is not None else None,
+            tr("Now: {value}", value=format_value(value))
+            if says and value is not None
+            else None,
         )

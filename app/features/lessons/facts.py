@@ -9,6 +9,7 @@ from msgspec import Struct, field
 
 from app.builder.graph import Graph
 from app.project.project import Project
+from app.util.language import tr
 
 Value = float | str
 
@@ -370,7 +371,7 @@ FACTS: dict[str, Fact] = {
         "Findings: {wanted} × {argument}",
         "finding vanishes = 0: after Findings ran",
         True,
-        lambda kind: FINDINGS.get(kind, kind),
+        lambda kind: tr(FINDINGS.get(kind, kind)),
     ),
     "gradcheck": Fact(
         _measured("gradcheck"),

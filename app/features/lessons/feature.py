@@ -9,6 +9,7 @@ from app.features.lessons import lesson as lessons
 from app.features.lessons.control import LessonControl
 from app.features.lessons.page import WIDTH, LearnPage
 from app.project.project import Project
+from app.util.language import tr
 from app.views.feature import Action, Feature, Page
 from app.views.ui.dialogs.search import SearchEntry
 
@@ -51,10 +52,10 @@ class LessonsFeature(Feature):
         for lesson in lessons.bundled():
             yield SearchEntry(
                 f"lesson.{lesson.name}",
-                f"Lesson: {lesson.title}",
+                tr("Lesson: {title}", title=tr(lesson.title)),
                 partial(self._begin, lesson),
                 "Lesson",
-                (lesson.title,),
+                (lesson.title, tr(lesson.title)),
                 f"learn tutorial {lesson.summary}",
                 "help",
             )

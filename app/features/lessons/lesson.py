@@ -31,7 +31,7 @@ import re
 import tomllib
 import unicodedata
 from collections import Counter
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -50,6 +50,7 @@ from app.project.limits import LARGEST_LESSON, MOST_GOALS
 from app.project.project import LessonWork, Project
 from app.util import regular_files, resources
 from app.util.errors import CodedError
+from app.util.language import marked, tr
 
 FILE = "lesson.md"
 MOST_STEPS = 40
@@ -102,22 +103,36 @@ class Goal(Struct, frozen=True):
     def text(self) -> str:
         """The goal as it is shown."""
         if self.question:
-            return self.question
+            return tr(self.question)
         fact = FACTS[self.fact]
-        wanted = format_value(self.wanted) or "nothing"
+        wanted = format_value(self.wanted) or tr("nothing")
         if self.comparison == "=" and self.tolerance:
             wanted = f"{wanted} ± {format_value(self.tolerance)}"
-        words = {
-            ">=": "at least ",
-            "<=": "at most ",
-            ">": "more than ",
-            "<": "less than ",
-            "!=": "other than ",
+        compared = {
+            ">=": tr("at least {value}", value=wanted),
+            "<=": tr("at most {value}", value=wanted),
+            ">": tr("more than {value}", value=wanted),
+            "<": tr("less than {value}", value=wanted),
+            "!=": tr("other than {value}", value=wanted),
+            "=": wanted,
         }
-        return fact.goal.format(
+        return tr(
+            fact.goal,
             argument=fact.shown(self.argument),
-            wanted=words.get(self.comparison, "") + wanted,
+            wanted=compared[self.comparison],
         )
+
+    def in_english(self, typed: str) -> str:
+        """Return an answer that was typed in the language of this process as it is stored and graded: in English."""
+        words = (marked("yes"), marked("no"), *filter(None, [self.answer_word]))
+        same = (word for word in words if tr(word).casefold() == typed.casefold())
+        return next(same, typed)
+
+    @property
+    def answer_word(self) -> str:
+        """The word that answers its question, "" for a number, or for what is measured."""
+        is_word = self.question and isinstance(self.wanted, str) and self.wanted != SAME
+        return str(self.wanted) if is_word else ""
 
     def is_met(self, value: Value | None) -> bool:
         """Return whether a value is as wanted; no value never is."""
@@ -178,6 +193,34 @@ class Lesson(Struct, frozen=True):
     @property
     def goals(self) -> tuple[Goal, ...]:
         return tuple(goal for step in self.steps for goal in step.goals)
+
+
+def sentences(lesson: Lesson) -> Iterator[str]:
+    """Yield the texts of a lesson that a catalogue translates, paragraph by paragraph."""
+    yield lesson.title
+    yield from _paragraphs(lesson.summary)
+    for step in lesson.steps:
+        yield step.title
+        yield from _paragraphs(step.text)
+        for goal in step.goals:
+            yield from filter(None, (goal.question, goal.answer_word, goal.hint))
+
+
+def translated(text: str) -> str:
+    """Return Markdown in the language of this process; a paragraph without a translation is as it was written."""
+    blocks = re.split(r"\n\s*\n", text)
+    for number, block in enumerate(blocks):
+        sentence = " ".join(block.split())
+        if (translation := tr(sentence)) != sentence:
+            blocks[number] = translation
+    return "\n\n".join(blocks)
+
+
+def _paragraphs(text: str) -> Iterator[str]:
+    """Yield the paragraphs of Markdown, each as one line; code is left out."""
+    for block in re.split(r"\n\s*\n", text):
+        if not block.startswith("    ") and block.strip():
+            yield " ".join(block.split())
 
 
 def is_reached(goal: Goal, situation: Situation, answers: Mapping[str, str]) -> bool:
@@ -524,13 +567,19 @@ def written(lesson: Lesson) -> str:
 def _value(text: str) -> Value:
     """Return a number, or a text; yes and no are 1 and 0.
 
+    A comma before three digits groups thousands, another one is a decimal comma.
+
     >>> _value("0.5"), _value("12 %"), _value("yes"), _value("Adam"), _value("1e3")
     (0.5, 0.12, 1.0, 'Adam', 1000.0)
+    >>> _value("1,25"), _value("0,125"), _value("1,438"), _value("51,300.5")
+    (1.25, 0.125, 1438.0, 51300.5)
     """
     if text.lower() in ("yes", "no"):
         return float(text.lower() == "yes")
     try:
-        value = float(text.removesuffix("%").strip().replace(",", ""))
+        number = text.removesuffix("%").strip()
+        grouped = re.fullmatch(r"[-+]?[1-9]\d{0,2}(,\d{3})+(\.\d*)?", number)
+        value = float(number.replace(",", "" if grouped else "."))
     except ValueError:
         return text.strip('"')
     return value / 100 if text.endswith("%") else value

@@ -16,8 +16,9 @@ from PySide6.QtWidgets import (
     QWidget,
 )
 
-from app.features.lessons.lesson import Goal, Lesson
+from app.features.lessons.lesson import Goal, Lesson, translated
 from app.features.lessons.maker import LessonMaker
+from app.util.language import marked, tr
 from app.views.ui import theme
 from app.views.ui.layouts import hbox, vbox
 from app.views.ui.widgets import Button
@@ -26,8 +27,9 @@ from app.views.ui.widgets.painting import Glyph, label
 
 WIDTH = 320  # px
 PARAGRAPH = 8  # px between two
-WORDS = "Lessons of about ten minutes. Each says what to do, notices that it was done, and gives hints."
-DONE = "Lesson done."
+WORDS = marked(
+    "Lessons of about ten minutes. Each says what to do, notices that it was done, and gives hints."
+)
 
 
 class LessonCard(QWidget):
@@ -37,10 +39,10 @@ class LessonCard(QWidget):
 
     def __init__(self, lesson: Lesson, done: bool) -> None:
         super().__init__()
-        minutes = f"{lesson.minutes} min"
-        self.button = Button(lesson.title, "link")
-        self.button.setAccessibleName(f"{lesson.title}, {'done' if done else minutes}")
-        self.button.setToolTip(_plain(lesson.summary))
+        minutes, title = f"{lesson.minutes} min", tr(lesson.title)
+        self.button = Button(title, "link")
+        self.button.setAccessibleName(f"{title}, {tr('done') if done else minutes}")
+        self.button.setToolTip(_plain(translated(lesson.summary)))
         self.button.clicked.connect(lambda: self.chosen.emit())
         mark = Glyph(*(("check", "run") if done else ("record", "text4")), 14)
         hbox(
@@ -73,9 +75,9 @@ class GoalRow(QWidget):
         self.verdict = label("", "caption", "text3", wrap=True)
         self.verdict.hide()
         if goal.question:
-            self.field = QLineEdit(answer)
-            self.field.setPlaceholderText("Your answer")
-            self.field.setAccessibleName(goal.question)
+            self.field = QLineEdit(tr(answer))
+            self.field.setPlaceholderText(tr("Your answer"))
+            self.field.setAccessibleName(goal.text)
             self.field.editingFinished.connect(self._answer)
             column.addWidget(self.field)
         column.addWidget(self.verdict)
@@ -91,17 +93,18 @@ class GoalRow(QWidget):
 
     def _answer(self) -> None:
         assert self.field is not None
-        self.answered.emit(self.goal.question, self.field.text())
+        typed = self.goal.in_english(self.field.text().strip())
+        self.answered.emit(self.goal.question, typed)
 
     def set_met(self, met: bool, seen: str | None) -> None:
         """Tick the goal, or not; `seen` is said of what is there in place of what is wanted."""
         self.met = met
         self.mark.set("check" if met else "record", "run" if met else "text4")
-        state = "reached" if met else "open"
+        state = tr("reached") if met else tr("open")
         self._text.setAccessibleName(f"{self.goal.text}, {state}")
         is_typed = self.field is None or bool(self.field.text().strip())
         if self.field is not None and seen is None:
-            seen = "Not yet: try again."
+            seen = tr("Not yet: try again.")
         self.verdict.setVisible(seen is not None and is_typed and not met)
         self.verdict.setText(seen or "")
 
@@ -113,7 +116,7 @@ class LessonText(QTextBrowser):
         super().__init__()
         self.setFrameShape(QFrame.Shape.NoFrame)
         self.setOpenLinks(False)
-        self.setAccessibleName("Text of the step")
+        self.setAccessibleName(tr("Text of the step"))
         self.setVerticalScrollBarPolicy(Qt.ScrollBarPolicy.ScrollBarAlwaysOff)
         self.setStyleSheet("QTextBrowser { border: none; background: transparent; }")
 
@@ -161,22 +164,22 @@ class LessonView(QWidget):
         self.rows: list[GoalRow] = []
         self.title = label("", "section", wrap=True)
         self.count = label("", "caption", "text3")
-        self.close_button = icon_button("close", "All lessons")
+        self.close_button = icon_button("close", tr("All lessons"))
         self.close_button.clicked.connect(lambda: self.left.emit())
         self.text = LessonText()
         self.student = QLineEdit()
-        self.student.setPlaceholderText("Your name or student number")
-        self.student.setAccessibleName("Your name or student number")
-        self.student.setToolTip("Gives you data and weights of your own")
+        self.student.setPlaceholderText(tr("Your name or student number"))
+        self.student.setAccessibleName(tr("Your name or student number"))
+        self.student.setToolTip(tr("Gives you data and weights of your own"))
         self.student.editingFinished.connect(self._name)
         self._goals = QVBoxLayout()
         self._goals.setSpacing(8)
-        self.hint_button = Button("Hint", "link")
+        self.hint_button = Button(tr("Hint"), "link")
         self.hint_button.clicked.connect(self._show_hint)
         self.hint = label("", "label", "text2", wrap=True)
-        self.back = Button("Back", "flat")
+        self.back = Button(tr("Back"), "flat")
         self.back.clicked.connect(lambda: self.show_step(self.step - 1))
-        self.next = Button("Next", "primary")
+        self.next = Button(tr("Next"), "primary")
         self.next.clicked.connect(self._go_on)
         left, top = Qt.AlignmentFlag.AlignLeft, Qt.AlignmentFlag.AlignTop
         goals = vbox(
@@ -214,7 +217,7 @@ class LessonView(QWidget):
         self.lesson, self._answers = lesson, dict(answers)
         self.student.setText(student)
         self.student.setVisible(bool(lesson.seed))
-        self.title.setText(lesson.title)
+        self.title.setText(tr(lesson.title))
         self.show_step(step)
 
     def _name(self) -> None:
@@ -245,9 +248,11 @@ class LessonView(QWidget):
         if self.lesson is None:
             return
         shown, number = self.lesson.steps[self.step], len(self.lesson.steps)
-        intro = f"{self.lesson.summary}\n\n" if not self.step else ""
-        self.text.show_markdown(f"{intro}**{shown.title}**\n\n{shown.text}")
-        self.count.setText(f"Step {self.step + 1} of {number}")
+        intro = f"{translated(self.lesson.summary)}\n\n" if not self.step else ""
+        text = f"{intro}**{tr(shown.title)}**\n\n{translated(shown.text)}"
+        self.text.show_markdown(text)
+        count = tr("Step {step} of {number}", step=self.step + 1, number=number)
+        self.count.setText(count)
         self.back.setEnabled(self.step > 0)
 
     def _answered(self, question: str, text: str) -> None:
@@ -259,13 +264,14 @@ class LessonView(QWidget):
         for row, (met, seen) in zip(self.rows, verdicts, strict=True):
             row.set_met(met, seen)
         unmet = next((row.goal for row in self.rows if not row.met), None)
-        if unmet is None or unmet.hint != self.hint.text():
+        if unmet is None or tr(unmet.hint) != self.hint.text():
             self.hint.hide()
         self.hint_button.setVisible(
             unmet is not None and bool(unmet.hint) and self.hint.isHidden()
         )
         all_met, last = unmet is None, self._is_last
-        self.next.setText(("Finish" if last else "Next") if all_met else "Skip")
+        done = tr("Finish") if last else tr("Next")
+        self.next.setText(done if all_met else tr("Skip"))
         self.next.set_kind("primary" if all_met else "flat")
 
     @property
@@ -275,7 +281,7 @@ class LessonView(QWidget):
     def _show_hint(self) -> None:
         """Show the hint of the first goal that is not reached."""
         unmet = next((row.goal for row in self.rows if not row.met), None)
-        self.hint.setText(unmet.hint if unmet is not None else "")
+        self.hint.setText(tr(unmet.hint) if unmet is not None else "")
         self.hint.setVisible(bool(self.hint.text()))
         self.hint_button.hide()
 
@@ -304,7 +310,7 @@ class LearnPage(QStackedWidget):
         self.cards: list[LessonCard] = []
         inside = QWidget()
         self._column = vbox(
-            label(WORDS, "label", "text2", wrap=True),
+            label(tr(WORDS), "label", "text2", wrap=True),
             on=inside,
             margins=(12, 12, 12, 12),
             spacing=4,

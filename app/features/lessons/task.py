@@ -28,10 +28,13 @@ from app.project.project import LessonWork, Project
 from app.training.events import EpochDone, Failed
 from app.training.history import History
 from app.training.loop import train
+from app.util.language import marked, tr
 
-NO_STUDENT = "It names no student, so it is graded with the seed that it has."
+NO_STUDENT = marked("It names no student, so it is graded with the seed that it has.")
 COMES_WITH = ("sklearn.", "made.")  # sources that need no file
-NAMES_FILES = "Its run reads files that the hand-in names, which is not done here, so goals of a run are not reached."
+NAMES_FILES = marked(
+    "Its run reads files that the hand-in names, which is not done here, so goals of a run are not reached."
+)
 
 
 @handles(Grade)
@@ -44,11 +47,13 @@ def grade(request: Grade, _context: Context) -> Graded:
     if lesson.seed and work.student:
         project = seeded(project, work.student)
     elif lesson.seed:
-        error = NO_STUDENT
+        error = tr(NO_STUDENT)
     situation = Situation(project=project)
     own = any(is_custom(node.op) for node in project.graph.nodes.values())
     if own or project.opened is not None:
-        error = "It has code of its own, which is not run; goals of its net cannot be judged."
+        error = tr(
+            "It has code of its own, which is not run; goals of its net cannot be judged."
+        )
     elif project.graph.nodes:
         situation, not_measured = _measured(project, lesson.goals, work.answers)
         error = not_measured or error
@@ -70,14 +75,14 @@ def _measured(
     if not of_run:
         return situation, ""
     if not analysis.runnable:
-        return situation, "Its net cannot run, so goals of a run are not reached."
+        return situation, tr("Its net cannot run, so goals of a run are not reached.")
     if not project.data.source.startswith(COMES_WITH) or project.training.start:
-        return situation, NAMES_FILES
+        return situation, tr(NAMES_FILES)
     history = History()
     torch.manual_seed(project.training.seed)
     for event in train(preflight.job(project, analysis)):
         if isinstance(event, Failed):
-            return situation, f"Its run failed: {event.message}"
+            return situation, tr("Its run failed: {error}", error=event.message)
         history.extend([event])
         if isinstance(event, EpochDone):
             situation = replace(situation, run=run_figures(history), runs=1)
@@ -90,12 +95,12 @@ def _verdict(goal: Goal, situation: Situation, work: LessonWork) -> GoalVerdict:
     """Judge a goal by what is measured; one that need have held only once, also by what the hand-in records."""
     by_window = goal.fact in OF_WINDOW
     passed = not by_window and is_reached(goal, situation, work.answers)
-    seen = "not reached"
+    seen = tr("not reached")
     if goal.question or not by_window:
         seen = seen_of(goal, situation, work.answers)
     is_from_record = not passed and goal.once
     if is_from_record and is_recorded(goal, work.reached, work.answers):
         passed = True
-        seen = work.reached[goal.key] or "reached in the window"
+        seen = work.reached[goal.key] or tr("reached in the window")
     wanted = f"{goal.comparison} {format_value(goal.wanted)}"
     return GoalVerdict(goal.text, passed, seen, wanted, not is_from_record)

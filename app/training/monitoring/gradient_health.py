@@ -11,6 +11,7 @@ from app.telemetry.gradient_gains import EXPLODED, VANISHED
 from app.training.columns import Array
 from app.training.monitoring.layer_history import LayerTable
 from app.util.formatting import significant
+from app.util.language import tr
 
 
 class LostGradient(Struct, frozen=True):
@@ -53,18 +54,39 @@ def _of_kind(
     first, last = int(reach.steps[samples[0]]), int(reach.steps[newest])
     value, layer = values[row, newest], reach.layers[row]
     size = significant(value, 2)
-    rule = {
-        "non_finite": "its gradient is NaN or infinite",
-        "vanishes": f"its gradient norm is {size} of that at the last layer, less than {VANISHED:g}",
-        "explodes": f"its gradient norm is {size} times that at the last layer, more than {EXPLODED:g}",
-    }[kind]
-    word = "Not finite" if kind == "non_finite" else kind.capitalize()
-    when = (
-        "every measured step"
-        if samples.size == count
-        else f"{samples.size:,} of {count:,} measured steps"
-    )
-    since = f", from step {first:,} to {last:,}" if samples.size > 1 else ""
-    now = "" if newest == count - 1 else "; not at the newest"
-    text = f"{word} first at {layer}: at step {last:,} {rule}; found at {when}{since}{now}."
+    if kind == "vanishes":
+        text = tr(
+            "Vanishes first at {layer}: at step {step:,} its gradient norm is {size} of that at the last layer, less "
+            "than {bound:g}",
+            layer=layer,
+            step=last,
+            size=size,
+            bound=VANISHED,
+        )
+    elif kind == "explodes":
+        text = tr(
+            "Explodes first at {layer}: at step {step:,} its gradient norm is {size} times that at the last layer, "
+            "more than {bound:g}",
+            layer=layer,
+            step=last,
+            size=size,
+            bound=EXPLODED,
+        )
+    else:
+        text = tr(
+            "Not finite first at {layer}: at step {step:,} its gradient is NaN or infinite",
+            layer=layer,
+            step=last,
+        )
+    when = tr("found at every measured step")
+    if samples.size < count:
+        when = tr(
+            "found at {number:,} of {total:,} measured steps",
+            number=samples.size,
+            total=count,
+        )
+    if samples.size > 1:
+        when += tr(", from step {first:,} to {last:,}", first=first, last=last)
+    now = "" if newest == count - 1 else tr("; not at the newest")
+    text = f"{text}; {when}{now}."
     yield LostGradient(kind, layer, first, last, int(samples.size), text)

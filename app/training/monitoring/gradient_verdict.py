@@ -9,6 +9,7 @@ from msgspec import Struct
 
 from app.training.columns import Array
 from app.util.formatting import significant
+from app.util.language import tr
 
 RECENT = 8  # measurements that are evaluated together
 VANISHED = 1e-4  # of the largest norm of the later layers
@@ -41,10 +42,11 @@ def verdict(
     middle[measured] = _medians(recent[measured])
     for row in reversed(range(len(layers))):
         if middle[row] > EXPLODED and not LARGE_LOSS < first_loss < np.inf:
-            value = "infinite" if np.isinf(middle[row]) else significant(middle[row], 2)
-            text = (
-                f"The gradient explodes: its norm is {value} at {_named(layers[row])}, the first "
-                "layer from the loss."
+            infinite = np.isinf(middle[row])
+            text = tr(
+                "The gradient explodes: its norm is {norm} at {layer}, the first layer from the loss.",
+                norm=tr("infinite") if infinite else significant(middle[row], 2),
+                layer=_named(layers[row]),
             )
             return Verdict("exploding", layers[row], text)
     for row in reversed(range(len(layers))):
@@ -55,12 +57,17 @@ def verdict(
             return Verdict(
                 "vanishing",
                 layers[row],
-                f"No gradient reaches {_named(layers[row])}: its norm is 0.",
+                tr(
+                    "No gradient reaches {layer}: its norm is 0.",
+                    layer=_named(layers[row]),
+                ),
             )
         if behind.size and middle[row] < VANISHED * behind.max():
-            text = (
-                f"The gradient vanishes: {significant(middle[row], 2)} at {_named(layers[row])}, "
-                f"{behind.max() / middle[row]:,.0f} times less than in the layers after it."
+            text = tr(
+                "The gradient vanishes: {norm} at {layer}, {times} times less than in the layers after it.",
+                norm=significant(middle[row], 2),
+                layer=_named(layers[row]),
+                times=f"{behind.max() / middle[row]:,.0f}",
             )
             return Verdict("vanishing", layers[row], text)
     return None
@@ -74,4 +81,4 @@ def _medians(rows: Array) -> Array:
 
 
 def _named(layer: str) -> str:
-    return layer or "the network itself"
+    return layer or tr("the network itself")

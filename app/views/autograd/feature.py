@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 from PySide6.QtWidgets import QStackedWidget, QWidget
 
 from app.autograd.diagnostics.results import LOOKED_FOR
+from app.util.language import tr
 from app.views.autograd.capture_control import AutogradControl
 from app.views.autograd.capture_menu import CaptureMenu
 from app.views.autograd.graph_tab import MODEL, NET, GraphTab
@@ -380,7 +381,7 @@ class AutogradFeature(Feature):
         for what in LOOKED_FOR:
             yield SearchEntry(
                 f"finding.{what}",
-                f"Look for {what}",
+                tr("Look for {what}", what=tr(what)),
                 partial(self.workspace.commands.trigger, "findings"),
                 "Finding",
                 icon="autograd",

@@ -11,6 +11,7 @@ from typing import Any
 
 from msgspec import Struct
 
+from app.util.language import names
 from app.views.settings import MOST_AUTOSAVE_SECONDS, MOST_PROCESSES
 
 THEMES = (
@@ -23,6 +24,9 @@ THEMES = (
 SIZES = tuple(
     (size, f"{round(100 * size)} %") for size in (1.0, 1.1, 1.25, 1.5, 1.75, 2.0)
 )
+
+
+LANGUAGES = (("", "Same as the system"), *names().items())
 
 
 class Preference(Struct, frozen=True):
@@ -70,6 +74,13 @@ PREFERENCES: dict[str, tuple[Preference, ...]] = {
             "Large text, high contrast, thick wires, no motion, and charts in half of the window; turning it off "
             "restores what was set before.",
             words="classroom teacher presentation beamer accessibility",
+        ),
+        Preference(
+            "language",
+            "Language",
+            "Of lessons, the coach, findings and hints, from the next start; menus and forms are English.",
+            choices=LANGUAGES,
+            words="translation german deutsch locale sprache",
         ),
     ),
     "Files": (

@@ -23,11 +23,12 @@ from app.project import file, limits, picture_file
 from app.project.project import Project
 from app.project.sheet_records import ProjectFileError
 from app.util import regular_files, resources
+from app.util.language import marked, tr, trn
 
 MIB = 2**20
 MOST_IN_ZIP = 1000  # files that are looked at
 SUFFIXES = (".tape", ".png", ".svg")
-NO_ANSWER = "It was not graded: its process ended."
+NO_ANSWER = marked("It was not graded: its process ended.")
 
 
 class HandIn(NamedTuple):
@@ -111,7 +112,7 @@ def hand_ins(folder: Path) -> Iterator[HandIn]:
             RuntimeError,
             NotImplementedError,
         ) as error:
-            yield HandIn(name, error=f"It cannot be read: {error}.")
+            yield HandIn(name, error=tr("It cannot be read: {error}.", error=error))
 
 
 def _in_zip(path: Path, name: str) -> Iterator[HandIn]:
@@ -123,7 +124,7 @@ def _in_zip(path: Path, name: str) -> Iterator[HandIn]:
             and "__MACOSX" not in entry.filename
         ]
         if not entries:
-            yield HandIn(name, error="There is no .tape in it.")
+            yield HandIn(name, error=tr("There is no .tape in it."))
         for entry in entries:
             inner = f"{name}/{entry.filename}"
             with archive.open(entry) as stream:
@@ -137,7 +138,7 @@ def _most(name: str) -> int:
 
 def _bounded(name: str, data: bytes) -> HandIn:
     if len(data) > _most(name):
-        return HandIn(name, error="It is larger than a project can be.")
+        return HandIn(name, error=tr("It is larger than a project can be."))
     return HandIn(name, data)
 
 
@@ -169,14 +170,15 @@ def _verdicts(request: Grade, seconds: float, memory: int) -> Graded:
         question.limit(seconds, memory * MIB)
         return question.answer()
     except RequestStoppedError as stopped:
-        limit = (
-            f"took longer than {seconds:g} seconds"
-            if stopped.reason == "time"
-            else f"used more than {memory} MiB"
-        )
-        return Graded(error=f"It {limit}, and was stopped.")
+        text = tr("It used more than {memory} MiB, and was stopped.", memory=memory)
+        if stopped.reason == "time":
+            text = tr(
+                "It took longer than {seconds:g} seconds, and was stopped.",
+                seconds=seconds,
+            )
+        return Graded(error=text)
     except (EngineDiedError, EngineError) as error:
-        return Graded(error=f"{NO_ANSWER} {error}")
+        return Graded(error=f"{tr(NO_ANSWER)} {error}")
     except Exception as error:  # of the hand-in's own net
         return Graded(error=f"{type(error).__name__}: {error}")
     finally:
@@ -250,14 +252,27 @@ def _print(submission: Submission) -> None:
     goals = graded.goals
     passed = [goal for goal in goals if goal.passed]
     by_record = sum(not goal.measured for goal in passed)
-    record = f", {by_record} as it records them" if by_record else ""
-    student = (
-        f" ({graded.student}, seed {graded.seed})" if graded.seed is not None else ""
+    record = ""
+    if by_record:
+        record = tr(", {number} as it records them", number=by_record)
+    student = ""
+    if graded.seed is not None:
+        student = tr(
+            " ({student}, seed {seed})", student=graded.student, seed=graded.seed
+        )
+    text = trn(
+        "{file}: {passed} of {count} goal",
+        "{file}: {passed} of {count} goals",
+        len(goals),
+        file=f"{submission.file}{student}",
+        passed=len(passed),
     )
-    print(f"{submission.file}{student}: {len(passed)} of {len(goals)} goals{record}")
+    print(f"{text}{record}")
     for goal in goals:
         if not goal.passed:
-            print(f"  not reached: {goal.goal}; seen {goal.seen or 'nothing'}")
+            seen = goal.seen or tr("nothing")
+            text = tr("not reached: {goal}; seen {seen}", goal=goal.goal, seen=seen)
+            print(f"  {text}")
     if submission.graded.error:
         print(f"  {submission.graded.error}")
     sys.stdout.flush()

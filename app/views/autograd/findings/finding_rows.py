@@ -9,7 +9,7 @@ from PySide6.QtCore import Qt, Signal
 from PySide6.QtGui import QContextMenuEvent, QGuiApplication
 from PySide6.QtWidgets import QMenu, QScrollArea, QWidget
 
-from app.util.formatting import counted
+from app.util.language import tr, trn
 from app.views.ui import icons
 from app.views.ui.layouts import hbox, vbox
 from app.views.ui.list_row import ListRow
@@ -31,7 +31,7 @@ _STATES = {
 def as_text(finding: Finding) -> str:
     """Return the finding as text for the clipboard."""
     parts = [
-        f"{finding.severity}: {finding.location_text}: {finding.sentence}",
+        f"{tr(finding.severity)}: {finding.location_text}: {finding.sentence}",
         finding.cure,
     ]
     if finding.after:
@@ -54,7 +54,7 @@ class FindingRow(ListRow):
         self.finding = finding
         self.followed.connect(lambda: self.opened.emit(finding))
         self.setAccessibleName(
-            f"{finding.severity}, {finding.location_text}: {finding.sentence}"
+            f"{tr(finding.severity)}, {finding.location_text}: {finding.sentence}"
         )
         self.setAccessibleDescription(finding.cure)
         top = Qt.AlignmentFlag.AlignTop
@@ -79,7 +79,12 @@ class FindingRow(ListRow):
                 column.addWidget(label(f"+ {line}", "formula", "run"))
         if finding.others:
             every = Button(
-                f"Show the {counted(len(finding.others), 'other place')}", "link"
+                trn(
+                    "Show the {count} other place",
+                    "Show the {count} other places",
+                    len(finding.others),
+                ),
+                "link",
             )
             every.clicked.connect(every.hide)
             every.clicked.connect(self.expanded)
@@ -174,7 +179,11 @@ class FindingList(QScrollArea):
         self._waiting = self._waiting[CHUNK:]
         self.more.setVisible(bool(self._waiting))
         self.more.setText(
-            f"Show more of {counted(len(self._waiting), 'other finding')}"
+            trn(
+                "Show more of {count} other finding",
+                "Show more of {count} other findings",
+                len(self._waiting),
+            )
         )
         if last and last < len(self.rows):
             self.rows[last].setFocus(Qt.FocusReason.OtherFocusReason)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
@@ -20,7 +20,7 @@ from app.engine.requests.findings import (
     StopEarly,
 )
 from app.engine.requests.observe import ModelCapture
-from app.util.formatting import counted
+from app.util.language import marked, tr, trn
 from app.views.autograd.capture_control import SCRIPT
 from app.views.autograd.findings.findings_page import (
     CHECKPOINT,
@@ -48,8 +48,10 @@ if TYPE_CHECKING:
     from app.views.workspace import Workspace
 
 WORK = "findings"  # the key of the question
-OF_RUN = "Diagnostics run the batch again, with the newest weights. A step of a run can only be inspected and played."
-OF_SCRIPT = (
+OF_RUN = marked(
+    "Diagnostics run the batch again, with the newest weights. A step of a run can only be inspected and played."
+)
+OF_SCRIPT = marked(
     "Diagnostics run the batch again, which a step of a script cannot do. "
     "A captured step can be inspected and played."
 )
@@ -147,7 +149,7 @@ class FindingsControl(QObject):
             return OF_SCRIPT
         if not self._capture.shows_step or self._room.tape is None:
             return ""
-        return OF_SCRIPT if self._capture.subject == SCRIPT else OF_RUN
+        return tr(OF_SCRIPT if self._capture.subject == SCRIPT else OF_RUN)
 
     def measure_blocks(self) -> None:
         """Checkpoint each block in turn and measure the memory saved."""
@@ -162,7 +164,7 @@ class FindingsControl(QObject):
         if self._work is not None:
             self._work.send(StopEarly())
             self._stopping = True
-            self.page.set_working("Stopping…")
+            self.page.set_working(tr("Stopping…"))
 
     # -- work ----------------------------------------------------------------------------------------------------------
 
@@ -192,7 +194,7 @@ class FindingsControl(QObject):
             on_error=partial(self._ended, self._failed),
             on_progress=self._progressed,
         )
-        self.page.set_working("Running the batch…")
+        self.page.set_working(tr("Running the batch…"))
 
     def _drop(self) -> None:
         """Cancel the running diagnostics and discard their results."""
@@ -213,7 +215,9 @@ class FindingsControl(QObject):
             self._show_rows(message)
         else:
             self.page.list.show_findings(
-                (), f"The diagnostics could not run: {message}", fine=False
+                (),
+                tr("The diagnostics could not run: {error}", error=message),
+                fine=False,
             )
             self.page.rule.setText(message)
         self.page.status.setText("Failed")
@@ -281,7 +285,7 @@ class FindingsControl(QObject):
     def _show_findings(self, findings: Findings) -> None:
         self.findings = findings
         self._workspace.activity.diagnosed.emit(findings)
-        status = show_results(self.page, findings, "on this batch")
+        status = show_results(self.page, findings, marked("on this batch"))
         self._update_status()
         announce(self.page, status)
         self.inspect_again()
@@ -290,13 +294,7 @@ class FindingsControl(QObject):
         """Show the number of findings on the pages that list them."""
         if self._work is None:
             findings = self.findings.found if self.findings is not None else None
-            status = (
-                ""
-                if findings is None
-                else counted(len(findings), "finding")
-                if findings
-                else "Nothing found"
-            )
+            status = "" if findings is None else _counted(findings)
             shown = self.page.page in (FINDINGS, GAIN) and not self.page.over_run
             self.page.status.setText(status if shown else "")
 
@@ -311,7 +309,7 @@ class FindingsControl(QObject):
     def _show_rows(self, hint: str = "") -> None:
         chosen = self._workspace.document.project.training.recompute
         if not self._rows and not hint:
-            hint = (
+            hint = tr(
                 "Each block is checkpointed in turn on this batch; peak memory, step time and gradients are compared "
                 "with a step without checkpointing."
             )
@@ -437,32 +435,45 @@ class FindingsControl(QObject):
 
 def show_results(page: FindingsPage, findings: Findings, where: str) -> str:
     """Fill the pages of findings and gains; return how many findings there are in words."""
-    looked = f"Checked {where}: {', '.join(LOOKED_FOR)}."
-    note = f"Nothing found. {looked}" if not findings.found else looked
+    listed = ", ".join(map(tr, LOOKED_FOR))
+    note = looked = tr("Checked {where}: {list}.", where=tr(where), list=listed)
+    if not findings.found:
+        note = f"{tr('Nothing found.')} {looked}"
     if findings.cancelled:
-        note = f"Stopped: findings so far. {looked}"
+        note = f"{tr('Stopped: findings so far.')} {looked}"
     page.list.show_findings(
         findings.found, note, fine=not findings.found and not findings.cancelled
     )
     page.chart.set_ladder(findings.ladder)
     page.rule.setText(_rule(findings))
-    status = (
-        counted(len(findings.found), "finding") if findings.found else "Nothing found"
-    )
+    status = _counted(findings.found)
     page.status.setText(status)
     return status
+
+
+def _counted(findings: Sequence[Finding]) -> str:
+    if not findings:
+        return tr("Nothing found")
+    return trn("{count} finding", "{count} findings", len(findings))
 
 
 def _rule(findings: Findings) -> str:
     if findings.ladder is None:
         return (
-            "backward() raised, so there are no gains."
+            tr("backward() raised, so there are no gains.")
             if not findings.cancelled
-            else "Stopped."
+            else tr("Stopped.")
         )
     if not findings.ladder.lost:
-        return "No gradient vanishes or explodes: every norm is 0.001 to 1,000 times that at the last layer."
+        return tr(
+            "No gradient vanishes or explodes: every norm is 0.001 to 1,000 times that at the last layer."
+        )
+    texts = {
+        "non_finite": marked("Not finite first at {layer}: {rule}."),
+        "vanishes": marked("Vanishes first at {layer}: {rule}."),
+        "explodes": marked("Explodes first at {layer}: {rule}."),
+    }
     return " ".join(
-        f"{'Not finite' if lost.kind == 'non_finite' else lost.kind.capitalize()} first at {lost.title}: {lost.rule}."
+        tr(texts[lost.kind], layer=lost.title, rule=lost.rule)
         for lost in findings.ladder.lost
     )

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 from PySide6.QtCore import Signal
 from PySide6.QtWidgets import QStackedWidget, QWidget
 
+from app.util.language import marked, tr
 from app.views.autograd.findings.checkpoint_page import CheckpointPage
 from app.views.autograd.findings.finding_rows import FindingList
 from app.views.autograd.findings.gain_chart import GainChart
@@ -30,10 +31,14 @@ RUN = {
     CHECKPOINT: "Measure",
 }
 HINTS = {
-    FINDINGS: "Capture one batch to diagnose gradients that are None or zero, in-place changes, NaN, and layers where "
-    "the gradient vanishes.",
-    GAIN: "|grad in| / |grad out| of each layer is measured on one batch.",
-    CHECKPOINT: "Measures the memory that torch.utils.checkpoint would free in each block, and the time of a step.",
+    FINDINGS: marked(
+        "Capture one batch to diagnose gradients that are None or zero, in-place changes, NaN, and layers where the "
+        "gradient vanishes."
+    ),
+    GAIN: marked("|grad in| / |grad out| of each layer is measured on one batch."),
+    CHECKPOINT: marked(
+        "Measures the memory that torch.utils.checkpoint would free in each block, and the time of a step."
+    ),
 }
 
 
@@ -80,7 +85,10 @@ class FindingsPage(QWidget):
         rule_row = hbox((self.rule, 1), margins=(16, 6, 16, 6))
         vbox(rule_row, (self.chart, 1), on=gain, margins=0, spacing=0)
         self.empty = EmptyState(
-            "autograd", "No graph captured yet", HINTS[FINDINGS], "Capture one batch"
+            "autograd",
+            "No graph captured yet",
+            tr(HINTS[FINDINGS]),
+            "Capture one batch",
         )
         self.empty.acted.connect(self.captureRequested)
         self._pages: dict[str, QWidget] = {
@@ -161,7 +169,7 @@ class FindingsPage(QWidget):
             title = (
                 "Steps cannot be diagnosed" if self._why else "No graph captured yet"
             )
-            self.empty.set_text(title, self._why or self._hints[page])
+            self.empty.set_text(title, self._why or tr(self._hints[page]))
             self.empty.button.setVisible(not self._why)
 
     def set_working(self, status: str | None) -> None:

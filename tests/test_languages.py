@@ -1,0 +1,76 @@
+"""Each language says all that the program says, with the same values, code and names of menus."""
+
+from __future__ import annotations
+
+import re
+from collections import Counter
+
+import pytest
+
+from app.util import language
+from app.util.language import Entry
+from scripts import languages
+from scripts.languages import Sentence
+from tests.support.every import every
+
+FIELD = re.compile(r"\{[^{}]*\}")
+CODE = re.compile(r"`[^`]+`")
+MENU = re.compile(r"(?<!\*)\*[^*]+ > [^*]+\*(?!\*)")
+FILES = {file.stem: file for file in language.files()}
+SENTENCES = languages.sentences()
+
+
+def test_there_are_sentences_of_every_kind() -> None:
+    files = Counter(sentence.file.partition("/")[0] for sentence in SENTENCES)
+    assert "de" in FILES and files["app"] > 250 and files["resources"] > 400
+    assert sum(bool(sentence.many) for sentence in SENTENCES) > 10
+    kinds = ("coach", "diagnostics", "lessons")
+    assert all(any(kind in each.file for each in SENTENCES) for kind in kinds)
+
+
+@every(FILES)
+def test_nothing_lacks_a_translation_or_has_an_outdated_one(file) -> None:
+    _header, *entries = language.read(file.read_text("utf-8"))
+    unused = {entry.one for entry in entries} - {each.one for each in SENTENCES}
+    after = languages.updated(entries, SENTENCES)
+    lacking = [entry.one for entry in after if not entry.is_usable]
+    assert not lacking and not unused, "run python -m scripts.languages"
+
+
+@every(FILES)
+def test_values_code_and_names_of_menus_are_those_of_the_english_sentence(file) -> None:
+    _header, *entries = language.read(file.read_text("utf-8"))
+    assert len(entries) > 600
+    for entry in entries:
+        for kind in (FIELD, CODE, MENU):
+            wanted = Counter(kind.findall(entry.many or entry.one))
+            assert Counter(kind.findall(entry.forms[-1])) == wanted, entry.one
+
+
+def test_a_sentence_is_not_both_counted_and_not() -> None:
+    counted = {each.one for each in SENTENCES if each.many}
+    plain = [each.one for each in SENTENCES if not each.many]
+    assert len(plain) == len(set(plain)) and not counted & set(plain)
+
+
+def test_a_sentence_that_changed_keeps_its_translation_as_outdated(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    before = [
+        Entry("The loss grew from {a}.", "", ("Der Loss stieg von {a}.",)),
+        Entry("Gone for good", "", ("Weg",)),
+    ]
+    wanted = [
+        Sentence("The loss grew from {a} on.", "", "a.py"),
+        Sentence("New", "News", "b.py"),
+    ]
+    first, second = languages.updated(before, wanted)
+    assert first.forms == ("Der Loss stieg von {a}.",) and first.outdated
+    assert not first.is_usable and not second.forms
+    header = Entry("", "", ("Language: xx\n",))
+    text = languages.text_of(header, [first, second], wanted)
+    assert list(language.read(text)) == [
+        header,
+        first,
+        Entry("New", "News", ("", "")),
+    ]
