@@ -39,7 +39,7 @@ class Entry(Struct, frozen=True):
 
     @property
     def is_usable(self) -> bool:
-        """Whether there is a translation, which names no other values than the English sentence."""
+        """True if there is a translation, which names no other values than the English sentence."""
         fields = {*_FIELD.findall(self.one), *_FIELD.findall(self.many)}
         named = {field for form in self.forms for field in _FIELD.findall(form)}
         translated = bool(self.forms) and all(self.forms)
