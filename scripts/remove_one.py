@@ -4,6 +4,7 @@
     python -m scripts.remove_one interpret sweep    these
     python -m scripts.remove_one --quick            the window, the architecture, and all tests read but not run
     python -m scripts.remove_one --together         one copy without all of them
+    python -m scripts.remove_one --alone            each feature with no other beside it, and its own tests
 
 Prints a table, and what went wrong below it. Ends with 1 if a copy did not open or a test failed.
 """
@@ -89,25 +90,33 @@ def main() -> int:
     parser.add_argument("--quick", action="store_true", help="run no other tests")
     parser.add_argument("--together", action="store_true", help="make one copy")
     parser.add_argument(
+        "--alone", action="store_true", help="take away all the others instead"
+    )
+    parser.add_argument(
         "--tests", nargs="+", default=["tests"], help="run these in place of the suite"
     )
     options = parser.parse_args()
-    suite = {"suite": ["-m", "pytest", "-q", *options.tests]}
-    steps = QUICK if options.quick else QUICK | suite
+    steps = list(QUICK) if options.quick else [*QUICK, "suite"]
     faults: list[str] = []
-    print("| without |", " | ".join(steps), "|\n| --- |", "--- | " * len(steps))
+    kind = "alone" if options.alone else "without"
+    print(f"| {kind} |", " | ".join(steps), "|\n| --- |", "--- | " * len(steps))
     names = options.features or features()
     if unknown := set(names) - set(features()):
         parser.error(f"there is no {unknown.pop()}; there are {', '.join(features())}")
-    for gone in [names] if options.together else [[name] for name in names]:
-        title, cells = " ".join(gone), []
+    for chosen in [names] if options.together else [[name] for name in names]:
+        title, cells = " ".join(chosen), []
+        gone, tests = chosen, options.tests
+        if options.alone:
+            gone = set(features()) - set(chosen)
+            tests = [f"tests/features/{name}" for name in chosen]
         with tempfile.TemporaryDirectory() as folder:
             copy_without(gone, Path(folder))
-            for step, arguments in steps.items():
-                fine, text = check(Path(folder), arguments)
+            for step in steps:
+                suite = ["-m", "pytest", "-q", *tests]
+                fine, text = check(Path(folder), QUICK.get(step, suite))
                 cells.append((text.strip().splitlines() or ["ended"])[-1][:60])
                 if not fine:
-                    faults.append(f"without {title}, {step}:\n{text[-3000:]}")
+                    faults.append(f"{kind} {title}, {step}:\n{text[-3000:]}")
                     cells[-1] = f"FAILS: {cells[-1]}"
         print(f"| {title} |", " | ".join(cells), "|", flush=True)
     print(*faults, sep="\n\n")
