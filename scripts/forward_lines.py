@@ -257,7 +257,7 @@ def _apart_from_here(line: str) -> Verdict:
 
 def _prepare() -> None:
     """Import what every child process would import for itself."""
-    from app.builder.importer import building  # noqa: F401
+    from app.features.importing.compute import building  # noqa: F401
 
     torch.export.export(
         nn.Linear(6, 6),

@@ -10,7 +10,7 @@ import msgspec
 from msgspec import Struct
 
 from app.builder.blocks import Block
-from app.builder.importer.origin import KeptFile, Origin
+from app.builder.origin import KeptFile, Origin
 from app.builder.sheet import Sheet
 from app.project.project import Project
 from app.project.sheet_records import block_record, sheet_record

@@ -19,7 +19,7 @@ from msgspec.structs import replace
 from app.builder.catalog.catalog import catalog
 from app.builder.catalog.inits import check_inits
 from app.builder.graph import Init
-from app.builder.importer.origin import KeptFile, ModelInit, Origin
+from app.builder.origin import KeptFile, ModelInit, Origin
 from app.builder.params import ParamError
 from app.project import file_lock, limits, picture_file
 from app.project.opened_records import (

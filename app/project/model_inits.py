@@ -10,7 +10,7 @@ from msgspec.structs import replace
 from app.builder.blocks import PREFIX, Block
 from app.builder.catalog.inits import is_name
 from app.builder.graph import Graph, Init
-from app.builder.importer.origin import ModelInit
+from app.builder.origin import ModelInit
 from app.project.project import Project
 from app.source.generated import ClassText, Source
 from app.util.frozen import FrozenMap

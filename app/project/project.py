@@ -6,7 +6,7 @@ from msgspec import Struct, field
 
 from app.builder.blocks import Blocks
 from app.builder.graph import Graph
-from app.builder.importer.origin import Origin
+from app.builder.origin import Origin
 from app.builder.sheet import Bends, Comments, Positions
 from app.data.config import DataConfig
 from app.sources.opened import OpenedModel

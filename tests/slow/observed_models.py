@@ -367,7 +367,7 @@ def main() -> int:
 
 def _missing(wanted: list[Public]) -> set[str]:
     """Import the packages as an import does, so that a child begins with them; return those that are not there."""
-    from app.builder.importer.lowering.constructor_args import recording
+    from app.features.importing.compute.lowering.constructor_args import recording
 
     found = set()
     with recording():

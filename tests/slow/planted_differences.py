@@ -27,7 +27,7 @@ from safetensors.torch import load_file, save_file
 from torch import Tensor, nn
 
 from app.builder.analysis import analyse
-from app.builder.importer.origin import KeptFile, Origin
+from app.builder.origin import KeptFile, Origin
 from app.export.text_files import write_text
 from app.export.weights import save_safetensors
 from app.features.export.compute.certify import Files, certify

@@ -20,11 +20,11 @@ from msgspec.structs import replace
 from torch import Tensor, nn
 
 from app.builder.catalog.custom import read_file
-from app.builder.importer.lowering.constructor_args import recording
-from app.builder.importer.lowering.opaque import OwnClasses
 from app.engine.server import Context, handles
 from app.export.errors import WeightsError
 from app.features.importing.compute.errors import code_of, fitting, line_in
+from app.features.importing.compute.lowering.constructor_args import recording
+from app.features.importing.compute.lowering.opaque import OwnClasses
 from app.features.importing.compute.parity.initial import blank, recording_inits
 from app.features.importing.compute.pipeline import (
     Wish,

@@ -14,7 +14,7 @@ from pathlib import Path
 
 from msgspec.structs import replace
 
-from app.builder.importer.origin import KeptFile, Origin
+from app.builder.origin import KeptFile, Origin
 from app.training.config import StartWeights
 from app.training.setup.weights_header import is_unchanged, remember, sha256_of
 from app.util import atomic, leftovers, user_folders

@@ -9,7 +9,7 @@ from msgspec.structs import replace
 
 from app.builder.blocks import Block
 from app.builder.graph import Edge, Node
-from app.builder.importer.origin import Origin
+from app.builder.origin import Origin
 from app.builder.sheet import Comment
 from app.features.files.project_difference import differences, lines, summary
 from app.project import file

@@ -14,7 +14,6 @@ from msgspec.structs import replace
 from torch import nn
 from torch.nn import functional as F
 
-from app.builder.importer.tracing import grad_regions, patches
 from app.features.importing import task
 from app.features.importing.compute import pipeline
 from app.features.importing.compute.parity import held
@@ -23,6 +22,7 @@ from app.features.importing.compute.parity.differences import Difference
 from app.features.importing.compute.parity.inputs import Inputs
 from app.features.importing.compute.parity.subject import ComparedModule
 from app.features.importing.compute.pipeline import Wish, imported
+from app.features.importing.compute.tracing import grad_regions, patches
 from app.features.importing.values import ImportModel, ModelImportError
 from app.project.project import Project
 from app.source import generated

@@ -15,7 +15,7 @@ from safetensors.torch import load_file
 from app.builder.catalog.catalog import catalog
 from app.builder.edits import head as head_edits
 from app.builder.graph import Init
-from app.builder.importer.origin import ModelInit, Origin
+from app.builder.origin import ModelInit, Origin
 from app.builder.sheet import changed
 from app.features.weights.weights_dialog import WeightsDialog
 from app.features.weights.weights_table import KEY, STATE

@@ -11,8 +11,8 @@ from typing import TYPE_CHECKING, Any
 from app.features.importing.values import ModelImportError
 
 if TYPE_CHECKING:
-    from app.builder.importer.lowering.ir import DraftError
-    from app.builder.importer.tracing.frames import TraceError
+    from app.features.importing.compute.lowering.ir import DraftError
+    from app.features.importing.compute.tracing.frames import TraceError
 
 
 def code_of(error: BaseException) -> str:

@@ -14,17 +14,17 @@ from torch.nn.parameter import is_lazy
 from app.builder.analysis import analyse
 from app.builder.blocks import with_blocks
 from app.builder.catalog.catalog import Catalog, catalog
-from app.builder.importer.building import import_module
-from app.builder.importer.lowering.ir import DraftError
-from app.builder.importer.origin import KeptFile, Origin
-from app.builder.importer.tracing.frames import TraceError
+from app.builder.origin import KeptFile, Origin
 from app.export import against_source
 from app.export.against_source import Probe
 from app.export.weights import save_safetensors
+from app.features.importing.compute.building import import_module
 from app.features.importing.compute.errors import code_of_trace, fitting, line_in
+from app.features.importing.compute.lowering.ir import DraftError
 from app.features.importing.compute.parity import held
 from app.features.importing.compute.parity.initial import blank, recording_inits
 from app.features.importing.compute.parity.subject import parameter_count
+from app.features.importing.compute.tracing.frames import TraceError
 from app.features.importing.values import UNCHECKED, ModelImportError
 from app.preflight import multi_output
 from app.project import custom_layers, drawing_digest, file, model_inits
@@ -44,7 +44,7 @@ from app.util.rng import borrowed
 if TYPE_CHECKING:
     from torch import Tensor, nn
 
-    from app.builder.importer.lowering.opaque import OwnClasses
+    from app.features.importing.compute.lowering.opaque import OwnClasses
     from app.features.importing.compute.parity.check import ParityResult
     from app.training.config import StartWeights
 

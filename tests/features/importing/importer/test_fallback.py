@@ -11,11 +11,11 @@ import torch
 from torch import nn
 
 from app.builder.analysis import analyse
-from app.builder.importer.fallbacks import FallbackChooser
-from app.builder.importer.tracing.frames import TraceError
 from app.cli import run
 from app.features.importing import task
+from app.features.importing.compute.fallbacks import FallbackChooser
 from app.features.importing.compute.pipeline import Wish, imported
+from app.features.importing.compute.tracing.frames import TraceError
 from app.features.importing.values import ModelImportError
 from app.features.importing.values import remarks as remarks_of
 from app.project import custom_layers

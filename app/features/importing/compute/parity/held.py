@@ -9,9 +9,9 @@ import torch
 from torch import nn
 
 from app.builder.catalog.catalog import catalog
-from app.builder.importer.lowering.opaque import OwnClasses
 from app.builder.results import Analysis
 from app.export.against_source import Probe, change
+from app.features.importing.compute.lowering.opaque import OwnClasses
 from app.features.importing.compute.parity.check import ParityCheck, ParityResult
 from app.features.importing.compute.parity.differences import CALL, Difference
 from app.features.importing.compute.parity.initial import fill_value

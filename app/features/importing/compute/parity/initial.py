@@ -20,7 +20,7 @@ from torch import nn
 
 from app.builder.catalog.inits import FUNCTIONS
 from app.builder.graph import Init
-from app.builder.importer.tracing.dispatch_patches import plain_number
+from app.features.importing.compute.tracing.dispatch_patches import plain_number
 from app.util import module_tree
 from app.util.frozen import FrozenMap
 from app.util.torch_calls import FunctionCalls

@@ -16,11 +16,10 @@ from torch.utils._pytree import TreeSpec, tree_flatten, tree_map, tree_unflatten
 from app.builder.analysis import analyse
 from app.builder.blocks import with_blocks
 from app.builder.catalog.catalog import Catalog
-from app.builder.importer.building import import_module
-from app.builder.importer.lowering.ir import DraftError
-from app.builder.importer.lowering.opaque import OwnClasses
-from app.builder.importer.tracing.frames import TraceError
 from app.export import measure
+from app.features.importing.compute.building import import_module
+from app.features.importing.compute.lowering.ir import DraftError
+from app.features.importing.compute.lowering.opaque import OwnClasses
 from app.features.importing.compute.parity.check import (
     SEED,
     ParityCheck,
@@ -30,6 +29,7 @@ from app.features.importing.compute.parity.check import (
 from app.features.importing.compute.parity.initial import blank
 from app.features.importing.compute.parity.inputs import GivenInputs
 from app.features.importing.compute.parity.subject import ComparedModule
+from app.features.importing.compute.tracing.frames import TraceError
 from app.features.importing.values import CHECKING
 from app.source.compiled import make_module
 from app.source.generated import Source

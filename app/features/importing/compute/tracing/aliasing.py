@@ -14,7 +14,7 @@ import torch
 from msgspec import Struct
 from torch import fx
 
-from app.builder.importer.tracing.proxies import set_item
+from app.features.importing.compute.tracing.proxies import set_item
 from app.util.errors import CodedError
 
 Made = Callable[[str, Any, tuple[Any, ...]], fx.Node]  # kind, target, arguments

@@ -11,8 +11,9 @@ from torch import fx, nn
 from torch.utils._pytree import tree_flatten, tree_map
 
 from app.builder.catalog.catalog import OpSpec
-from app.builder.importer.lowering.binding import signature_of
-from app.builder.importer.tracing.frames import (
+from app.builder.shapes.meta_shortcuts import meta_result
+from app.features.importing.compute.lowering.binding import signature_of
+from app.features.importing.compute.tracing.frames import (
     DEPENDS,
     Apart,
     DataDependentError,
@@ -21,14 +22,17 @@ from app.builder.importer.tracing.frames import (
     first_sentence,
     not_taken,
 )
-from app.builder.importer.tracing.proxies import FACTORIES, Training, plain_flag
-from app.builder.importer.tracing.records import (
+from app.features.importing.compute.tracing.proxies import (
+    FACTORIES,
+    Training,
+    plain_flag,
+)
+from app.features.importing.compute.tracing.records import (
     is_record,
     plain,
     refilled,
     without_values,
 )
-from app.builder.shapes.meta_shortcuts import meta_result
 from app.util import module_tree
 from app.util.rng import Generators, borrowed
 

@@ -12,13 +12,13 @@ from typing import TYPE_CHECKING, Any
 import torch
 from torch import fx, nn
 
-from app.builder.importer.tracing import source_lines
-from app.builder.importer.tracing.frames import DEPENDS, DataDependentError
-from app.builder.importer.tracing.source_lines import SourceLine
+from app.features.importing.compute.tracing import source_lines
+from app.features.importing.compute.tracing.frames import DEPENDS, DataDependentError
+from app.features.importing.compute.tracing.source_lines import SourceLine
 from app.util.formatting import plural
 
 if TYPE_CHECKING:
-    from app.builder.importer.tracing.tracing import Tracer
+    from app.features.importing.compute.tracing.tracing import Tracer
 
 
 _MOST = 4  # lines of one function that are named

@@ -14,7 +14,7 @@ from torch import Tensor, fx, nn
 from torch.utils._pytree import tree_flatten
 
 from app.builder.catalog.catalog import OpSpec
-from app.builder.importer.tracing.source_lines import SourceLine
+from app.features.importing.compute.tracing.source_lines import SourceLine
 from app.util import module_tree
 from app.util.errors import CodedError
 from app.util.formatting import shape_text

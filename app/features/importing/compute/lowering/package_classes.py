@@ -24,15 +24,15 @@ from app.builder.catalog.catalog import OpSpec, catalog
 from app.builder.catalog.custom import CustomFile, file_of, module_name, read_file
 from app.builder.catalog.custom_classes import returned_names
 from app.builder.codegen.call_code import wrapped
-from app.builder.importer.lowering.binding import BindingError, literal_of
-from app.builder.importer.lowering.constructor_args import (
+from app.builder.literals import DType, LiteralError, encode
+from app.features.importing.compute.lowering.binding import BindingError, literal_of
+from app.features.importing.compute.lowering.constructor_args import (
     ArgumentCode,
     ConstructorArgs,
     constructor_args_of,
 )
-from app.builder.importer.lowering.modules import described
-from app.builder.importer.tracing.records import is_record
-from app.builder.literals import DType, LiteralError, encode
+from app.features.importing.compute.lowering.modules import described
+from app.features.importing.compute.tracing.records import is_record
 from app.source import layer_files
 from app.source.layer_files import FOLDER, LayerFile, digest
 

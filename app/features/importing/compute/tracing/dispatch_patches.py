@@ -19,8 +19,8 @@ from torch.utils._device import _device_constructors
 from torch.utils._pytree import tree_flatten, tree_map
 
 from app.builder.catalog.ops_values import FACTS
-from app.builder.importer.tracing.frames import DEPENDS, DataDependentError
-from app.builder.importer.tracing.proxies import (
+from app.features.importing.compute.tracing.frames import DEPENDS, DataDependentError
+from app.features.importing.compute.tracing.proxies import (
     FACTORIES,
     PROXIES,
     ValueProxy,
@@ -29,7 +29,7 @@ from app.builder.importer.tracing.proxies import (
 )
 
 if TYPE_CHECKING:
-    from app.builder.importer.tracing.tracing import Tracer
+    from app.features.importing.compute.tracing.tracing import Tracer
 
 
 NAMES = (

@@ -9,17 +9,24 @@ import torch
 from torch import nn
 from torch.utils._pytree import tree_flatten
 
-from app.builder.importer.lowering.normed_layers import KEEPS_STATE, has_power_iteration
-from app.builder.importer.tracing import grad_regions
-from app.builder.importer.tracing.dispatch_patches import items_of
-from app.builder.importer.tracing.frames import COMPILED, RECURSIVE, TraceError
-from app.builder.importer.tracing.patches import with_hooks
-from app.builder.importer.tracing.proxies import follows_mode, tuple_of
-from app.builder.importer.tracing.records import plain, refilled
+from app.features.importing.compute.lowering.normed_layers import (
+    KEEPS_STATE,
+    has_power_iteration,
+)
+from app.features.importing.compute.tracing import grad_regions
+from app.features.importing.compute.tracing.dispatch_patches import items_of
+from app.features.importing.compute.tracing.frames import (
+    COMPILED,
+    RECURSIVE,
+    TraceError,
+)
+from app.features.importing.compute.tracing.patches import with_hooks
+from app.features.importing.compute.tracing.proxies import follows_mode, tuple_of
+from app.features.importing.compute.tracing.records import plain, refilled
 from app.util import module_tree
 
 if TYPE_CHECKING:
-    from app.builder.importer.tracing.tracing import Tracer
+    from app.features.importing.compute.tracing.tracing import Tracer
 
 
 class Modules:

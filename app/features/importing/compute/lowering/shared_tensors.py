@@ -8,11 +8,19 @@ from itertools import pairwise
 from torch import nn
 
 from app.builder.catalog.catalog import Catalog
-from app.builder.importer.lowering.binding import BindingError
-from app.builder.importer.lowering.ir import VALUES, Draft, DraftNode, drafts_in
-from app.builder.importer.lowering.lowering import tensor_params
-from app.builder.importer.lowering.modules import described, key_of
-from app.builder.importer.lowering.parameter_order import partly_frozen, wholly_frozen
+from app.features.importing.compute.lowering.binding import BindingError
+from app.features.importing.compute.lowering.ir import (
+    VALUES,
+    Draft,
+    DraftNode,
+    drafts_in,
+)
+from app.features.importing.compute.lowering.lowering import tensor_params
+from app.features.importing.compute.lowering.modules import described, key_of
+from app.features.importing.compute.lowering.parameter_order import (
+    partly_frozen,
+    wholly_frozen,
+)
 from app.util import module_tree
 from app.util.module_tree import inside, parent
 

@@ -12,28 +12,31 @@ from torch.utils._pytree import tree_unflatten
 
 from app.builder.catalog import ops
 from app.builder.catalog.catalog import Catalog, OpSpec
-from app.builder.importer.lowering.binding import (
+from app.builder.literals import DType
+from app.features.importing.compute.lowering.binding import (
     BATCH_NORM,
     Binder,
     BindingError,
     Bound,
     literal_of,
 )
-from app.builder.importer.lowering.constants import constant_params, fill_of
-from app.builder.importer.lowering.ir import (
+from app.features.importing.compute.lowering.constants import constant_params, fill_of
+from app.features.importing.compute.lowering.ir import (
     Draft,
     DraftError,
     DraftNode,
     Source,
     same_calls,
 )
-from app.builder.importer.lowering.modules import described
-from app.builder.importer.lowering.opaque import OwnClasses
-from app.builder.importer.lowering.parameter_order import wholly_frozen
-from app.builder.importer.tracing.frames import VARYING, Frame, TraceError
-from app.builder.importer.tracing.meta_evaluation import argument_names, port_name
-from app.builder.importer.tracing.tracing import Tracer
-from app.builder.literals import DType
+from app.features.importing.compute.lowering.modules import described
+from app.features.importing.compute.lowering.opaque import OwnClasses
+from app.features.importing.compute.lowering.parameter_order import wholly_frozen
+from app.features.importing.compute.tracing.frames import VARYING, Frame, TraceError
+from app.features.importing.compute.tracing.meta_evaluation import (
+    argument_names,
+    port_name,
+)
+from app.features.importing.compute.tracing.tracing import Tracer
 from app.util import module_tree
 
 

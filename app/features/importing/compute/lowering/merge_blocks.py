@@ -16,10 +16,10 @@ from app.builder.blocks import PREFIX, Block, Blocks, unused_name
 from app.builder.catalog.catalog import Catalog, Param
 from app.builder.expressions import Expr, computed
 from app.builder.graph import Edge, Graph, Node, Tie
-from app.builder.importer.lowering.hoist_cat import join_further, join_outside
-from app.builder.importer.lowering.ir import Draft, DraftNode
 from app.builder.names import identifier
 from app.builder.params import COMPUTED
+from app.features.importing.compute.lowering.hoist_cat import join_further, join_outside
+from app.features.importing.compute.lowering.ir import Draft, DraftNode
 from app.util.frozen import FrozenMap
 
 Key = tuple[Any, ...]

@@ -12,7 +12,7 @@ from torch import fx, nn
 from app.util import module_tree
 
 if TYPE_CHECKING:
-    from app.builder.importer.tracing.tracing import Tracer
+    from app.features.importing.compute.tracing.tracing import Tracer
 
 
 def set_item(tensor: torch.Tensor, index: Any, value: Any) -> torch.Tensor:

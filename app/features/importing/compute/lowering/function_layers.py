@@ -23,16 +23,20 @@ from msgspec import Struct, field
 from torch import fx
 from torch.fx.operator_schemas import get_signature_for_torch_op
 
-from app.builder.importer.lowering.binding import BindingError, Bound, literal_of
-from app.builder.importer.lowering.package_classes import (
+from app.builder.literals import DType
+from app.features.importing.compute.lowering.binding import (
+    BindingError,
+    Bound,
+    literal_of,
+)
+from app.features.importing.compute.lowering.package_classes import (
     arguments_of,
     returning,
     written_default,
 )
-from app.builder.importer.tracing.meta_evaluation import schema_of
-from app.builder.importer.tracing.proxies import Training
-from app.builder.importer.tracing.records import is_record
-from app.builder.literals import DType
+from app.features.importing.compute.tracing.meta_evaluation import schema_of
+from app.features.importing.compute.tracing.proxies import Training
+from app.features.importing.compute.tracing.records import is_record
 from app.util import module_tree
 
 _ROOMS = (

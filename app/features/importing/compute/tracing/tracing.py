@@ -21,11 +21,11 @@ from torch import fx, nn
 from torch.fx import _symbolic_trace
 from torch.utils._pytree import tree_flatten, tree_unflatten
 
-from app.builder.importer.remarks import Questions
-from app.builder.importer.tracing import grad_regions, source_lines
-from app.builder.importer.tracing.aliasing import AliasingError, Views
-from app.builder.importer.tracing.dispatch_patches import opened, plain_number
-from app.builder.importer.tracing.frames import (
+from app.features.importing.compute.remarks import Questions
+from app.features.importing.compute.tracing import grad_regions, source_lines
+from app.features.importing.compute.tracing.aliasing import AliasingError, Views
+from app.features.importing.compute.tracing.dispatch_patches import opened, plain_number
+from app.features.importing.compute.tracing.frames import (
     Apart,
     Frame,
     QualifiedNames,
@@ -34,15 +34,18 @@ from app.builder.importer.tracing.frames import (
     none_swallowed,
     words_of,
 )
-from app.builder.importer.tracing.meta_evaluation import MetaEvaluator, by_default
-from app.builder.importer.tracing.module_calls import Modules
-from app.builder.importer.tracing.patches import (
+from app.features.importing.compute.tracing.meta_evaluation import (
+    MetaEvaluator,
+    by_default,
+)
+from app.features.importing.compute.tracing.module_calls import Modules
+from app.features.importing.compute.tracing.patches import (
     check_call,
     is_in_place,
     method_of,
     watched,
 )
-from app.builder.importer.tracing.proxies import (
+from app.features.importing.compute.tracing.proxies import (
     FACTORIES,
     PROXIES,
     Attribute,
@@ -50,9 +53,9 @@ from app.builder.importer.tracing.proxies import (
     ValueProxy,
     dtype_source,
 )
-from app.builder.importer.tracing.records import plain, refilled
-from app.builder.importer.tracing.rewrites import rewritten
-from app.builder.importer.tracing.source_lines import SourceLine
+from app.features.importing.compute.tracing.records import plain, refilled
+from app.features.importing.compute.tracing.rewrites import rewritten
+from app.features.importing.compute.tracing.source_lines import SourceLine
 
 
 class Tracer(fx.Tracer):

@@ -19,24 +19,24 @@ from torch import fx, nn
 from app.builder.catalog.catalog import Catalog, OpSpec, catalog
 from app.builder.catalog.custom import CustomFile
 from app.builder.catalog.custom_classes import LayerClass
-from app.builder.importer import train_eval
-from app.builder.importer.lowering import (
+from app.builder.params import ParamError, check_param
+from app.builder.shapes.meta_calls import TorchCall
+from app.features.importing.compute import train_eval
+from app.features.importing.compute.lowering import (
     function_layers,
     normed_layers,
     package_classes,
 )
-from app.builder.importer.lowering.binding import BindingError, Bound
-from app.builder.importer.lowering.constructor_args import (
+from app.features.importing.compute.lowering.binding import BindingError, Bound
+from app.features.importing.compute.lowering.constructor_args import (
     CONSTRUCTOR_ARGS,
     NoLiteral,
     constructor_args_of,
     recordable,
 )
-from app.builder.importer.lowering.modules import arguments_of
-from app.builder.importer.lowering.parameter_order import wholly_frozen
-from app.builder.importer.tracing.meta_evaluation import SEED
-from app.builder.params import ParamError, check_param
-from app.builder.shapes.meta_calls import TorchCall
+from app.features.importing.compute.lowering.modules import arguments_of
+from app.features.importing.compute.lowering.parameter_order import wholly_frozen
+from app.features.importing.compute.tracing.meta_evaluation import SEED
 from app.source import layer_modules
 from app.source.layer_files import LayerFileError, digest
 from app.util import module_tree

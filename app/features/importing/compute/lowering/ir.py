@@ -7,7 +7,7 @@ from typing import Any
 
 from msgspec import Struct, field
 
-from app.builder.importer.tracing.source_lines import SourceLine
+from app.features.importing.compute.tracing.source_lines import SourceLine
 from app.util.errors import CodedError
 
 Source = tuple[str, int]  # a node of the draft and which of its outputs

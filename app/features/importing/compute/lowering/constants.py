@@ -9,8 +9,8 @@ import torch
 
 from app.builder.codegen.tensor_literals import LONGEST, MOST_BYTES
 from app.builder.codegen.tensor_values import packed
-from app.builder.importer.lowering.binding import BindingError
 from app.builder.literals import DType
+from app.features.importing.compute.lowering.binding import BindingError
 
 FEW = 16  # values, readable at a glance
 TYPED = 256  # values; longer literals are encoded

@@ -11,7 +11,7 @@ import torch
 import torch.nn.functional as F
 
 from app.builder.catalog.ops_functions import DROPOUTS
-from app.builder.importer.tracing.proxies import (
+from app.features.importing.compute.tracing.proxies import (
     FACTORIES,
     PROXIES,
     Attribute,

@@ -9,7 +9,7 @@ from typing import Any
 
 import torch
 
-from app.builder.importer.tracing.proxies import PROXIES
+from app.features.importing.compute.tracing.proxies import PROXIES
 
 
 def is_record(result: Any) -> bool:

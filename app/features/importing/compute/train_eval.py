@@ -6,8 +6,13 @@ from collections.abc import Callable, Iterator, Mapping
 from typing import Any
 
 from app.builder.catalog.ops import COUNTED, IN_TRAINING
-from app.builder.importer.lowering.binding import BATCH_NORM
-from app.builder.importer.lowering.ir import Draft, DraftError, DraftNode, Source
+from app.features.importing.compute.lowering.binding import BATCH_NORM
+from app.features.importing.compute.lowering.ir import (
+    Draft,
+    DraftError,
+    DraftNode,
+    Source,
+)
 
 _What = tuple[Any, ...]
 

@@ -20,14 +20,14 @@ from app.builder.catalog import ops
 from app.builder.catalog.catalog import Catalog, OpSpec
 from app.builder.catalog.introspect import find, schema_of
 from app.builder.catalog.spellings import FUNCTIONS, METHODS
-from app.builder.importer.tracing.proxies import (
+from app.builder.literals import DTYPES, DType, Slice
+from app.builder.params import ParamError, check_param
+from app.features.importing.compute.tracing.proxies import (
     Training,
     float_fact,
     set_item,
     tuple_of,
 )
-from app.builder.literals import DTYPES, DType, Slice
-from app.builder.params import ParamError, check_param
 from app.util.errors import CodedError
 
 BATCH_NORM = "F.batch_norm"

@@ -10,10 +10,10 @@ import torch
 from torch import nn
 
 from app.builder.catalog.catalog import Catalog, OpSpec
-from app.builder.importer.lowering.binding import BindingError, literal_of
 from app.builder.literals import AUTO
 from app.builder.params import ParamError, check_param
 from app.builder.shapes.meta_calls import TorchCall
+from app.features.importing.compute.lowering.binding import BindingError, literal_of
 from app.util import module_tree
 from app.util.frozen import FrozenMap
 

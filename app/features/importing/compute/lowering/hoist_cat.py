@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from app.builder.importer.lowering.ir import Draft, DraftNode, drafts_in
+from app.features.importing.compute.lowering.ir import Draft, DraftNode, drafts_in
 
 JOIN = "torch.cat"
 

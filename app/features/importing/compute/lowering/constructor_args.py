@@ -22,8 +22,8 @@ import torch
 from msgspec import Struct
 from torch import nn
 
-from app.builder.importer.lowering.binding import BindingError, literal_of
 from app.builder.literals import DType
+from app.features.importing.compute.lowering.binding import BindingError, literal_of
 from app.util.frozen import equal_in
 
 # Attribute with the record; copies of the module share it.

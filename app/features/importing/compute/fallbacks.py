@@ -8,21 +8,21 @@ from typing import Any
 from msgspec import Struct
 from torch import nn
 
-from app.builder.importer.lowering.binding import BindingError
-from app.builder.importer.lowering.constructor_args import CONSTRUCTOR_ARGS
-from app.builder.importer.lowering.ir import DraftError
-from app.builder.importer.lowering.normed_layers import statements
-from app.builder.importer.lowering.opaque import OwnClasses
-from app.builder.importer.tracing import source_lines
-from app.builder.importer.tracing.frames import (
+from app.features.importing.compute.lowering.binding import BindingError
+from app.features.importing.compute.lowering.constructor_args import CONSTRUCTOR_ARGS
+from app.features.importing.compute.lowering.ir import DraftError
+from app.features.importing.compute.lowering.normed_layers import statements
+from app.features.importing.compute.lowering.opaque import OwnClasses
+from app.features.importing.compute.tracing import source_lines
+from app.features.importing.compute.tracing.frames import (
     Apart,
     DataDependentError,
     InputNotAcceptedError,
     TraceError,
     words_of,
 )
-from app.builder.importer.tracing.meta_evaluation import run_alone
-from app.builder.importer.tracing.source_lines import SourceLine
+from app.features.importing.compute.tracing.meta_evaluation import run_alone
+from app.features.importing.compute.tracing.source_lines import SourceLine
 from app.util import module_tree
 from app.util.module_tree import inside, parent
 

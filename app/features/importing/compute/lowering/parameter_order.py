@@ -10,8 +10,8 @@ from torch import nn
 from app.builder.blocks import Blocks, with_blocks
 from app.builder.catalog.catalog import Catalog
 from app.builder.graph import Graph
-from app.builder.importer.lowering.ir import Draft, DraftNode, drafts_in
 from app.builder.plan import with_sequence
+from app.features.importing.compute.lowering.ir import Draft, DraftNode, drafts_in
 from app.util import module_tree
 from app.util.frozen import FrozenMap
 

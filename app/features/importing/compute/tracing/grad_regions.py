@@ -13,12 +13,12 @@ from typing import TYPE_CHECKING, Any
 import torch
 from torch import fx, nn
 
-from app.builder.importer.tracing import source_lines
-from app.builder.importer.tracing.frames import Frame
+from app.features.importing.compute.tracing import source_lines
+from app.features.importing.compute.tracing.frames import Frame
 from app.util import module_tree
 
 if TYPE_CHECKING:
-    from app.builder.importer.tracing.tracing import Tracer
+    from app.features.importing.compute.tracing.tracing import Tracer
 
 _DETACHED = frozenset({"detach", "detach_", torch.detach, torch.Tensor.detach})
 

@@ -14,18 +14,22 @@ from torch.utils import checkpoint
 from torch.utils._pytree import tree_flatten, tree_unflatten
 
 from app.builder.catalog.introspect import use_meta_masks
-from app.builder.importer.tracing import dispatch_patches, grad_regions, source_lines
-from app.builder.importer.tracing.dispatch_patches import (
+from app.features.importing.compute.tracing import (
+    dispatch_patches,
+    grad_regions,
+    source_lines,
+)
+from app.features.importing.compute.tracing.dispatch_patches import (
     dispatch_first,
     lengths_seen,
     sizes_seen,
     tensors_seen,
 )
-from app.builder.importer.tracing.proxies import FACTORIES, PROXIES
+from app.features.importing.compute.tracing.proxies import FACTORIES, PROXIES
 from app.util import module_tree
 
 if TYPE_CHECKING:
-    from app.builder.importer.tracing.tracing import Tracer
+    from app.features.importing.compute.tracing.tracing import Tracer
 
 
 @contextlib.contextmanager

@@ -15,44 +15,44 @@ from app.builder.blocks import Block, Blocks
 from app.builder.catalog.catalog import Catalog, OpSpec
 from app.builder.codegen.whole_net import WHOLE
 from app.builder.graph import Graph
-from app.builder.importer import remarks
-from app.builder.importer.fallbacks import Fallback, FallbackChooser
-from app.builder.importer.lowering.binding import BindingError
-from app.builder.importer.lowering.ir import Draft, DraftError, drafts_in
-from app.builder.importer.lowering.lowering import Drafter
-from app.builder.importer.lowering.merge_blocks import Merger
-from app.builder.importer.lowering.modules import described, key_of
-from app.builder.importer.lowering.opaque import OwnClasses
-from app.builder.importer.lowering.package_classes import is_generated
-from app.builder.importer.lowering.parameter_order import (
+from app.builder.layout.arrange import arrange
+from app.builder.layout.layout import used_part, with_uncalled
+from app.builder.literals import DType
+from app.builder.sheet import Comments, Positions
+from app.features.importing.compute import remarks
+from app.features.importing.compute.fallbacks import Fallback, FallbackChooser
+from app.features.importing.compute.lowering.binding import BindingError
+from app.features.importing.compute.lowering.ir import Draft, DraftError, drafts_in
+from app.features.importing.compute.lowering.lowering import Drafter
+from app.features.importing.compute.lowering.merge_blocks import Merger
+from app.features.importing.compute.lowering.modules import described, key_of
+from app.features.importing.compute.lowering.opaque import OwnClasses
+from app.features.importing.compute.lowering.package_classes import is_generated
+from app.features.importing.compute.lowering.parameter_order import (
     as_called,
     freeze,
     mixed,
     number,
     partly_frozen,
 )
-from app.builder.importer.lowering.shared_tensors import (
+from app.features.importing.compute.lowering.shared_tensors import (
     called_past,
     keep_unused,
     read_past,
     tie,
     tied,
 )
-from app.builder.importer.tracing.frames import COMPILED, TraceError, words_of
-from app.builder.importer.tracing.meta_evaluation import (
+from app.features.importing.compute.tracing.frames import COMPILED, TraceError, words_of
+from app.features.importing.compute.tracing.meta_evaluation import (
     argument_names,
     port_name,
     run_alone,
 )
-from app.builder.importer.tracing.patches import gradient_hooks
-from app.builder.importer.tracing.proxies import on_meta, set_mode
-from app.builder.importer.tracing.records import is_record, plain
-from app.builder.importer.tracing.tracing import Tracer
-from app.builder.importer.train_eval import check_chance, with_evaluation
-from app.builder.layout.arrange import arrange
-from app.builder.layout.layout import used_part, with_uncalled
-from app.builder.literals import DType
-from app.builder.sheet import Comments, Positions
+from app.features.importing.compute.tracing.patches import gradient_hooks
+from app.features.importing.compute.tracing.proxies import on_meta, set_mode
+from app.features.importing.compute.tracing.records import is_record, plain
+from app.features.importing.compute.tracing.tracing import Tracer
+from app.features.importing.compute.train_eval import check_chance, with_evaluation
 from app.util import module_tree
 from app.util.formatting import shape_text
 from app.util.frozen import FrozenMap
