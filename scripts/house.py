@@ -41,6 +41,7 @@ INSIGNIFICANT = {
     token.DEDENT,
     token.ENDMARKER,
 }
+HANDLERS = "app.engine.tasks."
 # Names of values that say nothing of the value: pronouns, and participles without what they are said of.
 WEAK_NAMES = frozenset(
     """
@@ -154,6 +155,9 @@ class House:
             "widest": Figure(
                 "rooms that a feature lies in, at most", max(spread), None, rows
             ),
+            "lone": _counted(
+                "kernel modules that one feature alone reads", self.lone(), 0
+            ),
             "late": _counted("imports inside functions", self.late_imports(), 150),
             "weak": Figure(
                 "names of values that say nothing, %", round(share, 1), 3, weak_items
@@ -248,6 +252,32 @@ class House:
                 ):
                     rooms[feature].add(room)
         return rooms
+
+    def lone(self) -> list[str]:
+        """Return the modules outside `app.features` that only one of its folders imports, directly or through another.
+
+        Handlers of requests are left out: an engine finds them by their folder.
+        """
+        importers: dict[str, set[str]] = {}
+        for each in self.tree.imports:
+            importers.setdefault(each.target, set()).add(each.importer)
+        kernel = [
+            name
+            for name in self.tree.modules
+            if not name.startswith(("app.features.", HANDLERS)) and name in importers
+        ]
+        reader: dict[str, str] = {}
+        before = -1
+        while len(reader) > before:
+            before = len(reader)
+            for name in kernel:
+                readers = {
+                    reader.get(importer) or _feature_of(importer)
+                    for importer in importers[name] - {name}
+                }
+                if len(readers) == 1 and "" not in readers:
+                    reader[name] = readers.pop()
+        return sorted(f"{name} -> {feature}" for name, feature in reader.items())
 
     def late_imports(self) -> list[str]:
         """Return the import statements, and calls that import, inside functions."""
@@ -430,6 +460,12 @@ def _room(name: str) -> tuple[str, list[str]]:
     if parts[1:2] == ["features"]:
         return ".".join(parts[1:3]), parts[2:]
     return (parts[1] if len(parts) > 1 else "app"), parts[1:]
+
+
+def _feature_of(name: str) -> str:
+    """Return the folder of the shelf in which a module lies, "" for the kernel."""
+    parts = name.split(".")
+    return parts[2] if parts[:2] == ["app", "features"] and len(parts) > 2 else ""
 
 
 def _is_about(part: str, stem: str) -> bool:

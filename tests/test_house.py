@@ -67,6 +67,7 @@ def test_figures_of_a_small_tree(house: House) -> None:
         "skips": 1,
         "rooms": 2,
         "widest": 2,
+        "lone": 0,
         "late": 2,
         "weak": pytest.approx(100 * 2 / 7, abs=0.1),
         "circles": 1,
@@ -95,6 +96,21 @@ def test_a_table_that_names_modules_or_commands_is_a_registry(house: House) -> N
         "app.menus:1",
         "app.names:1",
         'trigger("...") in 1 modules',
+    ]
+
+
+def test_what_one_feature_alone_reads_is_named_through_others_too(house: House) -> None:
+    lines = {
+        "app/features/sweep/page.py": "from app.training import grid, rate\n",
+        "app/training/grid.py": "from app.training import points\n",
+        "app/training/points.py": "",
+    }
+    for name, text in lines.items():
+        (house.root / name).parent.mkdir(parents=True, exist_ok=True)
+        (house.root / name).write_text(text, "utf-8")
+    assert House(house.root).lone() == [
+        "app.training.grid -> sweep",
+        "app.training.points -> sweep",
     ]
 
 
