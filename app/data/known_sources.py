@@ -26,6 +26,7 @@ from app.util.frozen import FrozenMap
 
 DIGITS = "sklearn.digits"
 MNIST = "torchvision.MNIST"
+TEXT = "file.text"
 PICTURES = "file.pictures"
 PICTURE_SUFFIXES = (
     ".png",
@@ -573,7 +574,7 @@ _SOURCES = (
         _TEN_DIGITS,
         (5923, 6742, 5958, 6131, 5842, 5421, 5918, 6265, 5851, 5949),
         10_000,
-        "ossci-datasets.s3.amazonaws.com (PyTorch's mirror)",
+        "ossci-datasets.s3.amazonaws.com (PyTorch's mirror), else from yann.lecun.com",
     ),
     _pictures(
         "FashionMNIST",
@@ -692,7 +693,7 @@ _SOURCES = (
         options=_PICTURES,
     ),
     SourceSpec(
-        "file.text",
+        TEXT,
         "Text file as characters…",
         "Predict the next character from each character of a sequence.",
         picks="file",

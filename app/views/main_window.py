@@ -70,6 +70,7 @@ EXAMPLE = "digits.tape"
 LINES = ".jsonl"  # the ending of a file with the lines of a run
 # Of the bottom dock at first: the same for all pages, so that the tabs stay where they are.
 BOTTOM_SHARE, BOTTOM_LEAST, BOTTOM_MOST = 0.34, 190, 338
+NARROW_SHARE, NARROW_HIGH = 0.45, 348  # while a page beside it takes its width
 BOTTOM_CONTROLS = 402  # px beside its tabs, of the widest controls: those of the curves
 
 
@@ -111,6 +112,7 @@ class MainWindow(ShowsCutTexts, QMainWindow):
         self._starting = Turns(self, *steps, self.live.start)
         self._closed = False
         self._narrow_left = 0  # the width of the left dock while a wide page is in it
+        self._low_bottom = 0  # the height of the dock below meanwhile
         self.overlay = Segmented(
             [name for owner in self.features for name in owner.overlays()], "Overlay"
         )
@@ -328,6 +330,17 @@ class MainWindow(ShowsCutTexts, QMainWindow):
             self._narrow_left = before or self.left.width()
         if wanted and (not page.width or self.left.width() < wanted):
             self.resizeDocks([self.left], [wanted], Qt.Orientation.Horizontal)
+        self._fit_bottom(narrow=page.width > 0)
+
+    def _fit_bottom(self, *, narrow: bool) -> None:
+        """Make the dock below higher while it is narrow, where its controls have a row of their own, and as it was."""
+        before, self._low_bottom = self._low_bottom, 0
+        wanted = before
+        if narrow:
+            self._low_bottom = before or self.bottom.height()
+            wanted = round(min(NARROW_SHARE * self.height(), beside_text(NARROW_HIGH)))
+        if wanted and (not narrow or self.bottom.height() < wanted):
+            self.resizeDocks([self.bottom], [wanted], Qt.Orientation.Vertical)
 
     def _make_dock(
         self, name: str, title: str, size: QSize, least: int, reserve: int = 0

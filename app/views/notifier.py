@@ -32,9 +32,15 @@ class Notifier(QObject):
 
     # -- words that go by themselves ----------------------------------------------------------------------------------
 
-    def say(self, title: str, detail: str = "") -> None:
-        """Show a toast."""
-        self._toasts.show(title, detail)
+    def say(
+        self,
+        title: str,
+        detail: str = "",
+        action: str = "",
+        act: Callable[[], object] | None = None,
+    ) -> None:
+        """Show a toast, with a link `action` that calls `act`."""
+        self._toasts.show(title, detail, action=action, on_action=act)
 
     def take_back(self, title: str) -> None:
         """Dismiss the toasts with this title."""

@@ -19,6 +19,7 @@ from app.data.downloads.download import (
     DownloadError,
     download,
     fetch,
+    unpack_from,
 )
 from app.data.loaders import load
 from app.data.sources import MNIST, DataError, NotDownloadedError, is_present
@@ -138,6 +139,21 @@ def test_download_fetches_checks_and_unpacks(tmp_path, server, monkeypatch):
     assert sorted(p.name for p in (root / "MNIST" / "raw").iterdir()) == sorted(
         MNIST_FILES
     )
+
+
+def test_files_that_are_here_are_taken_from_their_folder(tmp_path, monkeypatch):
+    from app.util.torchvision_import import import_torchvision
+
+    folder = tmp_path / "my files"
+    folder.mkdir()
+    archives = [archive(folder, name, content) for name, content in files().items()]
+    mnist = import_torchvision("datasets").MNIST
+    monkeypatch.setattr(mnist, "resources", [(a.name, a.md5) for a in archives])
+    root = tmp_path / "data"
+    with pytest.raises(DownloadError, match="has no train-images-idx3-ubyte.gz"):
+        unpack_from(tmp_path, MNIST, addresses(MNIST), root)
+    unpack_from(folder, MNIST, addresses(MNIST), root)
+    assert load(CONFIG, root).info.train_count == 30
 
 
 def test_a_wrong_checksum_leaves_no_file(tmp_path, server):

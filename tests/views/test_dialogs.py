@@ -9,7 +9,14 @@ from pathlib import Path
 import pytest
 from PySide6.QtCore import QEvent, Qt
 from PySide6.QtGui import QAction, QGuiApplication, QKeySequence
-from PySide6.QtWidgets import QApplication, QLabel, QMainWindow, QPushButton, QWidget
+from PySide6.QtWidgets import (
+    QApplication,
+    QFileDialog,
+    QLabel,
+    QMainWindow,
+    QPushButton,
+    QWidget,
+)
 from pytestqt.qtbot import QtBot
 
 from app import __version__
@@ -378,8 +385,45 @@ def test_a_failed_download_says_why_and_can_be_tried_again(
     dialog.start()
     qtbot.waitUntil(lambda: dialog.start_button.text() == "Try again")
     assert dialog.state.text() == "No mirror gave the file."
+    assert dialog.from_folder.isVisible() and dialog.stand_in.isVisible()
     with qtbot.waitSignal(dialog.downloaded):
         qtbot.mouseClick(dialog.start_button, Qt.MouseButton.LeftButton)
+
+
+def test_after_a_failed_download_the_stand_in_or_a_folder_is_taken(
+    qtbot: QtBot, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    taken: list[object] = []
+
+    def fetch(
+        source: str,
+        root: Path,
+        progress: Progress,
+        cancelled: Callable[[], bool],
+        given: Path | None = None,
+    ) -> None:
+        taken.append(given)
+        if given is None:
+            raise DownloadError("No mirror gave the file.")
+
+    monkeypatch.setattr(
+        QFileDialog, "getExistingDirectory", lambda *_: str(tmp_path / "mine")
+    )
+    left = Qt.MouseButton.LeftButton
+    for choose, signal in (
+        ("stand_in", "stand_in_chosen"),
+        ("from_folder", "downloaded"),
+    ):
+        dialog = DownloadDialog(MNIST, tmp_path, fetch=fetch)
+        show(qtbot, dialog)
+        assert not dialog.stand_in.isVisible()
+        dialog.start()
+        button = getattr(dialog, choose)
+        qtbot.waitUntil(button.isVisible)
+        with qtbot.waitSignal(getattr(dialog, signal)) as done:
+            qtbot.mouseClick(button, left)
+        assert done.args == [MNIST] and not dialog.isVisible()
+    assert taken == [None, None, tmp_path / "mine"]
 
 
 def test_at_larger_text_a_dialog_is_wider_and_scrolls_where_the_screen_is_too_low(

@@ -10,6 +10,8 @@ from collections.abc import Callable, Sequence
 from pathlib import Path, PurePosixPath
 from typing import IO
 
+from msgspec.structs import replace
+
 from app.data.downloads.archives import COLLECTIONS, GZIP, TAR, Addresses, Archive
 from app.data.sources import DataError
 from app.util.user_folders import default_root
@@ -51,6 +53,25 @@ def download(
     target = folder / COLLECTIONS[source].folder
     fetch(addresses.archives, addresses.mirrors, target, progress, cancelled)
     return folder
+
+
+def unpack_from(
+    given: Path,
+    source: str,
+    addresses: Addresses,
+    root: str | Path | None = None,
+    progress: Progress = lambda done, total, name: None,
+    cancelled: Cancelled = lambda: False,
+) -> Path:
+    """Take the archives of `source` from a folder of the user's, as `download` does from a server."""
+    names = [archive.name for archive in addresses.archives]
+    for name in names:
+        if not (given / name).is_file():
+            raise DownloadError(
+                f"{given} has no {name}. Choose the folder with {', '.join(names)}, as they are downloaded."
+            )
+    here = replace(addresses, mirrors=(f"{given.resolve().as_uri()}/",))
+    return download(source, here, root, progress, cancelled)
 
 
 def fetch(
@@ -142,7 +163,8 @@ def _stream(
     digest, done = hashlib.md5(usedforsecurity=False), 0
     request = Request(url, headers={"User-Agent": "tapedeck"})
     with urlopen(request, timeout=TIMEOUT) as response, partial_path.open("wb") as file:
-        meter.expect(archive, response.length)
+        length = response.headers.get("Content-Length")
+        meter.expect(archive, int(length) if length else None)
         while chunk := response.read(CHUNK):
             if cancelled():
                 raise DownloadCancelledError

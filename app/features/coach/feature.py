@@ -27,6 +27,7 @@ if TYPE_CHECKING:
     from app.engine.requests.capture import WeightsChoice
     from app.views.run.session import Run
     from app.views.training.charts.curves import Curves
+    from app.views.training.charts.gradient_map import GradientMap
     from app.views.ui.background import WorkerFailure
     from app.views.workspace import Workspace
 
@@ -41,6 +42,7 @@ class CoachFeature(Feature):
     def __init__(self, workspace: Workspace) -> None:
         super().__init__(workspace)
         self.line: CoachLine | None = None
+        self._gradients: GradientMap | None = None  # of the same page
         self.remark: Remark | None = None
         self._setup: RunSetup | None = None
         self._run: Run | None = None
@@ -65,6 +67,7 @@ class CoachFeature(Feature):
     def _furnish(self, curves: Curves) -> None:
         """Put the line above the charts of a page."""
         self.line = line = CoachLine()
+        self._gradients = curves.gradients
         curves.add_above(line)
         line.acted.connect(self._act)
         line.explained.connect(self.explain)
@@ -156,13 +159,16 @@ class CoachFeature(Feature):
     # --- Showing
 
     def _show(self) -> None:
-        """Show the remark if the run that it is about is the one that is shown."""
-        if self.line is None:
+        """Show the remark if the run that it is about is the one that is shown; then the map of gradients names its
+        cause and no other."""
+        if self.line is None or self._gradients is None:
             return
         figures, run = self.workspace.shown_run.figures, self._run
         ours = (
             figures is not None and run is not None and figures.history is run.history
         )
+        remark = self.remark if ours else None
+        self._gradients.set_cause(None if remark is None else remark.gradient_cause)
         if ours and self.remark is not None:
             self.line.show_remark(self.remark, self._action_text(self.remark))
         elif ours and self._setup is not None:

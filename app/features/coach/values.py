@@ -13,6 +13,9 @@ from app.project.project import Project
 from app.source.generated import Source
 from app.training.job import Job
 
+# Kinds of remarks whose cause also makes gradients vanish or explode.
+LOSES_GRADIENT = frozenset({"diverging", "dead", "scale", "misfit"})
+
 
 class RunSetup(Struct, frozen=True):
     """A run before its first step: its project, and what the checks before it had to say.
@@ -98,3 +101,8 @@ class Remark(Struct, frozen=True):
     page: str = ""
     step: int | None = None
     pairs: tuple[SamplePair, ...] = ()
+
+    @property
+    def gradient_cause(self) -> str:
+        """What it says of a layer without gradient, "" if it speaks of something else."""
+        return self.sentence.split(": ")[0] if self.kind in LOSES_GRADIENT else ""

@@ -15,7 +15,7 @@ from app.views.ui import theme
 from app.views.ui.widgets.painting import announce, start
 
 MOST, HEIGHT = 10, 21
-TILE, SPACE, NAME = 40, 4, 18
+TILE, SPACE = 40, 4
 
 
 class Bars(QWidget):
@@ -135,17 +135,18 @@ class LayerPictures(QWidget):
         painter, look = start(self), theme.current()
         painter.setFont(theme.font("caption"))
         painter.setRenderHint(QPainter.RenderHint.SmoothPixmapTransform, False)
-        lines = max(min(len(self._layers), self.height() // (TILE + NAME)), 1)
+        high = QFontMetricsF(painter.font()).height()  # of a name
+        lines = max(min(len(self._layers), int(self.height() // (TILE + high + 3))), 1)
         for line, (name, maps) in enumerate(self._layers[:lines]):
-            top = line * (TILE + NAME)
+            top = line * (TILE + high + 3)
             painter.setPen(look.text3)
             painter.drawText(
-                QRectF(0, top, self.width(), NAME - 3), Qt.AlignmentFlag.AlignLeft, name
+                QRectF(0, top, self.width(), high), Qt.AlignmentFlag.AlignLeft, name
             )
             for column, image in enumerate(maps):
                 if (column + 1) * (TILE + SPACE) <= self.width() + SPACE:
                     painter.drawImage(
-                        QRectF(column * (TILE + SPACE), top + NAME - 3, TILE, TILE),
+                        QRectF(column * (TILE + SPACE), top + high, TILE, TILE),
                         image,
                     )
         painter.end()

@@ -7,17 +7,20 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import torch
+from msgspec import Struct
 from msgspec.structs import replace
+from torch.nn import functional as F
 
 from app.data.fields import Fields
-from app.data.known_sources import PICTURES
+from app.data.known_sources import PICTURES, TEXT
 from app.data.own_files.picture_survey import traits_of
 from app.data.own_files.pictures import read_picture
 from app.data.sources import spec_of
-from app.data.spec import CLASSES, DataError, FieldInfo
+from app.data.spec import CLASSES, TOKENS, DataError, FieldInfo
 from app.data.transforms import readying
-from app.features.evaluation.input_pictures import as_input
+from app.features.evaluation.input_pictures import as_input, drawing_style
 from app.features.evaluation.values import (
+    DrawingStyle,
     Entered,
     Image,
     InputSurvey,
@@ -25,7 +28,7 @@ from app.features.evaluation.values import (
     Prediction,
     Sample,
 )
-from app.training.evaluation.evaluator import Evaluator
+from app.training.evaluation.evaluator import VISIBLE, Evaluator
 from app.training.evaluation.metric_values import probabilities
 from app.training.evaluation.result import Picture, is_picture
 from app.training.evaluation.shown_samples import picture
@@ -40,6 +43,47 @@ if TYPE_CHECKING:
 SURVEYED = 512  # training samples that the range of the data is read off
 MAPS = 8  # channels of a layer that are shown
 LAYERS = 6
+COMPARED_SIDE = 32  # pixels at most of the pictures that are compared
+USUAL = 0.99  # share of the training samples whose nearest other one is not further
+
+
+class Likeness(Struct, frozen=True, eq=False):
+    """Training samples that are pictures, and the distance to the nearest other one that is usual among them."""
+
+    samples: Tensor
+    usual: float
+
+    def remark(self, picture: Tensor) -> str:
+        """Say if a picture, without batch dimension, is further from all of them than they are from one another."""
+        distance = float(torch.cdist(_compared(picture[None]), self.samples).min())
+        if distance <= self.usual:
+            return ""
+        return (
+            f"Unlike the data: {distance / self.usual:.1f} times as far from the nearest of {len(self.samples)} "
+            f"training samples as {100 * USUAL:.0f} % of these are from one another."
+        )
+
+
+def likeness(evaluator: Evaluator) -> Likeness | None:
+    """Compare the first training samples with one another; None if they are no pictures, or all alike."""
+    info = evaluator.data.info
+    if info.inputs or evaluator.stepper.fields or not is_picture(info.input_shape):
+        return None
+    inputs, _ = evaluator.read(
+        "training", range(min(SURVEYED, len(evaluator.data.train)))
+    )
+    samples = _compared(inputs)
+    distances = torch.cdist(samples, samples).fill_diagonal_(torch.inf).amin(1)
+    usual = float(distances.quantile(USUAL)) if len(samples) > 1 else 0.0
+    return Likeness(samples, usual) if usual > 0 else None
+
+
+def _compared(pictures: Tensor) -> Tensor:
+    """Return pictures (N, C, H, W) or (N, H, W) as rows of few numbers."""
+    values = pictures.float().cpu()
+    values = values if values.ndim == 4 else values[:, None]
+    height, width = (min(side, COMPARED_SIDE) for side in values.shape[2:])
+    return F.adaptive_avg_pool2d(values, (height, width)).flatten(1)
 
 
 def survey(evaluator: Evaluator, weights: str) -> InputSurvey:
@@ -48,7 +92,7 @@ def survey(evaluator: Evaluator, weights: str) -> InputSurvey:
     inputs, _ = evaluator.read("training", range(min(SURVEYED, len(data.train))))
     losses = job.training.losses
     loss = losses[0].loss if losses else job.training.loss
-    unit = data.info.task == CLASSES and reading(loss.name) != PLAIN
+    unit = data.info.task in (CLASSES, TOKENS) and reading(loss.name) != PLAIN
     names, columns = (
         tuple(dict.fromkeys(evaluator.stepper.fields)),
         spec_of(job.data).columns,
@@ -56,7 +100,7 @@ def survey(evaluator: Evaluator, weights: str) -> InputSurvey:
     if not names:
         only = _surveyed(
             inputs,
-            FieldInfo("", data.info.input_shape, data.info.dtype),
+            FieldInfo("", data.info.input_shape, data.info.dtype, _letters(evaluator)),
             evaluator,
             columns,
             weights,
@@ -105,7 +149,7 @@ def _surveyed(
     )
     return InputSurvey(
         field.shape,
-        tuple(data.info.classes),
+        tuple(VISIBLE.get(name, name) for name in data.info.classes),
         values.amin(axes).numpy(),
         values.amax(axes).numpy(),
         values.mean(axes).numpy(),
@@ -118,7 +162,21 @@ def _surveyed(
         inputs[0].float().numpy().copy(),
         scale=scale,
         outputs=_outputs(evaluator),
+        drawing=_drawing(values) if is_picture(field.shape) else None,
     )
+
+
+def _drawing(pictures: Tensor) -> DrawingStyle | None:
+    """Measure how drawings lie in pictures (N, C, H, W) or (N, H, W)."""
+    values = pictures if pictures.ndim == 3 else pictures.mean(1)
+    low, high = values.min(), values.max()
+    return drawing_style(((values - low) / (high - low).clamp(min=1e-12)).numpy())
+
+
+def _letters(evaluator: Evaluator) -> tuple[str, ...]:
+    """Return the characters of a text by number; they are also its classes."""
+    info = evaluator.data.info
+    return tuple(info.classes) if spec_of(evaluator.job.data).key == TEXT else ()
 
 
 def _outputs(evaluator: Evaluator) -> tuple[str, ...]:
@@ -170,9 +228,11 @@ def try_input(
     sample: Sample,
     layers: bool = False,
     survey: InputSurvey | None = None,
+    like: Likeness | None = None,
 ) -> Prediction:
     """Return the network's output for one sample without batch dimension, of several inputs by name; with `layers`,
-    channels of its first image-like layers. A picture file needs the `survey` of the data. Raises DataError.
+    channels of its first image-like layers. A picture file needs the `survey` of the data; a picture that is not `like`
+    them is remarked. Raises DataError.
     """
     info, remarks = evaluator.data.info, list[str]()
     parts = (
@@ -224,23 +284,29 @@ def try_input(
         for hook in hooks:
             hook.remove()
     task = evaluator.task
-    values = (
-        probabilities(task.loss, task.scores(output))
-        if info.task == CLASSES
-        else task.in_units(output)
-    )
+    if info.task == CLASSES:
+        values = probabilities(task.loss, task.scores(output))
+    elif _letters(evaluator):  # what follows the last one
+        values = probabilities(task.loss, output[:, -1])
+    else:
+        values = task.in_units(output)
     only = inputs.parts.get("") if isinstance(inputs, Fields) else inputs
     image = (
         picture(only[0].float().cpu())
         if only is not None and is_picture(info.input_shape)
         else None
     )
+    unlike = like.remark(only[0]) if like is not None and only is not None else ""
     layer_maps = tuple(
         (name, tuple(_map(channel) for channel in value[0][:MAPS].float().cpu()))
         for name, value in maps[:LAYERS]
     )
     return Prediction(
-        values.flatten().cpu().numpy(), image, layer_maps, " ".join(remarks)
+        values.flatten().cpu().numpy(),
+        image,
+        layer_maps,
+        " ".join(remarks),
+        unlike,
     )
 
 

@@ -24,6 +24,7 @@ from app.views.ui.widgets.painting import start
 
 MOST_NUMBERS = 30  # classes that the numbers of the cells are written of
 EDGE, HEAD = 8, 18
+LEAST_NAMES = 84  # px that names may take at least
 DOT = 2.5
 
 
@@ -81,8 +82,10 @@ class ConfusionMatrix(QWidget):
         widest = max(
             (metrics.horizontalAdvance(name) for name in self._names()), default=0.0
         )
-        left = EDGE + HEAD + min(widest, 84) + 6
         foot = metrics.height() + HEAD + EDGE
+        # Names have what a square as high as the page leaves beside it.
+        spare = self.width() - (self.height() - foot - EDGE) - 2 * EDGE - HEAD - 6
+        left = EDGE + HEAD + min(widest, max(spare, LEAST_NAMES)) + 6
         side = max(min(self.width() - left - EDGE, self.height() - foot - EDGE), 40)
         return QRectF(left, EDGE, side, side)
 

@@ -17,6 +17,7 @@ from app.data.sources import spec_of
 from app.data.spec import DataError
 from app.engine.protocol import Handle, HandleLostError
 from app.engine.requests.capture import InitialWeights
+from app.features.evaluation import stored
 from app.features.evaluation.page import EvaluationPage
 from app.features.evaluation.values import (
     EvaluationScope,
@@ -36,6 +37,7 @@ from app.preflight import preflight
 from app.project.weights.state_dict_diff import PATTERNS
 from app.runs import store
 from app.runs.checkpoint_files import checkpoints
+from app.training.evaluation.result import Evaluation
 from app.training.job import Job
 from app.training_thread import TrainingThread
 from app.util import atomic, leftovers
@@ -76,7 +78,9 @@ class EvaluationControl(QObject):
         self._page, self._workspace = page, workspace
         self._busy = False
         self._net: Handle | None = None  # of the page "Try"
-        self._evaluated: Handle | None = None  # the net of the shown evaluation
+        self._evaluated: Handle | None = None  # the net of the newest evaluation
+        self._newest: Evaluation | None = None
+        self._read_run: Path | None = None  # whose stored evaluations were looked for
         self._folder = (
             leftovers.TemporaryFolder()
         )  # weights of a run, as they were for an evaluation
@@ -101,7 +105,18 @@ class EvaluationControl(QObject):
         self._show_run()
 
     def _show_run(self) -> None:
-        self._page.set_run(self._workspace.newest_weights.title)
+        newest = self._workspace.newest_weights
+        self._page.set_run(newest.title)
+        folder = newest.stored.folder if newest.stored is not None else None
+        if folder not in (None, self._read_run) and not self._page.evaluations:
+            self._read_run = folder
+            self._workspace.background.ask(
+                "evaluation.stored", stored.read, folder, on_answer=self._show_stored
+            )
+
+    def _show_stored(self, evaluations: dict[str, Evaluation]) -> None:
+        if evaluations and not self._page.evaluations:
+            self._page.set_stored(evaluations)
 
     # --- Weights
 
@@ -181,6 +196,11 @@ class EvaluationControl(QObject):
             return None
         return run.job, thread, f"newest weights of run {run.display_number}"
 
+    def _folder_of_run(self) -> Path | None:
+        run = self._workspace.newest_weights.run
+        recorder = run.recorder if run is not None else None
+        return recorder.kept.folder if recorder is not None else None
+
     # --- An evaluation
 
     def evaluate(self) -> None:
@@ -188,6 +208,11 @@ class EvaluationControl(QObject):
         self._start(
             EvaluationScope(self._page.part.value(), tuple(self._page.augmented))
         )
+
+    def predict(self) -> None:
+        """Show the page where an input is entered, and give it the keys."""
+        self._workspace.pages.show("evaluation")
+        self._page.show_try()
 
     def prepare(self) -> None:
         """Make the net ready to be tried."""
@@ -232,7 +257,9 @@ class EvaluationControl(QObject):
             weights.write_weights,
             file,
             on_answer=lambda _none: self._request_preparation(
-                PrepareEvaluation(job, NamedWeightsFile(file, name), scope)
+                PrepareEvaluation(
+                    job, NamedWeightsFile(file, name, self._folder_of_run()), scope
+                )
             ),
             on_error=self._failed,
         )
@@ -299,6 +326,7 @@ class EvaluationControl(QObject):
         self._keep(answer.net, self._evaluated if answer.found is None else answer.net)
         self._page.trying.set_survey(answer.survey)
         if answer.found is not None:
+            self._newest = answer.found
             self._page.set_found(answer.found)
 
     def _keep(self, net: Handle | None, evaluated: Handle | None) -> None:
@@ -312,7 +340,9 @@ class EvaluationControl(QObject):
     # --- Samples
 
     def _read(self, numbers: list[int]) -> None:
-        if self._evaluated is not None:
+        is_there = self._evaluated is not None and self._page.found is self._newest
+        self._page.show_unread(not is_there)
+        if self._evaluated is not None and is_there:
             self._workspace.engine.ask(
                 "evaluation.samples",
                 ShowSamples(self._evaluated, tuple(numbers[:SHOWN])),
@@ -405,6 +435,8 @@ class EvaluationControl(QObject):
         """Reset the page: results and runs belong to the previous project."""
         self.cancel()
         self._keep(None, None)
+        self._newest = self._read_run = None
+        self._workspace.background.forget("evaluation.stored")
         self._page.view.set_value("results")
         self._page.trying.reset()
         self._page.set_found(None)

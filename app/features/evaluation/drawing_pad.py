@@ -24,14 +24,22 @@ from app.data.known_sources import PICTURE_SUFFIXES
 from app.views.ui import theme
 from app.views.ui.widgets.painting import start
 
-SIDE = 196  # pixels of the drawing
-BRUSH = 17.0
+SIDE = 168  # pixels of the drawing
+BRUSH = 14.5
 SOON = 30  # milliseconds between predictions while the user draws
+STEP = SIDE / 28  # pixels that the pen moves by a key
+STEPS = {
+    Qt.Key.Key_Left: (-STEP, 0.0),
+    Qt.Key.Key_Right: (STEP, 0.0),
+    Qt.Key.Key_Up: (0.0, -STEP),
+    Qt.Key.Key_Down: (0.0, STEP),
+}
 
 
 class Pad(QWidget):
-    """White on black, like the digits of MNIST. `changed()` is emitted while drawing, `dropped(path)` for a dropped
-    image file."""
+    """White on black, with the mouse, or by keys: the arrows move the pen, with Shift they draw.
+
+    `changed()` is emitted while drawing, `dropped(path)` for a dropped image file."""
 
     changed = Signal()
     dropped = Signal(object)
@@ -41,13 +49,15 @@ class Pad(QWidget):
         self._image = QImage(SIDE, SIDE, QImage.Format.Format_Grayscale8)
         self._image.fill(0)
         self._last: QPointF | None = None
+        self._pen = QPointF(SIDE / 2, SIDE / 2)  # of the keys
         self._empty = True
         self.setFixedSize(SIDE, SIDE)
         self.setSizePolicy(QSizePolicy.Policy.Fixed, QSizePolicy.Policy.Fixed)
         self.setCursor(Qt.CursorShape.CrossCursor)
-        self.setFocusPolicy(Qt.FocusPolicy.ClickFocus)
+        self.setFocusPolicy(Qt.FocusPolicy.StrongFocus)
         self.setAcceptDrops(True)
         self.setAccessibleName("Drawing pad")
+        self.setToolTip("Arrow keys move the pen, with Shift they draw; Del clears")
         self._soon = QTimer(self, singleShot=True, interval=SOON)
         self._soon.timeout.connect(self.changed)
         theme.manager().changed.connect(self.update)
@@ -105,6 +115,15 @@ class Pad(QWidget):
     def keyPressEvent(self, event: QKeyEvent) -> None:
         if event.key() in (Qt.Key.Key_Delete, Qt.Key.Key_Backspace, Qt.Key.Key_Escape):
             self.clear()
+        elif event.key() in STEPS:
+            before, (across, down) = self._pen, STEPS[Qt.Key(event.key())]
+            self._pen = QPointF(
+                min(max(before.x() + across, 0), SIDE),
+                min(max(before.y() + down, 0), SIDE),
+            )
+            if event.modifiers() & Qt.KeyboardModifier.ShiftModifier:
+                self.stroke(before, self._pen)
+            self.update()
         else:
             super().keyPressEvent(event)
 
@@ -127,6 +146,8 @@ class Pad(QWidget):
         painter.setBrush(Qt.BrushStyle.NoBrush)
         painter.setPen(look.accent if self.hasFocus() else look.line2)
         painter.drawRect(QRectF(0.5, 0.5, self.width() - 1, self.height() - 1))
+        if self.hasFocus():
+            painter.drawEllipse(self._pen, BRUSH / 2, BRUSH / 2)
         if self._empty:
             painter.setPen(QColor("#8A919D"))  # on black in either theme
             painter.setFont(theme.font("label"))

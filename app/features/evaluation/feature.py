@@ -6,7 +6,7 @@ from collections.abc import Iterable
 
 from app.features.evaluation.control import EvaluationControl
 from app.features.evaluation.page import EvaluationPage
-from app.views.feature import Feature, Page
+from app.views.feature import Action, Feature, Page
 
 
 class EvaluationFeature(Feature):
@@ -22,6 +22,16 @@ class EvaluationFeature(Feature):
             "bottom",
             self._make,
             words="E&valuation",
+        )
+
+    def actions(self) -> Iterable[Action]:
+        yield Action(
+            "predict",
+            "Pr&edict on an input of my own",
+            lambda: self.evaluation_control.predict(),
+            icon="flask",
+            late=True,
+            menu="run.past",
         )
 
     def _make(self) -> EvaluationPage:

@@ -11,7 +11,7 @@ from PySide6.QtWidgets import QFormLayout, QFrame, QLabel, QScrollArea, QWidget
 
 from app.data.spec import Category
 from app.features.evaluation.drawing_pad import Pad
-from app.features.evaluation.input_pictures import as_digit, as_input
+from app.features.evaluation.input_pictures import as_drawn, as_input
 from app.features.evaluation.values import Entered, Image, InputSurvey, PictureFile
 from app.training.evaluation.result import is_picture
 from app.util.formatting import in_units, shape_text
@@ -132,7 +132,10 @@ class InputEntry(QWidget):
         self.line: TextField | None = None
         self.numbers: NumbersForm | None = None
         self._column = vbox(
-            label(survey.name, "label", "text"), on=self, margins=0, spacing=4
+            label(survey.name or "Text", "label", "text"),
+            on=self,
+            margins=0,
+            spacing=4,
         )
         self.words = label("", "caption", "text3", wrap=True)
         count, row = survey.first.size, survey.first.ndim == 1
@@ -189,9 +192,7 @@ class InputEntry(QWidget):
             )
         else:
             height, width = self.survey.shape[-2:]
-            self._value = as_input(
-                as_digit(self.pad.ink(), (height, width))[None], self.survey
-            )
+            self._value = as_input(as_drawn(self.pad.ink(), self.survey), self.survey)
             self.words.setText(f"Your drawing at {height}×{width}.")
         self.changed.emit()
 
@@ -206,15 +207,28 @@ class InputEntry(QWidget):
 
     def _add_line(self) -> None:
         self.line = TextField(_numbers(self._value), self._read, self._written)
-        self.line.setAccessibleName(self.survey.name)
+        self.line.setAccessibleName(self.survey.name or "Text")
         self.line.edited.connect(self._typed)
         self.line.rejected.connect(self.words.setText)
         self._column.addWidget(self.line)
         expected = (
             "True and False as 1 and 0" if self.survey.dtype == "bool" else "Integers"
         )
-        self._hint = "" if self.survey.symbols else f"{expected}, separated by spaces."
+        if self.survey.symbols:
+            count = self._value.size
+            self._hint = (
+                f"The last {count} characters are read; a shorter text follows the first training sample."
+                if self._is_continued
+                else ""
+            )
+        else:
+            self._hint = f"{expected}, separated by spaces."
         self.words.setText(self._hint)
+
+    @property
+    def _is_continued(self) -> bool:
+        """Whether a text that is too short follows another, since nothing can fill it up."""
+        return "" not in self.survey.symbols
 
     def _typed(self, numbers: tuple[int, ...]) -> None:
         self._value = np.array(numbers, np.float32).reshape(self._value.shape)
@@ -222,7 +236,7 @@ class InputEntry(QWidget):
         self.changed.emit()
 
     def _read(self, text: str) -> tuple[int, ...]:
-        """Return the numbers of a text, filled up with zeros. Raises ValueError."""
+        """Return the numbers of a text, filled up with zeros, or behind the first sample. Raises ValueError."""
         count = self._value.size
         if self.survey.symbols:
             numbers_by_symbol = {
@@ -237,6 +251,8 @@ class InputEntry(QWidget):
                     f"{unknown!r} is not one of the symbols {''.join(numbers_by_symbol)}."
                 )
             numbers = [numbers_by_symbol[letter] for letter in text]
+            if self._is_continued and self.survey.first is not None:
+                return (*_numbers(self.survey.first), *numbers)[-count:]
         else:
             try:
                 numbers = [int(word) for word in text.replace(",", " ").split()]

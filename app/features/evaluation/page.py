@@ -34,6 +34,7 @@ from app.views.ui.widgets.painting import label
 from app.views.ui.widgets.segmented import Segmented
 
 WRONG, WORST = "wrong", "worst"
+UNREAD = "To see the samples, evaluate again."
 NAMES = {"flip": "Mirrored copies", "shift": "Shifted copies"}
 
 
@@ -133,6 +134,7 @@ class EvaluationPage(QWidget):
     def __init__(self, parent: QWidget | None = None) -> None:
         super().__init__(parent)
         self.found: Evaluation | None = None
+        self.evaluations: dict[str, Evaluation] = {}  # the newest of each part
         self._cell: tuple[int, int] | None = None
         self.trying = TryPage()
         self.figures, self.matrix, self.plot, self.classes = (
@@ -218,11 +220,13 @@ class EvaluationPage(QWidget):
         )
         self._heading = label("", "caption", "text2")
         self._all = Button("Show all", "link")
+        self._unread = label(UNREAD, "caption", "text3", wrap=True)
+        self._unread.setContentsMargins(12, 0, 8, 0)
         top = hbox(
             self.order, (self._heading, 1), self._all, margins=(12, 6, 8, 2), spacing=8
         )
         right = QWidget()
-        vbox(top, (self.samples, 1), on=right, margins=0, spacing=0)
+        vbox(top, self._unread, (self.samples, 1), on=right, margins=0, spacing=0)
         parts = QSplitter(Qt.Orientation.Horizontal)
         figures = Column(self.figures)
         for widget, share in (
@@ -266,16 +270,14 @@ class EvaluationPage(QWidget):
         samples = "training samples" if part == "training" else "held-out samples"
         self.empty.set_text(
             f"Not evaluated on {part} samples yet"
-            if self.found is not None
+            if self.evaluations
             else "Nothing evaluated yet",
             f"Evaluates {subject} on {samples}: metrics, confusion matrix, worst samples.",
         )
 
-    def _show_part(self, _part: str) -> None:
+    def _show_part(self, part: str) -> None:
         """Show the figures of the part that is chosen, and those of no other."""
-        self.banner.hide()
-        self._show_empty()
-        self._show_view(self.view.value())
+        self._show_found(self.evaluations.get(part))
 
     def set_weights(self, choices: list[tuple[str, str]], chosen: str) -> None:
         """Set the weights to choose from, as (key, text), "" for a divider; the key is the data of its action."""
@@ -313,13 +315,19 @@ class EvaluationPage(QWidget):
             else self.evaluateRequested
         ).emit()
 
+    def show_try(self) -> None:
+        """Show the view "Predict" with the keyboard in its first field, as soon as the net is ready."""
+        self.view.set_value("try")
+        self._show_view("try")
+        self.trying.take_keys()
+
     def _show_view(self, key: str) -> None:
         trying = key == "try"
         self.run.setText("Reload weights" if trying else "Evaluate")
         self.run.set_kind("secondary" if trying else "primary")
         for widget in (self.part, self.augment, self.export):
             widget.setVisible(not trying)
-        shown = self.found is not None and self.found.part == self.part.value()
+        shown = self.found is not None
         self._stack.setCurrentWidget(
             self._predict if trying else self.results if shown else self._nothing
         )
@@ -352,12 +360,26 @@ class EvaluationPage(QWidget):
             self._act_on_banner()
 
     def set_found(self, evaluation: Evaluation | None) -> None:
-        """Show what an evaluation found."""
+        """Show what an evaluation found, instead of those before on the same samples; None for none at all."""
+        if evaluation is None:
+            self.evaluations.clear()
+        else:
+            self.evaluations[evaluation.part] = evaluation
+            self.part.set_value(evaluation.part)
+        self._show_found(evaluation)
+
+    def set_stored(self, evaluations: dict[str, Evaluation]) -> None:
+        """Show what was found earlier, by part."""
+        self.evaluations = evaluations
+        if self.part.value() not in evaluations:
+            self.part.set_value(next(iter(evaluations)))
+        self._show_found(evaluations[self.part.value()])
+
+    def _show_found(self, evaluation: Evaluation | None) -> None:
         self.found, self._cell = evaluation, None
         self.banner.hide()
         self.show_samples(())  # those before were of another evaluation
         if evaluation is not None:
-            self.part.set_value(evaluation.part)
             values = evaluation.confusion is None
             self.figures.set_found(evaluation)
             self.matrix.set_found(evaluation)
@@ -424,6 +446,10 @@ class EvaluationPage(QWidget):
     def _want(self, numbers: Iterable[SupportsInt], heading: str) -> None:
         self._heading.setText(heading)
         self.wanted.emit([int(number) for number in numbers])
+
+    def show_unread(self, unread: bool) -> None:
+        """Say that samples are shown once they are evaluated again, instead of none at all."""
+        self._unread.setVisible(unread)
 
     def show_samples(self, samples: tuple[Shown, ...]) -> None:
         self.samples.set_samples(samples)

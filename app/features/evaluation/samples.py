@@ -35,6 +35,7 @@ class _Tiles(QWidget):
         self._images: list[QImage | None] = []
         self._current = -1
         self._side, self._line, self._row, self._lines = SIDE, LINE, ROW, 2
+        self._in_two = False
         self.setFocusPolicy(Qt.FocusPolicy.StrongFocus)
         self.setSizePolicy(QSizePolicy.Policy.Expanding, QSizePolicy.Policy.Fixed)
         theme.manager().changed.connect(self._measure)
@@ -52,22 +53,28 @@ class _Tiles(QWidget):
         """Make tiles as wide as their captions, at the text size in force."""
         metrics, scale = QFontMetricsF(theme.font("axis")), theme.manager().scale
         lines = [_lines_of(sample) for sample in self.samples]
-        titles = QFontMetricsF(theme.font("label"))
+        self._in_two = False
+        self._in_two = self._widest_title() > WIDEST * scale
         widths = [
             metrics.horizontalAdvance(line) for caption in lines for line in caption
         ]
-        widest = max(
-            (
-                *widths,
-                *(titles.horizontalAdvance(sample.title) for sample in self.samples),
-            ),
-            default=0.0,
-        )
-        self._lines = 1 + max(map(len, lines), default=1)  # below a picture
+        widest = max(self._widest_title(), *widths, 0.0)
+        # Below a picture.
+        self._lines = 1 + self._in_two + max(map(len, lines), default=1)
         self._side = round(min(max(SIDE, widest + 1), WIDEST * scale))
         self._line, self._row = round(LINE * scale), round(ROW * scale)
         self._fit()
         self.update()
+
+    def _titles_of(self, sample: Shown) -> list[str]:
+        """Return the title of a picture, in a line, or the true class and the predicted one in a line each."""
+        true, arrow, called = sample.title.partition(" → ")
+        return [true, arrow.lstrip() + called] if self._in_two else [sample.title]
+
+    def _widest_title(self) -> float:
+        metrics = QFontMetricsF(theme.font("label"))
+        lines = (line for sample in self.samples for line in self._titles_of(sample))
+        return max(map(metrics.horizontalAdvance, lines), default=0.0)
 
     @property
     def _pictured(self) -> bool:
@@ -192,10 +199,11 @@ class _Tiles(QWidget):
             text_box = QRectF(
                 box.left(), box.top() + self._side + 2, box.width(), self._line
             )
-            _write(painter, sample.title, "label", tone, text_box)
-            for line in _lines_of(sample):
+            titles = ((line, "label", tone) for line in self._titles_of(sample) if line)
+            others = ((line, "axis", look.text3) for line in _lines_of(sample))
+            for line, role, color in (*titles, *others):
+                _write(painter, line, role, color, text_box)
                 text_box.translate(0, self._line)
-                _write(painter, line, "axis", look.text3, text_box)
             return
         first = QRectF(
             text_box.left(), text_box.top() + 2, text_box.width() * 0.62, self._line + 3

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from contextlib import suppress
 from pathlib import Path
 
 import numpy as np
@@ -13,7 +14,7 @@ from app.data.fields import Fields
 from app.engine.requests.capture import InitialWeights
 from app.engine.server import Context, handles
 from app.engine.tasks.evaluators import make_evaluator, tell_samples
-from app.features.evaluation import compute
+from app.features.evaluation import compute, stored
 from app.features.evaluation.values import (
     Image,
     InputSurvey,
@@ -26,8 +27,10 @@ from app.features.evaluation.values import (
     TryInput,
     Weights,
 )
+from app.project.file import ProjectFileError
 from app.project.weights import state_dicts
 from app.runs import resume
+from app.runs.store import CHECKPOINTS
 from app.training.checkpoints.checkpoint import CheckpointError, ForeignCheckpointError
 from app.training.evaluation.evaluator import (
     EvaluationCancelledError,
@@ -45,15 +48,17 @@ class _Net(Struct):
     evaluator: Evaluator
     found: Evaluation | None
     survey: InputSurvey
+    like: compute.Likeness | None
 
 
 @handles(PrepareEvaluation)
 def prepare(request: PrepareEvaluation, context: Context) -> PreparedEvaluation:
     job, scope = request.job, request.scope
     with cpu_threads(None):
-        weights, name = _weights(request.weights)
+        weights, name, run = _weights(request.weights)
         evaluator = make_evaluator(job, weights, context)
         survey, evaluation = compute.survey(evaluator, name), None
+        like = compute.likeness(evaluator)
         if scope is not None:
             evaluation = evaluator.evaluate(
                 scope.part,
@@ -64,21 +69,30 @@ def prepare(request: PrepareEvaluation, context: Context) -> PreparedEvaluation:
             )
     if context.cancelled():
         raise EvaluationCancelledError
+    if evaluation is not None and run is not None:
+        with suppress(OSError, ProjectFileError):  # it can be evaluated again
+            stored.write(run, evaluation, job.data)
     return PreparedEvaluation(
-        context.keep(_Net(evaluator, evaluation, survey)), survey, evaluation
+        context.keep(_Net(evaluator, evaluation, survey, like)), survey, evaluation
     )
 
 
-def _weights(choice: Weights) -> tuple[Mapping[str, Tensor] | None, str]:
-    """Return the weights and their name. Raises CheckpointError, WeightsError, OSError."""
+def _weights(
+    choice: Weights,
+) -> tuple[Mapping[str, Tensor] | None, str, Path | None]:
+    """Return the weights, their name, and the folder of their run. Raises CheckpointError, WeightsError, OSError."""
     if isinstance(choice, InitialWeights):
-        return None, "start weights"
+        return None, "start weights", None
     if isinstance(choice, NamedWeightsFile):
-        return _in_file(choice.path), choice.name
+        return _in_file(choice.path), choice.name, choice.run or _run_of(choice.path)
     newest = resume.newest_weights(choice.folder)
     if newest is None:
-        return None, "start weights, since there is no run yet"
-    return checkpoint_weights(newest[0]), newest[1]
+        return None, "start weights, since there is no run yet", None
+    return checkpoint_weights(newest[0]), newest[1], _run_of(newest[0])
+
+
+def _run_of(path: Path) -> Path | None:
+    return path.parent.parent if path.parent.name == CHECKPOINTS else None
 
 
 def _in_file(path: Path) -> Mapping[str, Tensor]:
@@ -117,5 +131,5 @@ def read_sample(request: ReadSample, context: Context) -> Image | Mapping[str, I
 def try_input(request: TryInput, context: Context) -> Prediction:
     net: _Net = context.object_of(request.net)
     return compute.try_input(
-        net.evaluator, request.sample, layers=True, survey=net.survey
+        net.evaluator, request.sample, layers=True, survey=net.survey, like=net.like
     )

@@ -8,13 +8,20 @@ from pathlib import Path
 import numpy as np
 from PySide6.QtCore import Qt, Signal
 from PySide6.QtGui import QDragEnterEvent, QDropEvent
-from PySide6.QtWidgets import QFileDialog, QFrame, QScrollArea, QStackedLayout, QWidget
+from PySide6.QtWidgets import (
+    QFileDialog,
+    QFrame,
+    QScrollArea,
+    QSizePolicy,
+    QStackedLayout,
+    QWidget,
+)
 
 from app.data.known_sources import PICTURE_SUFFIXES
 from app.features.evaluation.bars import Bars, InputPicture, LayerPictures
 from app.features.evaluation.drawing_pad import Pad, picture_of
 from app.features.evaluation.input_forms import NumbersForm, SeveralInputs
-from app.features.evaluation.input_pictures import SMALL, as_digit, as_input
+from app.features.evaluation.input_pictures import as_drawn, as_input
 from app.features.evaluation.values import (
     Image,
     InputSurvey,
@@ -25,13 +32,14 @@ from app.features.evaluation.values import (
 from app.training.evaluation.result import is_picture
 from app.util.formatting import shape_text, significant
 from app.views.ui.layouts import hbox, vbox
+from app.views.ui.present import present
 from app.views.ui.widgets.button import Button
 from app.views.ui.widgets.empty import EmptyState
 from app.views.ui.widgets.numbers import NumberField
 from app.views.ui.widgets.painting import label
 from app.views.ui.widgets.toggle import Toggle
 
-FORM = 240
+FORM, SIDE_WIDTH = 240, 236
 NOTHING = (
     "No input yet",
     "Loads the model and its data once; then draw, drop an image or type numbers.",
@@ -42,6 +50,7 @@ def _entries(survey: InputSurvey) -> tuple[object, ...]:
     """Return what the form of an input depends on."""
     return (
         survey.shape,
+        survey.symbols,
         *(
             (survey_input.name, survey_input.shape, survey_input.symbols)
             for survey_input in survey.parts
@@ -59,6 +68,7 @@ class TryPage(QWidget):
     def __init__(self, parent: QWidget | None = None) -> None:
         super().__init__(parent)
         self._survey: InputSurvey | None = None
+        self._takes_keys = False  # once the input is known
         self._picture: Path | None = None  # that was dropped
         self._given: Image | None = None  # a sample of the data
         self._name = ""
@@ -71,6 +81,8 @@ class TryPage(QWidget):
         )
         self.words = label("", "caption", "text3", wrap=True)
         self.words.setAlignment(Qt.AlignmentFlag.AlignTop | Qt.AlignmentFlag.AlignLeft)
+        self.unlike = label("", "caption", "warn", wrap=True)
+        self.unlike.hide()
         self.choose = Button("Choose…", icon="folder")
         self.choose.setToolTip("Choose an image file, as dropping one does")
         self.choose.setAccessibleName("Choose an image file")
@@ -91,12 +103,12 @@ class TryPage(QWidget):
 
     def _lay_out(self) -> None:
         draw = QWidget()
-        tools = hbox(self.clear, self.invert, 1, spacing=6)
-        head = hbox(label("Model input", "caption", "text2"), 1, self.choose, spacing=6)
-        beside = vbox(head, self.seen, tools, (self.words, 1), spacing=6)
+        tools = vbox(self.choose, self.clear, self.invert, 1, spacing=6)
+        head = label("Model input", "caption", "text2")
         side = QWidget()
-        side.setLayout(beside)
-        side.setFixedWidth(200)
+        seen = hbox(self.seen, tools, 1, spacing=8)
+        vbox(head, seen, (self.words, 1), on=side, margins=0, spacing=6)
+        side.setFixedWidth(SIDE_WIDTH)
         hbox(
             (self.pad, 0, Qt.AlignmentFlag.AlignTop),
             side,
@@ -115,18 +127,29 @@ class TryPage(QWidget):
         self._inputs.setMaximumWidth(FORM + 190)
         self.empty = EmptyState("flask", *NOTHING)
         main = QWidget()
+        answer = vbox(self.unlike, (self.bars, 1), spacing=6)
         hbox(
             self._inputs,
-            (self.bars, 3),
+            (answer, 3),
             (self.layers, 2),
             on=main,
-            margins=(14, 10, 14, 8),
+            margins=(14, 8, 14, 6),
             spacing=24,
         )
         self._main = main
         self._stack = QStackedLayout(self)
         self._stack.addWidget(self.empty)
         self._stack.addWidget(main)
+        self._turn_to(self.empty)
+
+    def _turn_to(self, page: QWidget) -> None:
+        """Show a page; the other one asks for no height."""
+        for each in (self.empty, self._main):
+            policy = each.sizePolicy()
+            kinds = QSizePolicy.Policy
+            policy.setVerticalPolicy(kinds.Preferred if each is page else kinds.Ignored)
+            each.setSizePolicy(policy)
+        self._stack.setCurrentWidget(page)
 
     # what can be tried
 
@@ -134,8 +157,25 @@ class TryPage(QWidget):
     def survey(self) -> InputSurvey | None:
         return self._survey
 
+    def take_keys(self) -> None:
+        """Give the first field the keyboard, as soon as the input is known."""
+        self._takes_keys = self._survey is None
+        fields = [
+            self.choose,
+            *present(self._kinds.currentWidget()).findChildren(QWidget),
+        ]
+        for field in fields if self._survey is not None else []:
+            if field.isVisible() and field.focusPolicy() & Qt.FocusPolicy.TabFocus:
+                field.setFocus(Qt.FocusReason.TabFocusReason)
+                return
+
     def set_survey(self, survey: InputSurvey | None) -> None:
         """Show the input that the net takes; None while unknown."""
+        self._show_survey(survey)
+        if self._takes_keys and survey is not None:
+            self.take_keys()
+
+    def _show_survey(self, survey: InputSurvey | None) -> None:
         same = (
             self._survey is not None
             and survey is not None
@@ -144,14 +184,14 @@ class TryPage(QWidget):
         self._survey = survey
         if survey is None:
             self.empty.set_text(*NOTHING)
-            self._stack.setCurrentWidget(self.empty)
+            self._turn_to(self.empty)
             return
-        if survey.parts:
-            self._stack.setCurrentWidget(self._main)
+        if survey.parts or survey.symbols:
+            self._turn_to(self._main)
             self._kinds.setCurrentIndex(2)
             self.layers.hide()
             if not same:
-                self.several.show_inputs(survey.parts)
+                self.several.show_inputs(survey.parts or (survey,))
             self._request()
             return
         pictured, row = is_picture(survey.shape), len(survey.shape) == 1
@@ -161,9 +201,9 @@ class TryPage(QWidget):
                 "This input cannot be entered by hand",
                 f"The network takes {shape} numbers.",
             )
-            self._stack.setCurrentWidget(self.empty)
+            self._turn_to(self.empty)
             return
-        self._stack.setCurrentWidget(self._main)
+        self._turn_to(self._main)
         self._kinds.setCurrentIndex(0 if pictured else 1)
         self.layers.setVisible(pictured)
         if row and not same:
@@ -214,7 +254,9 @@ class TryPage(QWidget):
             self.several.set_sample(dict(values), name)
             self.prediction_requested.emit(self.several.sample())
             return
-        if self._numbers is not None and values.ndim == 1:
+        if self._survey is not None and self._survey.symbols:
+            self.several.set_sample({"": values}, name)
+        elif self._numbers is not None and values.ndim == 1:
             self._numbers.set_values(values)
         else:
             self._given, self._picture = values, None
@@ -243,6 +285,7 @@ class TryPage(QWidget):
         if sample is not None:
             self.prediction_requested.emit(sample)
             return
+        self.unlike.hide()
         self.bars.show_values((), np.zeros(0, np.float32), True)
         self.seen.show_picture(None)
         self.layers.show_layers(())
@@ -254,6 +297,8 @@ class TryPage(QWidget):
             return None
         if survey.parts:
             return self.several.sample()
+        if survey.symbols:
+            return self.several.sample()[survey.name]
         if not is_picture(survey.shape):
             return self._numbers.values() if self._numbers is not None else None
         if self._given is not None:
@@ -262,8 +307,7 @@ class TryPage(QWidget):
             return PictureFile(self._picture, self.invert.isChecked())
         if self.pad.empty:
             return None
-        height, width = survey.shape[-2:]
-        values = as_digit(self.pad.ink(), (height, width))[None]
+        values = as_drawn(self.pad.ink(), survey)
         return as_input(1 - values if self.invert.isChecked() else values, survey)
 
     def _show_note(self, remark: str = "") -> None:
@@ -283,11 +327,14 @@ class TryPage(QWidget):
             )
             return f"{self._name}, resized to {size} in {colour}."
         span = f"{significant(float(survey.low.min()), 3)} to {significant(float(survey.high.max()), 3)}"
-        if min(height, width) < SMALL:
-            how = "scaled to fill it, as in scikit-learn's digits"
+        style = survey.drawing
+        if style is None:
+            how = "the whole pad, since the training samples are no drawings on a plain ground"
         else:
-            how = "scaled to 20/28 of it with its centre of mass in the middle, as in MNIST"
-        return f"Your drawing at {size}, {how}; black to white is {span}."
+            centre = "its centre of mass" if style.by_mass else "it"
+            how = f"scaled to {round(100 * style.fill)} % of the side with {centre} in the middle"
+            how += ", dark on light" * style.dark + ", as the training samples are"
+        return f"Your drawing at {size}: {how}; black to white is {span}."
 
     # answers
 
@@ -299,6 +346,8 @@ class TryPage(QWidget):
             self._survey.unit,
         )
         self._show_note(answer.remark)
+        self.unlike.setText(answer.unlike)
+        self.unlike.setVisible(bool(answer.unlike))
         self.seen.show_picture(answer.seen)
         self.layers.show_layers(answer.layers)
         self.layers.setVisible(bool(answer.layers))

@@ -30,11 +30,20 @@ Entered = Image | PictureFile
 Sample = Entered | Mapping[str, Entered]  # of several inputs by name
 
 
+class DrawingStyle(Struct, frozen=True):
+    """How drawings lie in pictures with a plain ground: the share of the side that they fill, whether it is their
+    centre of mass that is in the middle or that of their outline, and whether they are dark on light."""
+
+    fill: float
+    by_mass: bool
+    dark: bool
+
+
 class InputSurvey(Struct, frozen=True, eq=False):
     """Statistics of the training samples: minimum, maximum and mean of every channel or column, names of the columns.
 
     They are in the units of the data; `scale` is that of standardised columns; `outputs` name values to predict.
-    `categories` are texts, each of several of the columns.
+    `categories` are texts, each of several of the columns. `drawing` is how drawings lie in pictures, None for others.
     If samples have several inputs, each of `parts` is of one, with its `name`, its dtype, its value in the `first`
     sample, and the texts of its integer codes; other fields are those of the first.
     """
@@ -55,6 +64,7 @@ class InputSurvey(Struct, frozen=True, eq=False):
     scale: ColumnScale | None = None
     outputs: tuple[str, ...] = ()
     categories: tuple[Category, ...] = ()
+    drawing: DrawingStyle | None = None
 
     def scaled(self, values: Image) -> Image:
         """Return columns in the units of the data as the network gets them."""
@@ -73,6 +83,7 @@ class Prediction(Struct, frozen=True, eq=False):
     seen: Picture | None
     layers: tuple[tuple[str, tuple[Picture, ...]], ...] = ()
     remark: str = ""  # about the picture file that was read
+    unlike: str = ""  # how unlike the data the input is
 
 
 class NewestStored(Struct, frozen=True):
@@ -82,10 +93,11 @@ class NewestStored(Struct, frozen=True):
 
 
 class NamedWeightsFile(Struct, frozen=True):
-    """A checkpoint or state_dict, and its name."""
+    """A checkpoint or state_dict, its name, and the folder of the run that it is of."""
 
     path: Path
     name: str
+    run: Path | None = None
 
 
 Weights = InitialWeights | NewestStored | NamedWeightsFile

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -132,23 +133,14 @@ class TimelineBar(QWidget):
         self.recompute.setText(text)
 
     def resizeEvent(self, event: QResizeEvent) -> None:
-        """Hide labels that do not fit; the field's tool tip has the same text."""
+        """Hide what does not fit, the last that can be missed: Esc shows the newest, a command recomputes."""
         super().resizeEvent(event)
-        others = (
-            self.field,
-            self.newest,
-            self.recompute,
-            self.more,
-            self._name,
-            self._of,
-        )
-        needed_width = (
-            sum(other.minimumSizeHint().width() + 8 for other in others)
-            + self.slider.minimumWidth()
-            + 32
-        )
-        for widget in (self._name, self._of):
-            widget.setVisible(needed_width <= self.width())
+        fixed = self.slider, self.field, self.more
+        room = self.width() - 24 - _least(fixed)
+        for widgets in ((self.recompute,), (self.newest,), (self._name, self._of)):
+            room -= _least(widgets)
+            for widget in widgets:
+                widget.setVisible(room >= 0)
 
     @property
     def _steps(self) -> Array:
@@ -250,3 +242,11 @@ class TimelineBar(QWidget):
             self.stepChosen.emit(None)
             return
         super().keyPressEvent(event)
+
+
+def _least(widgets: Iterable[QWidget]) -> int:
+    """Return the width that widgets need in a row, with the gaps before them."""
+    return sum(
+        max(widget.minimumWidth(), widget.minimumSizeHint().width()) + 8
+        for widget in widgets
+    )

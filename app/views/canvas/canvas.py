@@ -75,6 +75,8 @@ DRAWN = (
 NEWEST = "Gradient norm, oldest to newest"
 EMPTY_HINT = "Drag a layer here, press Tab to search, or paste PyTorch code."
 START_NET = "Start with a net for these data"
+# A line of nodes is offered rows if it fits the width at less than this zoom, and then takes less of the height.
+LONG_LINE, LOW_LINE = 0.6, 0.35
 LEAST_SHARE = 0.001  # smaller shares of the network have the lowest colour
 
 
@@ -207,6 +209,7 @@ class Canvas(QWidget):
         self.zoom_control.into.clicked.connect(lambda: view.zoom_by(1.25))
         self.zoom_control.percent.clicked.connect(lambda: view.zoom_to(view.unit))
         self.zoom_control.all.clicked.connect(self.frame_all)
+        self.zoom_control.wrap.clicked.connect(self._wrap)
         self.scene.redrawn.connect(self.minimap.refresh)
         self.callout.cure_wanted.connect(self.cureRequested)
         self.search.closed.connect(self._back_to_view)
@@ -455,8 +458,23 @@ class Canvas(QWidget):
         self._show_offer()
         self.minimap.follow()
         self.zoom_control.setVisible(some)
+        self._offer_rows()
         self.callouts.show()
         self._enable()
+
+    def _offer_rows(self) -> None:
+        """Offer to wrap a line of nodes that is much wider than the window, and leaves most of its height empty."""
+        area, view = self.scene.content_rect(), self.view.viewport()
+        share = view.width() / max(area.width() * self.view.unit, 1.0)
+        low = area.height() * self.view.unit * share < LOW_LINE * view.height()
+        is_offered = share < LONG_LINE and low
+        if is_offered != self.zoom_control.wrap.isVisibleTo(self.zoom_control):
+            self.zoom_control.wrap.setVisible(is_offered)
+            self._arrange()
+
+    def _wrap(self) -> None:
+        self.selection.set((), self)
+        self.hand.lay_out()
 
     def _enable(self) -> None:
         """Disable actions that need a selection if there is none."""

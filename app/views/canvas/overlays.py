@@ -167,20 +167,24 @@ class _Widths(QWidget):
 
 
 class ZoomControl(QWidget):
-    """Out, how far in, in, and everything."""
+    """Out, how far in, in, everything, and for a long line of nodes its wrapping into rows."""
 
     def __init__(self, parent: QWidget) -> None:
         super().__init__(parent)
         self.out = icon_button("remove", "Zoom out (−)")
         self.into = icon_button("add", "Zoom in (+)")
         self.all = icon_button("frame", "Frame everything (Home)")
+        self.wrap = Button("Wrap into rows", "flat", "tree")
+        self.wrap.setToolTip("Lay the network out in rows as wide as the window (L)")
+        self.wrap.setFixedHeight(26)
+        self.wrap.hide()
         self.percent = Button("100 %", "flat")
         self.percent.setToolTip("Zoom to 100 %")
         self.percent.setAccessibleName("Zoom to 100 %")
         self.percent.setFixedHeight(26)
         self.percent.setMinimumWidth(56)
         layout = hbox(on=self, margins=1, spacing=0)
-        for button in (self.out, self.percent, self.into, self.all):
+        for button in (self.wrap, self.out, self.percent, self.into, self.all):
             button.setFocusPolicy(Qt.FocusPolicy.NoFocus)
             layout.addWidget(button)
         self.setFixedHeight(28)
@@ -193,7 +197,8 @@ class ZoomControl(QWidget):
         painter = start(self)
         box(painter, QRectF(self.rect()), 5, now.panel, now.line2)
         painter.setPen(now.line2)
-        for button in (self.percent, self.into, self.all):
+        wraps = self.wrap.isVisibleTo(self)
+        for button in (self.out, self.percent, self.into, self.all)[not wraps :]:
             painter.drawLine(button.x(), 1, button.x(), self.height() - 2)
         painter.end()
 

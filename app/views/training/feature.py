@@ -18,6 +18,7 @@ if TYPE_CHECKING:
 
 MOVED_ON = "The network was edited during the run"
 WATCH = "A script under `tapedeck run`, which can be paused from here, or the file that train.py --json writes"
+PREDICT = "predict"  # the command
 LEFT = "The script is no longer watched"
 STOPPED_WATCHING = "It continues where it was started. Run, Interrupt the script ends it while it is watched."
 STATES = {
@@ -104,8 +105,9 @@ class RunFeature(Feature):
             self.workspace.notifier,
             self.workspace.run_control,
         )
+        control.said.connect(self._say)
+        workspace.runs_keeper.said.connect(notifier.say)
         for teller in (control, workspace.runs_keeper):
-            teller.said.connect(notifier.say)
             teller.refused.connect(notifier.refuse)
         control.failed.connect(self._failed)
         control.watch_wanted.connect(self.places.watch)
@@ -118,6 +120,19 @@ class RunFeature(Feature):
             lambda: self._run_state(workspace.session.state)
         )
         workspace.document.replaced.connect(self._project_replaced)
+
+    def _say(self, title: str, detail: str) -> None:
+        """Say what became of a run, with the next step after one that is done."""
+        workspace, commands = self.workspace, self.workspace.commands
+        session = workspace.session
+        done = session.state == "done" and not session.watched_last
+        leads = done and commands.has(PREDICT)
+        workspace.notifier.say(
+            title,
+            detail,
+            "Predict" * leads,
+            (lambda: commands.trigger(PREDICT)) if leads else None,
+        )
 
     def _show_notices(self, events: list[Event]) -> None:
         """Show the newest message about a run as a whole, or of one elsewhere; the console lists them all."""

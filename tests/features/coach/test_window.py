@@ -58,6 +58,9 @@ def test_amid_a_run_that_diverges_it_names_the_rate_and_stops_to_find_one(
     assert window.session.active and "learning rate of 100" in line.remark.sentence
     now = line.height(), window.curves.cards.mapTo(window, QPoint()).y()
     assert now == before, "nothing moves"
+    said = window.curves.gradients.words.toolTip()
+    cause = "The learning rate of 100 is too large"
+    assert not said or said.endswith(f": {cause}"), "and the map names no other cause"
     line.why.click()
     dialog = window.findChild(WhyDialog)
     assert dialog.heading.text() == line.remark.sentence

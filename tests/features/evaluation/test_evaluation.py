@@ -13,13 +13,18 @@ from PySide6.QtWidgets import QFileDialog
 
 from app.data.config import DataConfig, Transform
 from app.data.spec import DataError
-from app.features.evaluation.compute import read_file, survey, try_input
+from app.features.evaluation.compute import likeness, read_file, survey, try_input
 from app.features.evaluation.drawing_pad import Pad
-from app.features.evaluation.input_pictures import as_digit, as_input, resized
+from app.features.evaluation.input_pictures import (
+    as_drawn,
+    as_input,
+    drawing_style,
+    resized,
+)
 from app.features.evaluation.page import EvaluationPage
 from app.features.evaluation.samples import SampleTiles
 from app.features.evaluation.try_page import TryPage
-from app.features.evaluation.values import PictureFile
+from app.features.evaluation.values import InputSurvey, PictureFile
 from app.training.config import Choice
 from app.training.evaluation.evaluator import Evaluator
 from app.training.evaluation.result import Shown
@@ -202,11 +207,36 @@ def draw(pad: Pad, *points: tuple[int, int]) -> None:
         pad.stroke(QPointF(*begin), QPointF(*end))
 
 
-def test_a_drawing_is_put_where_mnist_puts_its_digits(qtbot):
+def of_pictures(pictures: np.ndarray) -> InputSurvey:
+    low, high = pictures.min(0), pictures.max(0)
+    return InputSurvey(
+        (1, *pictures.shape[1:]),
+        (),
+        low,
+        high,
+        low,
+        (),
+        True,
+        "w",
+        drawing=drawing_style(pictures),
+    )
+
+
+def test_a_drawing_lies_in_its_picture_as_the_training_samples_do(qtbot):
     pad = Pad()
     qtbot.addWidget(pad)
     draw(pad, (20, 20), (20, 90))  # a one, far from the middle
-    digit = as_digit(pad.ink(), (28, 28))
+    training = np.zeros((40, 28, 28), np.float32)  # bars, heavier at one end
+    for number, bar in enumerate(training):
+        bar[4:24, 14:17] = 1
+        bar[4:10, 8 + number % 3 : 20 - number % 3] = 1
+        bar[:] = np.roll(
+            bar, 14 - round(float((bar.sum(1) @ np.arange(28)) / bar.sum())), 0
+        )
+    survey = of_pictures(training)
+    assert survey.drawing.by_mass and not survey.drawing.dark
+    assert survey.drawing.fill == pytest.approx(20 / 28)
+    digit = as_drawn(pad.ink(), survey)[0]
     rows, columns = (
         np.nonzero(digit.max(1) > 0.05)[0],
         np.nonzero(digit.max(0) > 0.05)[0],
@@ -220,10 +250,37 @@ def test_a_drawing_is_put_where_mnist_puts_its_digits(qtbot):
         1
     ] / digit.sum() == pytest.approx(14, abs=0.6)
     assert len(columns) < 10
-    small = as_digit(pad.ink(), (8, 8))
-    assert (small.max(1) > 0.05).all(), "a digit of scikit-learn fills its picture"
+    on_paper = as_drawn(pad.ink(), of_pictures(1 - training))[0]
+    assert on_paper == pytest.approx(1 - digit), "dark on light, as the data are"
+    small = np.zeros((9, 8, 8), np.float32)
+    small[:, :, 3:5] = 1
+    drawn = as_drawn(pad.ink(), of_pictures(small))[0]
+    assert (drawn.max(1) > 0.05).all(), "it fills the picture, as the data do"
+    photos = np.random.default_rng(0).random((20, 28, 28), np.float32)
+    assert of_pictures(photos).drawing is None
+    whole = as_drawn(pad.ink(), of_pictures(photos))[0]
+    assert whole[:, 10:].max() == 0 < whole[5, 2], "it stays where it was drawn"
     pad.clear()
-    assert not as_digit(pad.ink(), (28, 28)).any()
+    assert not as_drawn(pad.ink(), survey).any()
+
+
+def test_keys_draw(qtbot):
+    pad = Pad()
+    qtbot.addWidget(pad)
+    for key in (Qt.Key.Key_Left, Qt.Key.Key_Up):
+        qtbot.keyClick(pad, key)
+    assert pad.empty
+    qtbot.keyClick(pad, Qt.Key.Key_Down, Qt.KeyboardModifier.ShiftModifier)
+    assert not pad.empty and pad.ink().any()
+    qtbot.keyClick(pad, Qt.Key.Key_Delete)
+    assert pad.empty
+
+
+def test_what_is_unlike_the_data_is_said_from_what_was_measured(evaluator):
+    like = likeness(evaluator)
+    inputs, _ = evaluator.read("training", range(20))
+    assert not any(like.remark(sample) for sample in inputs)
+    assert like.remark(inputs[0] * 0 + 50).startswith("Unlike the data: ")
 
 
 @given(st.tuples(*[st.integers(2, 40)] * 4), st.integers(0, 2**32 - 1))
@@ -257,7 +314,9 @@ def test_a_drawing_is_answered_while_it_is_drawn(qtbot, evaluator):
         "norm1",
         "conv2",
     ] and answer.seen.shape == (8, 8, 3)
-    assert "8×8" in page.words.text() and "scikit-learn" in page.words.text()
+    assert page.words.text().startswith(
+        "Your drawing at 8×8: scaled to 100 % of the side"
+    )
 
 
 def test_a_picture_is_dropped_or_chosen_resized_greyed_and_brought_into_the_range_of_the_data(
@@ -513,7 +572,14 @@ def test_metrics_are_drawn_beside_the_accuracy_and_alone_where_there_is_none(qtb
                 "Perplexity": "7.00",
             }
         else:
-            assert told == {"MAE": "3.00", "R²": "0.200"}
+            assert told == {"MAE": "3.00", "R², right axis": "0.200"}
+            low, high = chart.plot.right.range
+            assert low < 0.2 < high < 3, "an axis of its own: it has no unit"
+            assert (
+                chart.plot.view.viewRange()[1][0]
+                < 3
+                < chart.plot.view.viewRange()[1][1]
+            )
 
 
 @pytest.mark.parametrize("shape", CODE)

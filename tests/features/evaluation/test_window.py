@@ -22,6 +22,7 @@ from app.engine.own_engine import OwnEngine
 from app.engine.protocol import Answer
 from app.engine.requests.capture import InitialWeights
 from app.engine.requests.measure import Measure
+from app.features.evaluation import stored
 from app.features.evaluation.values import PrepareEvaluation
 from app.main import main
 from app.project import file as project_file
@@ -329,3 +330,37 @@ def test_what_an_answer_names_is_released_when_nobody_waits_for_it_any_more(
     stopped.set()
     assert question.cancelled() or isinstance(question.exception(), CancelledError)
     assert engine.ask(Measure()).result(PATIENCE).kept == 0
+
+
+def test_an_evaluation_is_shown_again_when_its_project_is_reopened(
+    qtbot: QtBot, qapp: QApplication, tmp_path: Path
+) -> None:
+    theme.apply(qapp, "dark")
+    path = tmp_path / "net.tape"
+    project_file.write(small(epochs=3), path)
+    window = opened(qtbot, path)
+    made = trained(qtbot, window)
+    evaluated(qtbot, window)
+    before = window.evaluation.found
+    closed(window)
+    again = opened(qtbot, path)
+    try:
+        again.pages.show("evaluation")
+        page = again.evaluation
+        qtbot.waitUntil(lambda: page.found is not None)
+        assert page.found.summary() == before.summary()
+        assert page.found.to_csv() == before.to_csv()
+        assert page.results.isVisible() and page._unread.isVisible()
+        page.part.set_value("training")
+        page.part.changed.emit("training")
+        assert page.found is None and page.empty.isVisible()
+        page.part.set_value("validation")
+        evaluated(qtbot, again)
+        qtbot.waitUntil(lambda: bool(page.samples.samples))
+        assert not page._unread.isVisible()
+    finally:
+        closed(again)
+    (file,) = made.recorder.kept.folder.glob("evaluation-*")
+    for broken in (file.read_bytes()[:-9], b"", b"\x81\xa4loss\xc0"):
+        file.write_bytes(broken)
+        assert stored.read(file.parent) == {}

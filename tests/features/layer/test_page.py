@@ -111,6 +111,12 @@ def test_the_layer_whose_gradient_vanishes_is_named_in_words(run_curves, history
         and "vanishes" in words.toolTip()
         and "linear1" in words.toolTip()
     )
+    run_curves.gradients.set_cause("The learning rate is too large")
+    assert words.toolTip() == "linear1: The learning rate is too large"
+    run_curves.gradients.set_cause("")
+    assert not words.isVisible(), "something else is said of the run"
+    run_curves.gradients.set_cause(None)
+    assert words.isVisible()
     for step in range(21, 40):
         history.add(StepDone(1, step, 1.0, 64, step / 10))
         history.add(GradientNorms(step, history.layers, (0.1, 1.0)))

@@ -1,5 +1,7 @@
 """The bar under the charts by itself."""
 
+from itertools import pairwise
+
 from PySide6.QtCore import QEvent, QObject
 from PySide6.QtWidgets import QApplication
 
@@ -38,3 +40,17 @@ def test_a_run_that_goes_on_lays_nothing_out_again(qtbot, qapp):
     qapp.removeEventFilter(requests)
     assert len(shown) > 5, "the figures changed"
     assert requests.count == 0
+
+
+def test_what_finds_no_room_is_left_out_and_nothing_overlaps(qtbot):
+    bar = TimelineBar()
+    qtbot.addWidget(bar)
+    with qtbot.waitExposed(bar):
+        bar.show()
+    parts = bar.field, bar.slider, bar.newest, bar.recompute, bar.more
+    for width in (976, 480, 300):
+        bar.resize(width, 40)
+        QApplication.processEvents()
+        shown = [part.geometry() for part in parts if part.isVisible()]
+        assert all(a.right() < b.left() for a, b in pairwise(shown)), width
+        assert shown[-1].right() <= width and len(shown) >= 3

@@ -554,6 +554,19 @@ def test_lay_out_is_one_step(table: Table) -> None:
     assert not any(a.intersects(b) for i, a in enumerate(bodies) for b in bodies[:i])
 
 
+def test_a_long_line_of_nodes_is_offered_rows(table: Table) -> None:
+    control = table.canvas.zoom_control
+    assert not control.wrap.isVisible()
+    last = table.id("relu1")
+    for _ in range(14):
+        table.selection.set([last])
+        last = table.canvas.add_op("nn.ReLU")
+    assert control.wrap.isVisible()
+    low = table.scene.content_rect().height()
+    one_step(table, lambda: QTest.mouseClick(control.wrap, LEFT), "Lay out")
+    assert not control.wrap.isVisible() and table.scene.content_rect().height() > low
+
+
 def test_select_all_and_nothing(table: Table) -> None:
     table.key(Qt.Key.Key_A, CTRL)
     assert len(table.selection.ids) == 5

@@ -163,7 +163,7 @@ flops: command.show.cost
 custom layer: command.add-layers
 [evaluation]
 confusion: command.show.evaluation
-predict: command.show.evaluation
+predict: command.predict
 worst samples: command.show.evaluation
 [export]
 export code: command.export

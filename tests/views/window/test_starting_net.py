@@ -8,7 +8,12 @@ import pytest
 from PySide6.QtCore import QMimeData, QPoint, QPointF, Qt, QUrl
 from PySide6.QtGui import QDragEnterEvent, QDropEvent
 from PySide6.QtTest import QTest
-from PySide6.QtWidgets import QAbstractButton, QFileDialog, QWidget
+from PySide6.QtWidgets import (
+    QAbstractButton,
+    QApplication,
+    QFileDialog,
+    QWidget,
+)
 from pytestqt.qtbot import QtBot
 
 from app.views.canvas.canvas import START_NET
@@ -17,7 +22,7 @@ from tests.preflight.test_starting_net import houses, pictures, text
 from tests.support.whole_window import WholeWindow
 from tests.views.window.test_data import settled
 
-LEFT = Qt.MouseButton.LeftButton
+LEFT, NONE = Qt.MouseButton.LeftButton, Qt.KeyboardModifier.NoModifier
 
 
 def drop(window: WholeWindow, path: str) -> None:
@@ -185,3 +190,81 @@ def test_ten_clicks_lead_from_an_empty_window_to_a_prediction_of_a_trained_net(
         bars = window.evaluation.trying.bars
         qtbot.waitUntil(lambda: bars.called == "price", timeout=60_000)
         assert 100_000 < float(bars._values[0]) < 500_000
+
+
+class Keyboard:
+    """Hands on the keys alone, which go to what has the focus. A step is a chord, or words and Enter."""
+
+    def __init__(self, qtbot: QtBot, window: WholeWindow) -> None:
+        self.qtbot, self.window, self.steps = qtbot, window, 0
+
+    @property
+    def focus(self) -> QWidget:
+        top = QApplication.activeModalWidget() or self.window
+        top.activateWindow()  # as a window manager does when a dialog has closed
+        self.qtbot.waitUntil(top.isActiveWindow)
+        return top.focusWidget() or top
+
+    def press(self, key: Qt.Key, chord: Qt.KeyboardModifier = NONE) -> None:
+        self.steps += 1
+        QTest.keyClick(self.focus, key, chord)
+
+    def type(self, words: str) -> None:
+        QTest.keyClicks(self.focus, words)
+        self.press(Qt.Key.Key_Return)
+
+    def find(self, words: str) -> None:
+        self.press(Qt.Key.Key_K, Qt.KeyboardModifier.ControlModifier)
+        self.type(words)
+
+
+WORDS = {
+    "a table": "csv",
+    "pictures": "image folder",
+    "a text": "text file",
+    "two inputs": "two moons",
+}
+
+
+@pytest.mark.parametrize("name", FROM_THE_LIST)
+def test_ten_steps_of_the_keys_alone_lead_from_an_empty_window_to_a_prediction(
+    qtbot: QtBot,
+    window: WholeWindow,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    name: str,
+) -> None:
+    make, _, dialog = FROM_THE_LIST[name]
+    settled(qtbot, window)
+    keys, trying = Keyboard(qtbot, window), window.evaluation.trying
+    if make is not None:
+        path = make(tmp_path).path
+        chosen = path if dialog == "getExistingDirectory" else (path, "")
+        monkeypatch.setattr(QFileDialog, dialog, lambda *_: chosen)
+        keys.steps += 1  # in the dialog: the name and Enter
+    keys.find(WORDS[name])
+    settled(qtbot, window)
+    keys.find("start with a net")
+    settled(qtbot, window)
+    assert not window.live.errors
+    qtbot.waitUntil(lambda: not window.run_control.blocked, timeout=60_000)
+    keys.press(Qt.Key.Key_F5)
+    qtbot.waitUntil(lambda: window.session.state in ("done", "failed"), timeout=120_000)
+    assert window.session.state == "done"
+    keys.find("predict")
+    qtbot.waitUntil(lambda: trying.survey is not None, timeout=60_000)
+    assert trying.isAncestorOf(keys.focus)
+    if name == "pictures":
+        picture = str(next((tmp_path / "pictures" / "light").iterdir()))
+        monkeypatch.setattr(QFileDialog, "getOpenFileName", lambda *_: (picture, ""))
+        keys.press(Qt.Key.Key_Space)
+        keys.steps += 1
+        qtbot.waitUntil(lambda: trying.bars.called == "light", timeout=60_000)
+    elif name == "a text":
+        keys.type("the quick brown fo")
+        qtbot.waitUntil(lambda: trying.bars.called == "x", timeout=60_000)
+    elif name == "a table":
+        keys.type("200")
+        qtbot.waitUntil(lambda: trying.bars.called == "price", timeout=60_000)
+        assert 100_000 < float(trying.bars._values[0]) < 1_000_000
+    assert keys.steps <= 10

@@ -13,14 +13,14 @@ from app.views.ui import theme
 Scale = Literal["number", "log", "percent", "clock", "count"]
 
 # Pixels for a tick label, along the axis.
-ROOM = {"bottom": 46, "left": 26}
+ROOM = {"bottom": 46, "left": 26, "right": 26}
 
 
 class FigureAxis(pg.AxisItem):
     """An axis whose ticks depend on its `kind`; on "log" the view's coordinates are log10 of the values."""
 
     def __init__(
-        self, orientation: Literal["left", "bottom"], kind: Scale = "number"
+        self, orientation: Literal["left", "bottom", "right"], kind: Scale = "number"
     ) -> None:
         # Set before super().__init__, which computes ticks.
         self._kind: Scale = kind
@@ -57,13 +57,13 @@ class FigureAxis(pg.AxisItem):
         now = theme.current()
         font = theme.font("axis")
         self.setStyle(
-            tickFont=font, tickTextOffset=6 if self.orientation == "left" else 3
+            tickFont=font, tickTextOffset=3 if self.orientation == "bottom" else 6
         )
         metrics = QFontMetricsF(font)
-        if self.orientation == "left":
-            self.setWidth(metrics.horizontalAdvance("0.0005") + 12)
-        else:
+        if self.orientation == "bottom":
             self.setHeight(metrics.height() + 8)
+        else:
+            self.setWidth(metrics.horizontalAdvance("0.0005") + 12)
         self.setPen(QPen(now.line2, 1))
         self.setTextPen(QPen(now.text3, 1))
         self.setTickPen(QPen(now.line2, 1))

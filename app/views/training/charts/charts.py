@@ -401,22 +401,26 @@ class AccuracyChart(Chart):
         """Return the metrics that are no losses; of an accuracy only those are drawn that are shares, too."""
         history, shares, curves = self.history, has_accuracy(self.history), []
         scores, drawn = history.scores, 0
-        for name in (name for name in history.metrics if not name.startswith("loss_")):
+        names = [name for name in history.metrics if not name.startswith("loss_")]
+        for name in names:
             fits = not shares or is_share(name)
+            # It has no unit; the errors beside it have that of the target.
+            at_right = not shares and name == "r2" and len(names) > 1
             curves.append(
                 Series(
-                    label_of(name),
+                    label_of(name) + ", right axis" * at_right,
                     self.scale,
                     scores["step"],
                     (100 if shares and fits else 1) * scores[name],
                     scores["seconds"],
                     FURTHER + drawn % 4 if fits else -1,
                     _percent if shares and fits else formatting.figure,
-                    label_of(name).removesuffix(" accuracy"),
+                    label_of(name).removesuffix(" accuracy") + ", right" * at_right,
                     "dash",
                     dashed=True,
                     drawn=fits,
                     finite=False,
+                    at_right=at_right,
                 )
             )
             drawn += fits

@@ -14,8 +14,8 @@ from PySide6.QtWidgets import QSizePolicy, QStyleOptionGraphicsItem, QWidget
 from app.telemetry.gradient_gains import path_of
 from app.training.columns import Columns
 from app.training.history import History
-from app.training.monitoring.gradient_health import lost_over
-from app.training.monitoring.gradient_verdict import verdict
+from app.training.monitoring.gradient_health import LostGradient, lost_over
+from app.training.monitoring.gradient_verdict import Verdict, verdict
 from app.training.monitoring.layer_history import LayerTable
 from app.util import formatting
 from app.views.training.charts import ticks
@@ -255,6 +255,7 @@ class GradientMap(Chart):
         self._tracker = BoundsTracker()
         self._selected: frozenset[str] = frozenset()
         self._hovered: int | None = None
+        self._cause: str | None = None
         names = [(key, QUANTITIES[key].name) for key in quantities]
         self.choice = ChoiceField(names, self._quantity, pairs=True)
         self.choice.setAccessibleName("Quantity in the map")
@@ -382,9 +383,16 @@ class GradientMap(Chart):
             )
         return self._tracker.bounds_of(self._columns)
 
+    def set_cause(self, cause: str | None) -> None:
+        """Say of a layer that loses its gradient why it does, as is known from elsewhere; nothing for "", where
+        something else is said of the run. None for what the gradients alone tell."""
+        if cause != self._cause:
+            self._cause = cause
+            self._judge()
+
     def _judge(self) -> None:
         """Name the first layer whose gradient vanishes or explodes, if gradients are shown."""
-        text = ""
+        problems: Sequence[Verdict | LostGradient] = ()
         if self._quantity == "gradient":
             losses = self.history.steps["loss"]
             problem = verdict(
@@ -392,12 +400,13 @@ class GradientMap(Chart):
                 self._columns.matrix(),
                 float(losses[0]) if len(losses) else 0.0,
             )
-            text = problem.text if problem is not None else ""
+            problems = [problem] if problem is not None else []
         elif self._quantity in ("reach", "gain"):
-            text = " ".join(
-                lost_gradient.text
-                for lost_gradient in lost_over(self.history.seen.tables["reach"])
-            )
+            problems = lost_over(self.history.seen.tables["reach"])
+        text = " ".join(problem.text for problem in problems)
+        if self._cause is not None and problems:
+            layer = path_of(problems[0].layer) or "Net"
+            text = f"{layer}: {self._cause}" if self._cause else ""
         if text != self.words.toolTip():
             self.words.setToolTip(text)
             self.words.setVisible(bool(text))

@@ -403,6 +403,8 @@ class Curve(PlotLayer):
             return
         rect = self.boundingRect()
         (x0, x1), (y0, y1) = self._plot.view.viewRange()
+        if self.series.at_right:
+            y0, y1 = self._plot.right.range
         scale = rect.height() / (y1 - y0)
         x = rect.left() + (self._x - x0) * (rect.width() / (x1 - x0))
         x = np.clip(x, -FAR, FAR)
@@ -509,7 +511,7 @@ class StepPlot(pg.GraphicsView):
         super().__init__()
         self.view = StepView()
         self.left = left or FigureAxis("left", kind)
-        self.bottom = FigureAxis("bottom", "count")
+        self.bottom, self.right = FigureAxis("bottom", "count"), FigureAxis("right")
         self.curves: list[Curve] = []
         self.omitted = False
         self.paint_seconds = 0.0
@@ -547,6 +549,7 @@ class StepPlot(pg.GraphicsView):
         self.view.setBackgroundColor(now.plot)
         self.left.restyle()
         self.bottom.restyle()
+        self.right.restyle()
         self.backdrop.update()
         self.readout.update()
         for curve in self.curves:
@@ -578,14 +581,14 @@ class StepPlot(pg.GraphicsView):
             return np.log10(np.where(values > 0, values, np.nan))
 
     def draw(self, shown: Sequence[Series]) -> Floats:
-        """Draw what is in view of these series, in their order; return the finite levels of all.
+        """Draw what is in view of these series, in their order; return the finite levels of those on the left axis.
 
         `omitted` tells whether there are values that the log scale cannot show.
         """
         low, high = self.view.viewRange()[0]
         drawn = [of for of in shown if of.drawn]
         self.curves += [Curve(self) for _ in range(len(drawn) - len(self.curves))]
-        self.omitted, levels = False, [np.empty(0)]
+        self.omitted, levels, at_right = False, [np.empty(0)], [np.empty(0)]
         for curve, of in zip_longest(self.curves, drawn):
             if of is None:
                 curve.clear()
@@ -594,11 +597,24 @@ class StepPlot(pg.GraphicsView):
             window = series.visible(x, low, high)
             thinned = series.thin if of.mean else series.thin_peaks
             x, y = thinned(x[window], of.values[window], self.pixels // 2)
-            curve.show_series(of, x, self.level(y))
-            levels.append(curve.points()[1])
+            curve.show_series(of, x, y if of.at_right else self.level(y))
+            (at_right if of.at_right else levels).append(curve.points()[1])
             self.omitted |= self.left.kind == "log" and bool(np.any(y <= 0))
-        together = np.concatenate(levels)
-        return together[np.isfinite(together)]
+        self._show_right(_finite(at_right))
+        return _finite(levels)
+
+    def _show_right(self, levels: Floats) -> None:
+        """Fit the right axis to the levels that are read on it; without any there is none."""
+        is_there = self.right.parentLayoutItem() is not None
+        if levels.size:
+            self.right.setRange(
+                *ticks.snapped(float(levels.min()), float(levels.max()))
+            )
+            if not is_there:
+                self.centralLayout.addItem(self.right, 0, 2)
+        elif is_there:
+            self.centralLayout.removeItem(self.right)
+            self.right.scene().removeItem(self.right)
 
     def show_readout(
         self, x: float, heading: str, note: str, rows: Sequence[Row]
@@ -656,3 +672,8 @@ class StepPlot(pg.GraphicsView):
         began = perf_counter()
         super().paintEvent(event)
         self.paint_seconds += perf_counter() - began
+
+
+def _finite(levels: Sequence[Floats]) -> Floats:
+    together = np.concatenate(levels)
+    return together[np.isfinite(together)]

@@ -85,7 +85,7 @@ class Series(Struct, frozen=True, eq=False):
     `seconds` are the times of the values, where they are not those of their steps. Series -1 of the colours is that of
     text. The area below is filled with the opacity `fill`; `mean` values have no peaks to keep; `drawn` is False for
     one that is only written. Its value at the cursor is in the legend and the readout where it is `listed`, and has a
-    dot where it is `pointed`. NaN is no value, unless `finite` is False.
+    dot where it is `pointed`. NaN is no value, unless `finite` is False. One `at_right` is read on an axis of its own.
     """
 
     label: str
@@ -108,6 +108,7 @@ class Series(Struct, frozen=True, eq=False):
     listed: Literal["everywhere", "readout", ""] = "everywhere"
     pointed: bool = False
     finite: bool = True
+    at_right: bool = False
 
     @property
     def x(self) -> Floats:

@@ -214,4 +214,9 @@ class TrainingFormFeature(Feature):
             source, self.workspace.settings.data_folder, self.workspace.window
         )
         dialog.downloaded.connect(lambda _source: self.training_form.refresh_data())
+        dialog.stand_in_chosen.connect(lambda _source: self._train_on_stand_in())
         dialog.open()
+
+    def _train_on_stand_in(self) -> None:
+        self.training_form.data.take_stand_in()
+        self.workspace.run_control.run()

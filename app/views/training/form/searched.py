@@ -87,7 +87,7 @@ def _data(form: TrainingForm, show: Callable[[], object]) -> Iterator[SearchEntr
             spec.label,
             show,
             form.data.source,
-            partial(form.data.choose, key),
+            partial(form.data.begin, key),
             spec.summary,
         )
     for name, kind in KINDS.items():

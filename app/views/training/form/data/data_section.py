@@ -11,6 +11,7 @@ from PySide6.QtWidgets import QFileDialog, QProgressBar, QVBoxLayout, QWidget
 
 from app.data import description
 from app.data.config import BAD, LOADING, SPLIT, DataConfig, Transform
+from app.data.known_sources import STAND_IN
 from app.data.own_files import dataset_class
 from app.data.sources import SOURCES, DataError, is_present, options_of, spec_of
 from app.data.spec import VALUES, BatchPreview, ReadingCancelledError, SourceSpec
@@ -458,6 +459,12 @@ class DataSection(Section):
         )
         self.chosen.emit(config, f"Set data to {SOURCES[key].label}", None)
 
+    def begin(self, key: str) -> None:
+        """Choose data, and of the user's own ask for the file or folder at once."""
+        self.choose(key)
+        if SOURCES[key].picks:
+            self._pick()
+
     def take(self, config: DataConfig) -> None:
         """Choose a file or folder of the user's, with the split and the loading as they are."""
         taken = replace(
@@ -530,6 +537,10 @@ class DataSection(Section):
             for name in changed:
                 self.options.set_problem(name, "")
         self._put(config, change, merge)
+
+    def take_stand_in(self) -> None:
+        """Have runs train on the stand-in until the data are downloaded."""
+        self._put_options({STAND_IN.name: True}, f"Set {STAND_IN.name}", None)
 
     def _set(self, name: str, value: Any, merge: str | None) -> None:
         config = replace(self._config, **{name: value})

@@ -3,25 +3,31 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 
 from PySide6.QtCore import Qt, QTimer, Signal
 from PySide6.QtGui import QCloseEvent
-from PySide6.QtWidgets import QProgressBar, QWidget
+from PySide6.QtWidgets import QFileDialog, QProgressBar, QWidget
 
-from app.data.downloads.download import DownloadCancelledError, download
+from app.data.downloads.download import (
+    DownloadCancelledError,
+    download,
+    unpack_from,
+)
+from app.data.known_sources import STAND_IN
 from app.data.sources import SOURCES
 from app.engine.client import shared
 from app.engine.requests.data import FindAddresses
 from app.util.formatting import megabytes
 from app.views.ui.background import WorkerFailure
 from app.views.ui.dialogs.base import Dialog
+from app.views.ui.layouts import hbox
 from app.views.ui.task import BackgroundTask, Cancelled, Report
+from app.views.ui.widgets.button import Button
 from app.views.ui.widgets.painting import label
 
-Fetch = Callable[
-    [str, Path, Callable[[int, int, str], None], Callable[[], bool]], object
-]
+Fetch = Callable[..., object]  # as `fetch`
 POLL_INTERVAL = 100  # ms between two polls of the progress
 
 
@@ -30,8 +36,12 @@ def fetch(
     root: Path,
     progress: Callable[[int, int, str], None],
     cancelled: Callable[[], bool],
+    given: Path | None = None,
 ) -> None:
-    """Download from the addresses in the engine's torchvision. Raises DownloadCancelledError, DownloadError."""
+    """Download from the addresses in the engine's torchvision, or take the same files from the folder `given`.
+
+    Raises DownloadCancelledError, DownloadError.
+    """
     question = shared().ask(FindAddresses(source))
     while True:
         try:
@@ -42,13 +52,18 @@ def fetch(
             question.stop()
             raise DownloadCancelledError from None
         break
-    download(source, addresses, root, progress, cancelled)
+    takes = download if given is None else partial(unpack_from, given)
+    takes(source, addresses, root, progress, cancelled)
 
 
 class DownloadDialog(Dialog):
-    """Asks, then downloads. Accepted when the data are complete, which `downloaded(source)` also reports."""
+    """Asks, then downloads. Accepted when the data are complete, which `downloaded(source)` also reports.
+
+    After a failure it offers the files in a folder, and of data that have one the stand-in: `stand_in_chosen(source)`.
+    """
 
     downloaded = Signal(str)
+    stand_in_chosen = Signal(str)
 
     def __init__(
         self,
@@ -76,22 +91,46 @@ class DownloadDialog(Dialog):
         self.bar.hide()
         self.state = label("", "label", "text3", wrap=True)
         self.state.hide()
+        self.stand_in = Button("Train on the stand-in")
+        self.stand_in.setToolTip(
+            "Small data that are made here, until the download is there; runs name it"
+        )
+        self.stand_in.clicked.connect(self._choose_stand_in)
+        self.from_folder = Button("I have these files in a folder…", icon="folder")
+        self.from_folder.clicked.connect(self._choose_folder)
         for widget in (self.words, self.bar, self.state):
             self.body.addWidget(widget)
+        self.body.addLayout(hbox(self.from_folder, self.stand_in, 1, spacing=8))
+        self._offer_others(False)
         self.cancel_button = self.add_button("Cancel")
         self.cancel_button.clicked.connect(self.reject)
         self.start_button = self.add_button(
             f"Download {megabytes(spec.download_bytes)}", "primary", default=True
         )
-        self.start_button.clicked.connect(self.start)
+        self.start_button.clicked.connect(lambda: self.start())
         self.start_button.setFocus()
         self._timer = QTimer(self, interval=POLL_INTERVAL)
         self._timer.timeout.connect(self._show_progress)
 
-    def start(self) -> None:
-        """Begin to fetch."""
+    def _offer_others(self, offered: bool) -> None:
+        """Offer what else there is than the download, after it has failed."""
+        self.from_folder.setVisible(offered)
+        self.stand_in.setVisible(offered and STAND_IN in SOURCES[self._source].options)
+
+    def _choose_stand_in(self) -> None:
+        self.stand_in_chosen.emit(self._source)
+        super().reject()
+
+    def _choose_folder(self) -> None:
+        name = QFileDialog.getExistingDirectory(self, "Folder with the files")
+        if name:
+            self.start(Path(name))
+
+    def start(self, given: Path | None = None) -> None:
+        """Begin to fetch, or to take the files from a folder."""
         if self._task is not None:
             return
+        self._offer_others(False)
         self.start_button.setEnabled(False)
         self.bar.show()
         self.state.setProperty("tone", "text3")
@@ -99,16 +138,18 @@ class DownloadDialog(Dialog):
         self.state.setText("Connecting to the server…")
         self.state.show()
         self._task = BackgroundTask(
-            self._download, (0, SOURCES[self._source].download_bytes, "")
+            partial(self._download, given),
+            (0, SOURCES[self._source].download_bytes, ""),
         )
         self._task.ended.connect(self._ended, Qt.ConnectionType.QueuedConnection)
         self._task.begin()
         self._timer.start()
 
-    def _download(self, report: Report, cancelled: Cancelled) -> None:
-        self._fetch(
-            self._source, self._root, lambda *progress: report(progress), cancelled
-        )
+    def _download(
+        self, given: Path | None, report: Report, cancelled: Cancelled
+    ) -> None:
+        fetch = self._fetch if given is None else partial(self._fetch, given=given)
+        fetch(self._source, self._root, lambda *progress: report(progress), cancelled)
 
     def _show_progress(self) -> None:
         if self._task is not None:
@@ -136,6 +177,7 @@ class DownloadDialog(Dialog):
             self.state.setToolTip(failure.traceback)
             self.start_button.setText("Try again")
             self.start_button.setEnabled(True)
+            self._offer_others(True)
             self.adjustSize()
 
     def reject(self) -> None:
