@@ -27,7 +27,7 @@ class EvaluationFeature(Feature):
     def actions(self) -> Iterable[Action]:
         yield Action(
             "predict",
-            "Pr&edict on an input of my own",
+            "Predict on an input of my own",
             lambda: self.evaluation_control.predict(),
             icon="flask",
             late=True,
