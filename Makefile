@@ -16,7 +16,7 @@ export PYTHON TORCH_INDEX
 unexport PYTHONDONTWRITEBYTECODE
 
 .DEFAULT_GOAL := help
-.PHONY: help run test test-slow lint bench screenshots doctor wheel clean
+.PHONY: help run test test-slow lint bench screenshots gpu doctor wheel clean
 
 help: ## list the targets
 	@sed -n 's/^\([a-z-]*\):.*## \(.*\)/  make \1\t\2/p' Makefile | expand -t 22
@@ -43,6 +43,9 @@ bench: $(READY) ## every promise of speed, measured as ratios in one run
 
 screenshots: $(READY) ## the pictures of README and docs, from a real window under Xvfb
 	$(PY) scripts/under_xvfb.py scripts/screenshots.py $(ARGS)
+
+gpu: $(READY) ## what takes a device, on this machine's accelerator; writes docs/gpu.md
+	$(PY) scripts/gpu.py $(ARGS)
 
 doctor: $(READY) ## what this machine has and lacks
 	@$(PY) -m app.cli.doctor

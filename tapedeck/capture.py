@@ -22,7 +22,7 @@ from typing import TYPE_CHECKING, Any
 import torch
 from torch import Tensor
 
-from tapedeck import frames, models, program, ranks
+from tapedeck import devices, frames, models, program, ranks
 from tapedeck.commands import SILENCE, Client
 
 if TYPE_CHECKING:
@@ -299,18 +299,17 @@ class Capturing:
 def _as_it_was() -> Iterator[None]:
     """Restore the random generators afterwards: playing may draw random numbers, as a Function of the script can."""
     plain, cpu = random.getstate(), torch.get_rng_state()
-    cuda = torch.cuda.get_rng_state_all() if torch.cuda.is_initialized() else []
+    states = devices.rng_states()
     numpy: Any = sys.modules.get("numpy")
     state = numpy.random.get_state() if numpy is not None else None
-    if cuda:
-        torch.cuda.synchronize()
+    if kind := devices.accelerator_in_use():
+        devices.synchronize(kind)
     try:
         yield
     finally:
         random.setstate(plain)
         torch.set_rng_state(cpu)
-        if cuda:
-            torch.cuda.set_rng_state_all(cuda)
+        devices.set_rng_states(states)
         if state is not None:
             numpy.random.set_state(state)
 

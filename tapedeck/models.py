@@ -12,6 +12,7 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
+from tapedeck import devices
 from tapedeck.norms import norms_of
 
 _WRAPPERS = {
@@ -219,9 +220,7 @@ def fetched(values: Sequence[Tensor]) -> list[float]:
         by_device.setdefault(value.device, []).append(index)
     numbers = [0.0] * len(values)
     for indices in by_device.values():
-        dtype = (
-            torch.float32 if values[indices[0]].device.type == "mps" else torch.float64
-        )
+        dtype = devices.widest_float(values[indices[0]].device.type)
         together = torch.stack([values[position].to(dtype) for position in indices])
         for index, number in zip(indices, together.tolist(), strict=True):
             numbers[index] = number

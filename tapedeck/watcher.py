@@ -24,7 +24,7 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from tapedeck import frames, models
+from tapedeck import devices, frames, models
 from tapedeck.actions import Actions
 from tapedeck.capture import notes_of
 from tapedeck.commands import CommandSocket
@@ -754,19 +754,11 @@ class Watcher:
     def _tell_memory(self, seconds: float) -> None:
         began = perf_counter()
         self._memory_due = began + MEMORY_EVERY
-        scope, sizes = "process", [0, 0, 0]
-        if torch.cuda.is_initialized():
-            scope = "device"
-            sizes = [
-                torch.cuda.memory_allocated(),
-                torch.cuda.memory_reserved(),
-                torch.cuda.max_memory_allocated(),
-            ]
-        allocated, reserved, peak = sizes if scope == "device" else (None, None, None)
+        kind = devices.accelerator_in_use()
+        figures = devices.memory(kind) if kind else devices.Memory()
+        scope = "process" if figures.allocated is None else "device"
         self.file.tell(
-            frames.Memory(
-                self.step, seconds, scope, allocated, reserved, peak, resident()
-            )
+            frames.Memory(self.step, seconds, scope, *figures[:3], resident())
         )
         self.file.tell(frames.Looking(self.step, self.step, self.spent, seconds))
 

@@ -12,6 +12,7 @@ import torch
 from app.autograd.playback.steps import GradientLook, GradStats, Picture
 from app.telemetry.histogram_of import histogram
 from app.util.formatting import significant
+from tapedeck import devices
 from tapedeck.norms import norm_of, values_of
 
 if TYPE_CHECKING:
@@ -89,7 +90,7 @@ def _numbers(values: Tensor) -> list[float]:
 
 def _row(values: Tensor) -> Tensor:
     """Measure the same on a device, shape (6,)."""
-    wide = torch.float32 if values.device.type == "mps" else torch.float64
+    wide = devices.widest_float(values.device.type)
     return torch.stack(
         [scalar.to(wide) for scalar in (*_parts(values), values.isfinite().sum())]
     )

@@ -106,7 +106,9 @@ _SHARED: dict[str, dict[str, Any]] = {
         "metavar": "SECONDS",
         "help": "time limit for your code (%(default).0f)",
     },
-    "--device": {"help": "auto, cpu, cuda:0, mps"},
+    "--device": {
+        "help": "auto, cpu or an accelerator as torch names it, such as cuda:0"
+    },
     "--data": {
         "type": Path,
         "metavar": "DIR",

@@ -216,17 +216,11 @@ def torch_check() -> DoctorCheck:
 def _devices() -> DoctorCheck:
     """Check which devices torch supports. A CPU is sufficient."""
     try:
-        import torch
+        from tapedeck import devices
     except Exception:
         return DoctorCheck("devices", "note", "unknown without torch")
-    names = ["cpu"]
-    names += [
-        f"cuda:{i} ({torch.cuda.get_device_name(i)})"
-        for i in range(torch.cuda.device_count())
-    ]
-    if torch.backends.mps.is_available():
-        names.append("mps")
-    return DoctorCheck("devices", "ok", ", ".join(names))
+    names = (f"{name} ({devices.full_name(name)})" for name in devices.names())
+    return DoctorCheck("devices", "ok", ", ".join(("cpu", *names)))
 
 
 def _torchvision() -> DoctorCheck:

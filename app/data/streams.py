@@ -9,7 +9,7 @@ import random
 import threading
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
-from contextlib import nullcontext
+from contextlib import nullcontext, suppress
 from pathlib import Path
 from typing import Any
 
@@ -115,9 +115,11 @@ class Streamed:
             if tensors
             else torch.empty(self.shape, dtype=self.dtype)
         )
-        if self.pin and self.device.type == "cuda":
-            return samples.pin_memory().to(self.device, non_blocking=True)
-        return samples.to(self.device)
+        pinned = False
+        if self.pin and self.device.type != "cpu":
+            with suppress(RuntimeError):  # not every accelerator copies from it
+                samples, pinned = samples.pin_memory(), True
+        return samples.to(self.device, non_blocking=pinned)
 
 
 class InOrder(Streamed):

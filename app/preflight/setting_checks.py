@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from math import ceil
 from typing import TYPE_CHECKING, Any
 
@@ -16,6 +16,7 @@ from app.project.project import Project
 from app.training.choices import CLOSURE, PLATEAU, SCHEDULERS
 from app.training.config import TrainingConfig
 from app.training.setup import schedule_length
+from app.training.setup.device import Device
 from app.util.formatting import counted, plural, significant
 from app.util.frozen import FrozenMap
 
@@ -39,6 +40,59 @@ def problems(
         *_mixup(training, source),
         *target_scale(project, source),
         *(_paths(project, analysis) if analysis.runnable else ()),
+    ]
+
+
+def absent_device(project: Project, present: Sequence[Device]) -> tuple[Problem, ...]:
+    """Report that the project's device is not one of those that are here."""
+    device = project.training.device
+    ids = [each.id for each in present]
+    if not ids or device == "auto" or not {device, f"{device}:0"}.isdisjoint(ids):
+        return ()
+    return (
+        Problem(
+            "warning",
+            None,
+            f"{device} is not available here",
+            f"A run uses the CPU in its place. Here are {', '.join(ids)}.",
+            cures=_set(f"Train on auto ({ids[0]})", "device", "auto"),
+            code="device-absent",
+        ),
+    )
+
+
+def memory_cures(project: Project, analysis: Analysis | None) -> tuple[Cure, ...]:
+    """Return what lets a step need less memory: fewer samples at once, the same number in parts, or activations that
+    are recomputed."""
+    training = project.training
+    cures: list[Cure] = []
+    half = training.batch_size // 2
+    if half:
+        cures += _set(f"Set batch_size to {half}", "batch_size", half)
+    if half and training.optimizer.name != CLOSURE:
+        parts = 2 * training.accumulate
+        edits = (
+            SetTraining("", "batch_size", half),
+            SetTraining("", "accumulate", parts),
+        )
+        cures.append(Cure(f"Accumulate {parts} batches of {half}", edits))
+    blocks = _blocks(Layers(project, analysis)) if analysis is not None else []
+    if missing := [path for path in blocks if path not in training.recompute]:
+        paths = (*training.recompute, *missing)
+        what = missing[0] if len(missing) == 1 else f"{len(missing)} blocks"
+        cures += _set(f"Recompute {what}", "recompute", paths)
+    return tuple(cures)
+
+
+def _blocks(layers: Layers) -> list[str]:
+    """Return the outermost modules that hold others, which recomputing frees the activations of."""
+    paths = [path for layer in layers for path in layer.modules]
+    above = {path.rpartition(".")[0] for path in paths}
+    holders = [path for path in paths if path in above]
+    return [
+        path
+        for path in holders
+        if not any(path.startswith(f"{other}.") for other in holders)
     ]
 
 

@@ -1,4 +1,4 @@
-"""GPU utilisation and temperature from NVIDIA's management library, and statistics of CUDA's allocator."""
+"""Utilisation and temperature of an accelerator, as its maker's library tells torch, and its allocator's figures."""
 
 from __future__ import annotations
 
@@ -7,81 +7,51 @@ from typing import Any
 import torch
 
 from app.telemetry.gpu_figures import Allocator, GpuReading
+from tapedeck import devices
 
 
 def read(device: str) -> GpuReading:
-    """Query `device`, such as "cuda:0". Everything else has no such numbers."""
-    if not device.startswith("cuda"):
+    """Query `device`, such as "cuda:0". The CPU, and many accelerators, have no such numbers."""
+    module = torch.get_device_module(device)
+    queries = [getattr(module, name, None) for name in ("utilization", "temperature")]
+    if not any(queries):
         return GpuReading(
             reason=f"{device} reports neither utilisation nor temperature"
         )
-    try:
-        import pynvml
-    except ImportError:
-        return GpuReading(reason="nvidia-ml-py is not installed")
-    try:
-        pynvml.nvmlInit()
-    except pynvml.NVMLError as error:
-        return GpuReading(reason=f"NVIDIA's management library reports: {error}")
-    try:
-        return _read(pynvml, pynvml.nvmlDeviceGetHandleByUUID(_uuid(device)))
-    except pynvml.NVMLError as error:
-        return GpuReading(reason=f"NVIDIA's management library reports: {error}")
-    finally:
-        pynvml.nvmlShutdown()
-
-
-def _uuid(device: str) -> str:
-    """Return the GPU's UUID: CUDA_VISIBLE_DEVICES may renumber GPUs."""
-    uuid = str(torch.cuda.get_device_properties(device).uuid)
-    return uuid if uuid.startswith(("GPU-", "MIG-")) else f"GPU-{uuid}"
-
-
-def _read(library: Any, handle: Any) -> GpuReading:
-    """Query this GPU; unsupported values are None."""
-
-    def query(function: Any, *arguments: Any) -> Any:
-        try:
-            return function(handle, *arguments)
-        except library.NVMLError:
-            return None
-
-    name, rates = (
-        query(library.nvmlDeviceGetName),
-        query(library.nvmlDeviceGetUtilizationRates),
-    )
-    memory = query(library.nvmlDeviceGetMemoryInfo)
+    utilisation, refused = _asked(queries[0], device)
+    temperature, _ = _asked(queries[1], device)
+    used = total = None
+    if (
+        devices.accelerator_in_use()
+    ):  # else this query alone would claim memory of the device
+        free, total = torch.accelerator.get_memory_info(device)
+        used = total - free
     return GpuReading(
-        str(name or ""),
-        rates.gpu if rates is not None else None,
-        query(library.nvmlDeviceGetTemperature, library.NVML_TEMPERATURE_GPU),
-        memory.used if memory is not None else None,
-        memory.total if memory is not None else None,
+        devices.full_name(device), utilisation, temperature, used, total, refused
     )
+
+
+def _asked(query: Any, device: str) -> tuple[int | None, str]:
+    """Return what a library tells of the device, or why it does not."""
+    try:
+        return int(query(device)), ""
+    except Exception as error:  # whatever the maker's library raises
+        return None, str(error)
 
 
 def allocator(device: str) -> Allocator | None:
-    """Return the statistics of CUDA's allocator; None for another device."""
-    if not device.startswith("cuda"):
+    """Return the figures of the device's allocator; None where it tells none."""
+    if device == "cpu":
         return None
-    stats = torch.cuda.memory_stats(device)
-    names = (
-        "allocated_bytes.all.current",
-        "reserved_bytes.all.current",
-        "allocated_bytes.all.peak",
-        "inactive_split_bytes.all.current",
-    )
-    return Allocator(*(int(stats.get(name, 0)) for name in names))
+    allocated, *others = devices.memory(device)
+    return None if allocated is None else Allocator(allocated, *others)
 
 
-def empty_cache(device: str) -> int:
-    """Return unused cached memory to the device; return the number of bytes."""
-    before = torch.cuda.memory_reserved(device)
-    with torch.cuda.device(device):
-        torch.cuda.empty_cache()
-    return before - torch.cuda.memory_reserved(device)
-
-
-def write_snapshot(path: str) -> None:
-    """Save a snapshot of CUDA's allocator, for pytorch.org/memory_viz. Raises OSError."""
-    torch.cuda.memory._dump_snapshot(path)
+def write_snapshot(device: str, path: str) -> bool:
+    """Save a snapshot of the device's allocator, for pytorch.org/memory_viz; return whether it has such. Raises
+    OSError."""
+    memory: Any = getattr(torch.get_device_module(device), "memory", None)
+    if not hasattr(memory, "_dump_snapshot"):
+        return False
+    memory._dump_snapshot(path)
+    return True

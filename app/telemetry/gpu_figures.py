@@ -1,4 +1,4 @@
-"""Values that a GPU and CUDA's allocator report."""
+"""Values that an accelerator and its allocator report."""
 
 from __future__ import annotations
 
@@ -17,15 +17,17 @@ class GpuReading(Struct, frozen=True):
 
 
 class Allocator(Struct, frozen=True):
-    """CUDA's caching allocator, in bytes. `split` is free memory inside used blocks, available to smaller tensors only;
-    its fraction of the reserved memory is the fragmentation."""
+    """An accelerator's caching allocator, in bytes; None what it does not tell. `split` is free memory inside used
+    blocks, available to smaller tensors only; its fraction of the reserved memory is the fragmentation."""
 
     allocated: int
-    reserved: int
-    peak: int
-    split: int
+    reserved: int | None = None
+    peak: int | None = None
+    split: int | None = None
 
     @property
-    def fragmentation(self) -> float:
+    def fragmentation(self) -> float | None:
         """`split` / `reserved`, 0 to 1."""
+        if self.reserved is None or self.split is None:
+            return None
         return self.split / self.reserved if self.reserved else 0.0

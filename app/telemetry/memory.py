@@ -7,8 +7,9 @@ import os
 import sys
 from typing import Any, Literal
 
-import torch
 from msgspec import Struct
+
+from tapedeck import devices
 
 EVERY = 0.25
 
@@ -24,21 +25,11 @@ class MemoryReading(Struct, frozen=True):
 
 
 def read(device: str) -> MemoryReading:
-    """Return the memory of `device` ("cuda:0", "mps"), or of this process for the CPU."""
-    if device.startswith("cuda"):
-        return MemoryReading(
-            "device",
-            torch.cuda.memory_allocated(device),
-            torch.cuda.memory_reserved(device),
-            torch.cuda.max_memory_allocated(device),
-        )
-    if device == "mps":
-        return MemoryReading(
-            "device",
-            torch.mps.current_allocated_memory(),
-            torch.mps.driver_allocated_memory(),
-        )
-    return MemoryReading("process", resident=resident())
+    """Return the memory of an accelerator, or of this process for the CPU and where an accelerator tells none."""
+    figures = devices.memory(device) if device != "cpu" else devices.Memory()
+    if figures.allocated is None:
+        return MemoryReading("process", resident=resident())
+    return MemoryReading("device", figures.allocated, figures.reserved, figures.peak)
 
 
 def resident() -> int | None:

@@ -5,20 +5,19 @@ from __future__ import annotations
 from time import perf_counter
 from typing import Any
 
-import torch
+from tapedeck import devices
 
 
 class Meter:
     """Measures the cost of one kind of telemetry, `with meter:` around each part, and decides when it is due again.
 
     After `rest()` the next is due `every` seconds later, or when the cost of the last one is at most `share` of the
-    time: expensive measurements become rarer. `seconds` is the total cost. On CUDA device time is added to host time,
-    once its events have completed; without synchronising, so the sum is an upper bound.
+    time: expensive measurements become rarer. `seconds` is the total cost. On an accelerator device time is added to
+    host time, once its events have completed; without synchronising, so the sum is an upper bound.
     """
 
     def __init__(self, device: str, every: float, share: float) -> None:
-        self._every, self._share = every, share
-        self._on_cuda = device.startswith("cuda")
+        self._every, self._share, self._device = every, share, device
         self._pending: list[tuple[Any, Any]] = []
         self._began = self._cost = 0.0
         self._first: Any = None
@@ -27,13 +26,12 @@ class Meter:
 
     def __enter__(self) -> Meter:
         self._began = perf_counter()
-        if self._on_cuda:
-            self._first = self._event()
+        self._first = devices.event(self._device)
         return self
 
     def __exit__(self, *_exception: object) -> None:
-        if self._on_cuda:
-            self._pending.append((self._first, self._event()))
+        if self._first is not None:
+            self._pending.append((self._first, devices.event(self._device)))
         spent = perf_counter() - self._began
         self._cost += spent
         self.seconds += spent
@@ -50,9 +48,3 @@ class Meter:
             spent = first.elapsed_time(last) / 1000
             self.seconds += spent
             self.due += spent / self._share
-
-    @staticmethod
-    def _event() -> Any:
-        event = torch.cuda.Event(enable_timing=True)
-        event.record()
-        return event

@@ -84,9 +84,10 @@ class OutputLoss(Struct, frozen=True):
 class TrainingConfig(Struct, frozen=True):
     """Settings of a run. The numbers and switches are described beside them, for `app.training.settings`.
 
-    `device` is "auto", "cpu", "cuda:0", "mps" ...; "auto" selects the fastest. Weights are initialised with `seed`,
-    then those of `start` are loaded. Gradients are clipped to `clip_value` each, then to `clip_norm` together. The
-    modules in `recompute` are recomputed in backward instead of storing activations (gradient checkpointing).
+    `device` is "auto", "cpu" or an accelerator as torch names it; "auto" selects the fastest. Weights are initialised
+    with `seed`, then those of `start` are loaded. Gradients are clipped to `clip_value` each, then to `clip_norm`
+    together. The modules in `recompute` are recomputed in backward instead of storing activations (gradient
+    checkpointing).
     `metrics` are keys of `app.training.metrics.SCORES`, measured on the validation samples after every epoch. With
     `losses`, one per output, the loss is their weighted sum, and `loss` is not used; accuracy and metrics are those of
     the first. `inputs` names the field of the data for inputs of the network that are called otherwise; it may be a

@@ -62,6 +62,9 @@ _LOST_CURE = (
 _MEMORY_WORDS = re.compile(
     r"out of memory|can't allocate memory|not enough memory", re.IGNORECASE
 )
+_RECOMPUTE = "Blocks that are listed in recompute need less, and more time."
+# What torch's messages, of whichever device, say in several sentences; they are in the traceback.
+_NEEDED = re.compile(r"tried to allocate ([\d.,]+ ?\w+)", re.IGNORECASE)
 
 
 def failure(
@@ -164,7 +167,9 @@ def _message(error: BaseException, kind: str, step: int, source: Source) -> str:
         return text
     where = f"Step {step + 1}" if step else "The first step"
     if kind == "memory":
-        return f"{where} ran out of memory: {text}"
+        needed = _NEEDED.search(text)
+        more = f": {needed[1]} more did not fit" if needed else ""
+        return f"{where} ran out of memory{more}."
     location = layer_files.error_location(error.__traceback__) or _own_place(
         error.__traceback__, source
     )
@@ -192,9 +197,10 @@ def _cure(kind: str, batch_size: int, node: str | None, keeps_weights: bool) -> 
     if kind == "memory":
         if batch_size > 1:
             return (
-                f"Reduce batch_size: it is {batch_size}, try {max(1, batch_size // 2)}."
+                f"Reduce batch_size: it is {batch_size}, try {batch_size // 2}; twice the accumulate keeps the steps "
+                f"as they are. {_RECOMPUTE}"
             )
-        return "batch_size is already 1: make the network smaller, or choose another device."
+        return f"batch_size is already 1: make the network smaller, or choose another device. {_RECOMPUTE}"
     if kind == "shape" and node:
         return "Check the shapes on the wires of the marked node, and change its parameters or the nodes before it."
     return {

@@ -24,7 +24,9 @@ from app.training.surgery.values import Surgery
 from app.util.errors import CodedError
 from app.util.frozen import Shared
 
-DEVICE = re.compile(r"auto|cpu|mps|cuda(:\d+)?")
+# Which of them are here, torch says: it knows its own, and those of the backends that are installed.
+DEVICE = re.compile(r"auto|[a-z][a-z_]*(:\d+)?")
+NO_DEVICE = "device is “{}”; it must be auto, cpu or an accelerator as torch names it, such as cuda:0 or mps"
 
 
 class JobError(CodedError, ValueError):
@@ -93,9 +95,7 @@ def check_numbers(job: Job) -> None:
     _check_losses(training)
     _check_metrics(job)
     if not DEVICE.fullmatch(training.device):
-        raise JobError(
-            f"device is “{training.device}”; it must be auto, cpu, mps, cuda or cuda:0, cuda:1 ..."
-        )
+        raise JobError(NO_DEVICE.format(training.device))
     _check_optimizer(training)
 
 

@@ -14,10 +14,11 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import torch
 from torch import Tensor, distributed, nn
 
-from app.training.job import Job
+from app.training.job import Job, JobError
 from app.training.launch import on_loopback
 from app.training.setup.weighted_losses import is_weighed
 from app.util import tensor_files
+from app.util.formatting import counted
 
 if TYPE_CHECKING:
     from app.training.config import Choice
@@ -59,13 +60,17 @@ class Ranks:
         rank = str(self.rank)
         os.environ |= {"RANK": rank, "LOCAL_RANK": rank, "WORLD_SIZE": str(self.count)}
         os.environ |= on_loopback()
-        on_cuda = device.startswith("cuda")
-        if on_cuda:
-            device = f"cuda:{self.rank}"
-            torch.cuda.set_device(device)
+        if device != "cpu":
+            if (present := torch.accelerator.device_count()) < self.count:
+                raise JobError(
+                    f"{self.count} processes need a device each, and there {'is' if present == 1 else 'are'} {present} "
+                    f"beside the CPU: train on cpu, or with {counted(present, 'process', 'processes')}."
+                )
+            device = f"{device.partition(':')[0]}:{self.rank}"
+            torch.accelerator.set_device_index(device)
         self._device = torch.device(device)
         distributed.init_process_group(
-            "nccl" if on_cuda else "gloo",
+            distributed.get_default_backend_for_device(device),
             store=distributed.FileStore(str(self._store), self.count),
             rank=self.rank,
             world_size=self.count,
@@ -81,7 +86,7 @@ class Ranks:
 
     def synchronised(self, model: nn.Module) -> nn.Module:
         """Return the model with batch normalization over the whole batch, where the device supports it."""
-        if self._device.type != "cuda":
+        if self._device.type == "cpu":
             return model
         converted: nn.Module = nn.SyncBatchNorm.convert_sync_batchnorm(model)
         return converted

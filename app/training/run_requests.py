@@ -53,8 +53,10 @@ class TellMemory(RunRequest[MemoryReport], frozen=True):
     empty: bool = False
 
 
-class WriteSnapshot(RunRequest[None], frozen=True):
-    """Save a snapshot of CUDA's allocator to a file, for pytorch.org/memory_viz. OSError if it cannot be written."""
+class WriteSnapshot(RunRequest[bool], frozen=True):
+    """Save a snapshot of the device's allocator to a file, for pytorch.org/memory_viz; False if the device has none.
+    OSError if it cannot be written.
+    """
 
     path: str
 

@@ -14,6 +14,8 @@ from contextlib import contextmanager
 import numpy as np
 import torch
 
+from tapedeck import devices
+
 GENERATOR = threading.RLock()
 
 
@@ -21,24 +23,19 @@ class Generators:
     """The states of the random generators of torch, its devices, NumPy and Python, as they are now."""
 
     def __init__(self) -> None:
-        self._torch = torch.get_rng_state()
-        self._cuda = (
-            torch.cuda.get_rng_state_all() if torch.cuda.is_initialized() else []
-        )
-        self._mps = (
-            torch.mps.get_rng_state() if torch.backends.mps.is_available() else None
-        )
+        self._torch, self._devices = torch.get_rng_state(), devices.rng_states()
         self._numpy, self._python = np.random.get_state(), random.getstate()
 
     def restore(self) -> None:
         """Put the states back."""
-        torch.set_rng_state(self._torch)
-        if self._cuda:
-            torch.cuda.set_rng_state_all(self._cuda)
-        if self._mps is not None:
-            torch.mps.set_rng_state(self._mps)
+        self.restore_torch()
         np.random.set_state(self._numpy)
         random.setstate(self._python)
+
+    def restore_torch(self) -> None:
+        """Put the states of torch and its devices back."""
+        torch.set_rng_state(self._torch)
+        devices.set_rng_states(self._devices)
 
 
 @contextmanager
@@ -46,35 +43,18 @@ def borrowed(seed: int | Generators | None = None) -> Iterator[None]:
     """Hold the generators of all devices, seeded with `seed` or in its states if given, and restore their states
     afterwards; of such states also those of NumPy and Python.
     """
-    if isinstance(seed, Generators):
-        with GENERATOR:
-            now = Generators()
-            seed.restore()
-            try:
-                yield
-            finally:
-                now.restore()
-        return
-
-    devices = (
-        list(range(torch.cuda.device_count())) if torch.cuda.is_initialized() else []
-    )
-    mps = torch.backends.mps.is_available()
-    with GENERATOR, torch.random.fork_rng(devices=devices):
-        mps_state = torch.mps.get_rng_state() if mps else None
+    with GENERATOR:
+        now = Generators()
         try:
-            if seed is not None:
-                _seed(seed, cuda=bool(devices), mps=mps)
+            if isinstance(seed, Generators):
+                seed.restore()
+            elif seed is not None:
+                # `torch.manual_seed` also leaves a seed for an accelerator that this process begins to use later.
+                torch.default_generator.manual_seed(seed)
+                devices.seed(seed)
             yield
         finally:
-            if mps_state is not None:
-                torch.mps.set_rng_state(mps_state)
-
-
-def _seed(seed: int, cuda: bool, mps: bool) -> None:
-    """Seed only the generators that `borrowed` restores; `torch.manual_seed` also leaves a seed for a later CUDA."""
-    torch.default_generator.manual_seed(seed)
-    if cuda:
-        torch.cuda.manual_seed_all(seed)
-    if mps:
-        torch.mps.manual_seed(seed)
+            if isinstance(seed, Generators):
+                now.restore()
+            else:
+                now.restore_torch()

@@ -23,6 +23,7 @@ from app.engine.requests.shapes import (
     Torch,
 )
 from app.preflight import opened, preflight
+from app.preflight.setting_checks import absent_device
 from app.project.document import Document
 from app.project.project import Project
 from app.source.generated import Path as Way
@@ -484,6 +485,8 @@ class AnalysisService(QObject):
                     return
                 started = self._started[2]
             more = preflight.problems(project, bare, started)
+        if self.torch is not None:
+            more = (*more, *absent_device(project, self.torch.devices))
         self.analysis = replace(bare, problems=(*bare.problems, *more))
         self._errors, self.wants = self.analysis.errors, ""
         if project.opened is None and not project.graph.nodes:

@@ -23,6 +23,7 @@ from app.util import module_tree, rng
 from app.util.language import tr
 from app.util.module_tree import temporary_mode
 from app.util.torch_calls import KernelCalls
+from tapedeck import devices
 
 # Timed steps, alternating without and with the checkpoint; the median is shown, with lowest and highest.
 REPEATS = 5
@@ -149,8 +150,7 @@ def _step(batch: TrainingBatch, special: Special) -> None:
 
 
 def _finish(batch: TrainingBatch) -> None:
-    if device_of(batch.tensors) == "cuda":
-        torch.cuda.synchronize()
+    devices.synchronize(device_of(batch.tensors))
 
 
 def _clear(model: nn.Module) -> None:

@@ -9,6 +9,7 @@ from __future__ import annotations
 import time
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 import torch
@@ -25,6 +26,7 @@ from app.autograd.playback.direct_call import (
     passes_on,
 )
 from app.autograd.walk import is_accumulate
+from tapedeck import devices
 
 if TYPE_CHECKING:
     from torch import Tensor
@@ -239,9 +241,4 @@ def own_grads(parameters: dict[str, Any]) -> Iterator[dict[str, Tensor]]:
 
 def _waiter(gradients: list[Tensor]) -> Any:
     """Return a function that synchronises the device, if it is asynchronous."""
-    device = gradients[0].device
-    if device.type == "cuda":
-        return lambda: torch.cuda.synchronize(device)
-    if device.type == "mps":
-        return torch.mps.synchronize
-    return lambda: None
+    return partial(devices.synchronize, gradients[0].device)

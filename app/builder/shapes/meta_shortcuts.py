@@ -70,7 +70,7 @@ def _linear(module: Any, x: torch.Tensor) -> torch.Tensor | None:
     )
     return (
         x.new_empty((*x.shape[:-1], module.out_features))
-        if fits and not _is_autocast()
+        if fits and not torch._C._is_any_autocast_enabled()
         else None
     )
 
@@ -109,12 +109,12 @@ def _convolution(module: Any, x: torch.Tensor) -> torch.Tensor | None:
         (size + 2 * pad - wide * (kernel - 1) - 1) // step + 1
         for size, kernel, step, pad, wide in fields
     ]
-    fits = min(sizes) > 0 and _has_dtype(module, x.dtype) and not _is_autocast()
+    fits = (
+        min(sizes) > 0
+        and _has_dtype(module, x.dtype)
+        and not torch._C._is_any_autocast_enabled()
+    )
     return x.new_empty((x.shape[0], module.out_channels, *sizes)) if fits else None
-
-
-def _is_autocast() -> bool:
-    return torch.is_autocast_enabled("cpu") or torch.is_autocast_enabled("cuda")
 
 
 def _has_dtype(module: Any, dtype: torch.dtype) -> bool:

@@ -24,7 +24,7 @@ from app.data.transform_list import alone, calls, is_random
 from app.export.layers import nets_of
 from app.export.script.reading import Function, is_streamed, quoted, reading_of
 from app.training import launch, multi_output, script_recipes
-from app.training.checkpoints import checkpoint, checksums
+from app.training.checkpoints import checkpoint, checksums, writer
 from app.training.checkpoints.fixed_settings import WAITING, fixed_settings
 from app.training.choices import (
     CLASS_IDS,
@@ -46,16 +46,25 @@ from app.training.setup.weighted_losses import is_weighed, takes_weights
 from app.training.surgery import operation, transfer
 from app.training.task import ignored_label
 from app.util import processors
+from tapedeck import devices
 
 # Names of the standard library that the script may use; it imports those that it does use.
 _NAMES = {
     "collections.abc": "Callable Collection Iterable Iterator Mapping Sequence",
     "concurrent.futures": "Future ThreadPoolExecutor",
-    "contextlib": "nullcontext",
+    "contextlib": "nullcontext suppress",
     "functools": "partial",
     "pathlib": "Path",
     "typing": "Any",
 }
+# What a checkpoint keeps of random numbers.
+_GENERATORS: tuple[Function, ...] = (
+    devices.accelerator_in_use,
+    devices.rng_states,
+    devices.set_rng_states,
+    checkpoint.generators,
+    checkpoint.restore_generators,
+)
 _MODULES = (
     "copy csv hashlib io os random re struct subprocess sys tempfile threading time"
 )
@@ -133,8 +142,8 @@ def context(job: Job, module: str, start_file: str, begin_file: str) -> dict[str
         "carried": _carried(job, spec, batches["single"]),
         "launching": (launch.on_loopback, launch.launch),
         "keeping": (
-            checkpoint.generators,
-            checkpoint.restore_generators,
+            *_GENERATORS,
+            writer.copied,
             checksums.checksums,
             script_recipes.scale_schedule,
             script_recipes.options_of,
@@ -416,8 +425,7 @@ def _carried(job: Job, spec: SourceSpec, single: bool) -> list[Function]:
     ]
     if job.stages:
         carried += [
-            checkpoint.generators,
-            checkpoint.restore_generators,
+            *_GENERATORS,
             *_defined_in(transfer),
         ]
         carried += [

@@ -45,7 +45,6 @@ PAIRS = (
     ("float64", "float32"),
     ("eval", "train"),
     ("eager", "compiled"),
-    ("cpu", "cuda"),
 )
 TRAINS = (
     ("both", "eval() and train()", (False, True)),
@@ -81,8 +80,11 @@ class AskDiffDialog(Dialog):
             self.a.setPlaceholderText(f"{current.name}, which is open")
         else:
             self.a.setPlaceholderText("file.py:Class")
+        loaded = workspace.live.torch
+        ids = [device.id for device in loaded.devices] if loaded is not None else []
+        pairs = (*PAIRS, *(("cpu", name) for name in ids if name != "cpu"))
         self.pair = ChoiceField(
-            [(pair, f"{pair[0]} and {pair[1]}") for pair in PAIRS], PAIRS[0], pairs=True
+            [(pair, f"{pair[0]} and {pair[1]}") for pair in pairs], PAIRS[0], pairs=True
         )
         self.python = code_field("/path/to/environment/bin/python")
         choose = Button("Choose", icon="folder")

@@ -42,7 +42,7 @@ def add(commands: Any) -> argparse.ArgumentParser:
         nargs=2,
         metavar=("MODE", "MODE"),
         help="compare A with itself: float32 bfloat16, "
-        "cpu cuda, eval train, eager compiled",
+        "cpu cuda:0, eval train, eager compiled",
     )
     parser.add_argument(
         "--python",

@@ -17,6 +17,7 @@ from app.engine.requests.observe import Observe
 from app.source.generated import Source
 from app.sources.spec import SourceError
 from app.training.config import StartWeights
+from app.training.job import DEVICE
 from app.util.errors import CodedError
 
 if TYPE_CHECKING:
@@ -24,8 +25,7 @@ if TYPE_CHECKING:
     from app.runs.named import NamedRun
 
 PRECISIONS = ("float64", "float32", "bfloat16", "float16")
-DEVICES = ("cpu", "cuda", "mps")
-KINDS = (PRECISIONS, DEVICES, ("eval", "train"), ("eager", "compiled"))
+KINDS = (PRECISIONS, ("eval", "train"), ("eager", "compiled"))
 KNOWN = tuple(name for kind in KINDS for name in kind)
 Pass = Literal["forward", "backward"]
 
@@ -194,7 +194,7 @@ class ModeError(CodedError, ValueError):
 
 
 class Modes(Struct, frozen=True):
-    """The modes of A and of B, both of one of `KINDS`."""
+    """The modes of A and of B, both of one of `KINDS`, or both devices as torch names them."""
 
     a: str
     b: str
@@ -207,11 +207,16 @@ def parse_modes(a: str, b: str) -> Modes:
     Modes(a='float32', b='bfloat16')
     """
     for name in (a, b):
-        if name not in KNOWN:
-            raise ModeError(f"there is no mode {name}; there are {', '.join(KNOWN)}")
-    if a == b or not any(a in kind and b in kind for kind in KINDS):
+        if name not in KNOWN and not DEVICE.fullmatch(name):
+            raise ModeError(
+                f"there is no mode {name}; there are {', '.join(KNOWN)} and devices, such as cpu"
+            )
+    devices = a not in KNOWN and b not in KNOWN
+    if a == b or not (devices or any(a in kind and b in kind for kind in KINDS)):
         pairs = "; ".join(" or ".join(kind) for kind in KINDS)
-        raise ModeError(f"{a} and {b} are not two modes of one kind: {pairs}")
+        raise ModeError(
+            f"{a} and {b} are not two modes of one kind: {pairs}; or two devices"
+        )
     return Modes(a, b)
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from concurrent.futures import Future
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -103,13 +104,10 @@ class MemoryControl(QObject):
         estimate = self.estimates.get(run.number) if run is not None else None
         if estimate is None or report.step is None:
             return ""
-        measured = (
-            report.allocator.peak
-            if report.allocator is not None
-            else report.step.total.total
-        )
+        peak = report.allocator.peak if report.allocator is not None else None
+        measured = report.step.total.total if peak is None else peak
         off = memory_report.score(estimate, measured)
-        reference = "the peak" if report.allocator is not None else "the counted total"
+        reference = "the counted total" if peak is None else "the peak"
         return f"The estimate before the run was {size(estimate)}, {formatting.figure(100 * off)} % off {reference}."
 
     def _fail(self, error: BaseException) -> None:
@@ -125,7 +123,7 @@ class MemoryControl(QObject):
             self.write(Path(name if Path(name).suffix else f"{name}.json"))
 
     def write(self, path: Path) -> None:
-        """Write what is shown; during a run on CUDA also the allocator's snapshot."""
+        """Write what is shown; during a run on a device that has one also the allocator's snapshot."""
         if self.dialog is None or self.dialog.report is None:
             return
         report = self.dialog.report
@@ -148,13 +146,16 @@ class MemoryControl(QObject):
             when_done(
                 session.training_thread.run_between_steps(WriteSnapshot(str(snapshot))),
                 self,
-                lambda _: self._workspace.notifier.say(
-                    "CUDA allocator snapshot saved", str(snapshot)
-                ),
+                partial(self._snapshot_saved, snapshot),
                 lambda error: self._workspace.notifier.refuse(
                     "The snapshot could not be saved", f"“{snapshot}”: {error}."
                 ),
             )
+
+    def _snapshot_saved(self, path: Path, saved: bool) -> None:
+        """Say so; a device without such an allocator has written nothing."""
+        if saved:
+            self._workspace.notifier.say("Snapshot of the allocator saved", str(path))
 
     def _empty(self) -> None:
         """Release cached memory between two steps of a run."""

@@ -17,7 +17,7 @@ from app.views.ui.widgets.painting import label
 
 OUTSIDE, TOTAL = "Outside layers", "All"
 KIBIBYTE = 1024
-NO_CACHE = "No cache to empty: only CUDA has one"
+NO_CACHE = "No cache to empty: an accelerator has one, while a run is on it"
 
 
 def size(count: int) -> str:
@@ -59,7 +59,7 @@ COLUMNS = (
 
 
 class MemoryDialog(Dialog):
-    """`measure_wanted` requests a measurement, `file_wanted` a file, `empty_wanted` to empty the CUDA cache."""
+    """`measure_wanted` requests a measurement, `file_wanted` a file, `empty_wanted` to empty the device's cache."""
 
     measure_wanted = Signal()
     file_wanted = Signal()
@@ -105,9 +105,9 @@ class MemoryDialog(Dialog):
         """Show figures; `score` is how the estimate compares with them."""
         self.report = report
         self.write.setEnabled(True)
-        on_cuda = report.allocator is not None
-        self.empty.setEnabled(on_cuda)
-        self.empty.setToolTip("" if on_cuda else NO_CACHE)
+        has_cache = report.allocator is not None and not report.estimated
+        self.empty.setEnabled(has_cache)
+        self.empty.setToolTip("" if has_cache else NO_CACHE)
         self.summary.setText(
             " ".join(text for text in (summary(report), score) if text)
         )
@@ -137,10 +137,20 @@ def device_text(report: MemoryReport) -> str:
     texts = []
     if report.allocator is not None:
         a = report.allocator
-        texts.append(
-            f"CUDA: {size(a.allocated)} allocated, {size(a.reserved)} reserved, {size(a.peak)} at the peak, "
-            f"{formatting.percent(a.fragmentation)} % of the reserved memory is fragmented."
-        )
+        figures = {
+            "allocated": a.allocated,
+            "reserved": a.reserved,
+            "at the peak": a.peak,
+        }
+        parts = [
+            f"{size(count)} {what}"
+            for what, count in figures.items()
+            if count is not None
+        ]
+        if a.fragmentation is not None:
+            share = formatting.percent(a.fragmentation)
+            parts.append(f"{share} % of the reserved memory is fragmented")
+        texts.append(f"{report.device}: {', '.join(parts)}.")
     if report.resident is not None:
         texts.append(
             f"Resident memory of the process: {size(report.resident)}, libraries included."

@@ -60,7 +60,7 @@ def _limited(limits: Limits) -> Iterator[None]:
 
     A GPU driver reserves terabytes of addresses, so with a GPU only the parent process limits memory.
     """
-    if sys.platform != "linux" or torch.cuda.is_available():
+    if sys.platform != "linux" or torch.accelerator.is_available():
         yield
         return
     import resource  # which is not there on Windows

@@ -32,6 +32,7 @@ from app.training.setup.isolated_step import (
     synthetic_info,
 )
 from app.training.setup.torch_flags import cpu_threads, switched
+from tapedeck import devices
 
 if TYPE_CHECKING:
     from torch import Tensor
@@ -90,18 +91,14 @@ class _Meter:
 
     def __init__(self, device: str) -> None:
         self._device = device
-        if device.startswith("cuda"):
-            torch.cuda.synchronize(device)
-            torch.cuda.reset_peak_memory_stats(device)
+        devices.synchronize(device)
+        devices.forget_peak(device)
         self._first = self._read()
         self._most = self._first
 
     def now(self) -> float:
         """Return the time in seconds, after synchronising the device."""
-        if self._device.startswith("cuda"):
-            torch.cuda.synchronize(self._device)
-        elif self._device == "mps":
-            torch.mps.synchronize()
+        devices.synchronize(self._device)
         return perf_counter()
 
     def _read(self) -> int | None:

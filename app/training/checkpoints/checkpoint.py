@@ -25,6 +25,7 @@ from app.training.checkpoints.fixed_settings import FROM_WEIGHTS, refusal, refus
 from app.training.job import JobError
 from app.util import atomic, leftovers, tensor_files
 from app.util.formatting import plural
+from tapedeck.devices import rng_states, set_rng_states
 
 if TYPE_CHECKING:
     from torch import Generator, Tensor
@@ -111,14 +112,17 @@ def state_of(
         "stage": stage,
         "shuffle": shuffle.get_state(),
         "generators": generators(),
-        "ran_on": ran_on(),
+        "ran_on": ran_on(stepper.kind),
         **stepper.state(),
     }
 
 
-def ran_on() -> dict[str, Any]:
-    """Return the environment that the numbers depend on besides the settings: torch version, threads, processes."""
+def ran_on(device: str) -> dict[str, Any]:
+    """Return the environment that the numbers depend on besides the settings: torch version, threads, processes, and
+    the type of the `device`.
+    """
     return {
+        "device": device,
         "torch": str(torch.__version__),
         "threads": torch.get_num_threads(),
         "processes": distributed.get_world_size() if _is_split() else 1,
@@ -144,6 +148,9 @@ def changed(before: dict[str, Any], now: dict[str, Any]) -> str:
         differences.append(
             f"{now['threads']} {plural(now['threads'], 'thread')} instead of {before['threads']}"
         )
+    device = now.get("device", "cpu")
+    if before.get("device", device) != device:
+        differences.append(f"{device} instead of {before['device']}")
     processes = now.get("processes", 1)
     if before.get("processes", processes) != processes:
         differences.append(
@@ -193,7 +200,11 @@ def go_on(
         ) from error
     return at, " ".join(
         filter(
-            None, (unverified(state, path), changed(state.get("ran_on", {}), ran_on()))
+            None,
+            (
+                unverified(state, path),
+                changed(state.get("ran_on", {}), ran_on(stepper.kind)),
+            ),
         )
     )
 
@@ -459,8 +470,7 @@ def generators() -> dict[str, Any]:
     version, state, spare = random.getstate()
     return {
         "torch": torch.get_rng_state(),
-        "cuda": torch.cuda.get_rng_state_all() if torch.cuda.is_initialized() else [],
-        "mps": torch.mps.get_rng_state() if torch.backends.mps.is_available() else None,
+        **rng_states(),
         "numpy": (
             torch.from_numpy(key_array.astype(np.int64)),
             position,
@@ -474,10 +484,7 @@ def generators() -> dict[str, Any]:
 def restore_generators(states: dict[str, Any]) -> None:
     """Restore the random generators; those of absent devices are skipped."""
     torch.set_rng_state(states["torch"])
-    if states["cuda"] and torch.cuda.device_count() == len(states["cuda"]):
-        torch.cuda.set_rng_state_all(states["cuda"])
-    if states["mps"] is not None and torch.backends.mps.is_available():
-        torch.mps.set_rng_state(states["mps"])
+    set_rng_states(states)
     key_array, position, has_gauss, gauss = states["numpy"]
     np.random.set_state(
         ("MT19937", key_array.numpy().astype(np.uint32), position, has_gauss, gauss)

@@ -17,7 +17,7 @@ from app.training.checkpoints import checkpoint
 from app.training.events import Saved
 
 if TYPE_CHECKING:
-    from torch import Tensor
+    pass
 
 REST = 2.0  # seconds between two best checkpoints: an epoch of a small net takes less than writing does
 
@@ -151,13 +151,9 @@ def _by_step(name: str) -> bool:
 def copied(state: Any) -> Any:
     """Return the same nested dicts, lists and tuples with CPU copies of their tensors."""
     if isinstance(state, torch.Tensor):
-        return _copied(state)
+        return state.detach().to("cpu", copy=True)
     if isinstance(state, dict):
         return type(state)((key, copied(value)) for key, value in state.items())
     if isinstance(state, list | tuple):
         return type(state)(copied(value) for value in state)
     return state
-
-
-def _copied(tensor: Tensor) -> Tensor:
-    return tensor.detach().to("cpu", copy=True)

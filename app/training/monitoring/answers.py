@@ -25,6 +25,7 @@ from app.training.run_requests import (
     TellMemory,
     WriteSnapshot,
 )
+from tapedeck import devices
 
 
 @singledispatch
@@ -65,13 +66,13 @@ def _(_request: ShowCaught, live: LiveRun) -> BatchPeek | None:
 @answer.register
 def _(request: TellMemory, live: LiveRun) -> MemoryReport:
     if request.empty:
-        gpu.empty_cache(live.device)
+        devices.empty_cache(live.device)
     return measured_memory.of_run(live)
 
 
 @answer.register
-def _(request: WriteSnapshot, _live: LiveRun) -> None:
-    gpu.write_snapshot(request.path)
+def _(request: WriteSnapshot, live: LiveRun) -> bool:
+    return gpu.write_snapshot(live.device, request.path)
 
 
 @answer.register

@@ -14,7 +14,8 @@ from app.telemetry.layer_bytes import StepBytes
 class MemoryReport(Struct, frozen=True):
     """`step` is measured on a batch of the run, or estimated if `estimated`; None if neither is possible.
 
-    `allocator` exists for CUDA only, `gpu` explains its absence, `resident` is the reporting process's memory in bytes.
+    `allocator` exists for an accelerator that tells it, `gpu` explains the absence of its figures,
+    `resident` is the reporting process's memory in bytes.
     """
 
     device: str

@@ -5,12 +5,12 @@ from __future__ import annotations
 from time import perf_counter
 from typing import Any
 
-import torch
-from torch.profiler import ProfilerActivity, profile
+from torch.profiler import ProfilerActivity, profile, supported_activities
 
 from app.training.monitoring.live_model import LiveRun
 from app.training.monitoring.looks import OpTime, StepProfile
 from app.util import atomic
+from tapedeck import devices
 
 MOST = 40  # rows; others are included in the sums
 
@@ -22,17 +22,16 @@ def of_run(live: LiveRun, trace: str = "") -> StepProfile:
     """
     stepper = live.stepper
     inputs, labels = live.data.batch(stepper.config.batch_size)
-    on_cuda = live.device.startswith("cuda")
+    cpu = {ProfilerActivity.CPU}
+    activities = supported_activities() if live.device != "cpu" else cpu
 
     def step() -> None:
         live.model.zero_grad(set_to_none=True)
         stepper.measured(stepper.output(stepper.forward, inputs), labels).backward()
-        if on_cuda:
-            torch.cuda.synchronize(live.device)
+        devices.synchronize(live.device)
 
     live.model.train()
     step()
-    activities = [ProfilerActivity.CPU, *([ProfilerActivity.CUDA] if on_cuda else [])]
     with profile(activities=activities, record_shapes=True) as profiler:
         begin = perf_counter()
         step()
@@ -43,12 +42,12 @@ def of_run(live: LiveRun, trace: str = "") -> StepProfile:
         except OSError as error:  # report the requested file, not the temporary one
             raise OSError(error.errno, error.strerror, trace) from error
     return _step_profile(
-        live.device, len(inputs), seconds, profiler.key_averages(), on_cuda
+        live.device, len(inputs), seconds, profiler.key_averages(), activities != cpu
     )
 
 
 def _step_profile(
-    device: str, batch: int, seconds: float, averages: Any, on_cuda: bool
+    device: str, batch: int, seconds: float, averages: Any, timed: bool
 ) -> StepProfile:
     # Kernels have separate rows, and also count for the operations that launched them.
     rows = [
@@ -56,7 +55,7 @@ def _step_profile(
             average.key,
             average.count,
             float(average.self_cpu_time_total),
-            float(average.self_device_time_total) if on_cuda else None,
+            float(average.self_device_time_total) if timed else None,
         )
         for average in averages
         if average.device_type.name == "CPU"
@@ -67,7 +66,7 @@ def _step_profile(
         batch,
         1000 * seconds,
         sum(row.cpu for row in rows),
-        sum(row.on_device or 0.0 for row in rows) if on_cuda else None,
+        sum(row.on_device or 0.0 for row in rows) if timed else None,
         tuple(rows[:MOST]),
         max(len(rows) - MOST, 0),
     )

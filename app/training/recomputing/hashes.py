@@ -90,6 +90,7 @@ class GradientHasher(LayerParameters):
         state_hash = torch.dot(
             torch.get_rng_state().view(torch.int64), self.state_factors
         )
-        if self.device.type == "cuda":
-            state_hash = state_hash * 3 + hash_of(torch.cuda.get_rng_state(self.device))
+        if self.device.type != "cpu":
+            module = torch.get_device_module(self.device)
+            state_hash = state_hash * 3 + hash_of(module.get_rng_state(self.device))
         return state_hash

@@ -3,8 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from functools import partial
 from typing import TYPE_CHECKING
 
+from app.builder.diagnostics.problems import Cure
+from app.preflight.setting_checks import memory_cures
 from app.runs.store import CHECKPOINTS
 
 if TYPE_CHECKING:
@@ -42,6 +45,10 @@ def show_failure(
     where = f"Show {node.name}" if node else details
     step, shown = failed.step + 1, workspace.shown_run.figures
     further: dict[str, Callable[[], object]] = {}
+    if failed.kind == "memory":
+        project, analysis = workspace.document.project, workspace.live.analysis
+        for cure in memory_cures(project, analysis):
+            further[cure.label] = partial(_mend, workspace, cure)
     folder = shown.folder if stored and shown is not None else None
     debug = "debug-this-step"
     if folder is not None and failed.kind == "not finite":
@@ -56,3 +63,10 @@ def show_failure(
     workspace.notifier.show(
         "error", f"{title}: {failed.message}", failed.cure, where, act, further
     )
+
+
+def _mend(workspace: Workspace, cure: Cure) -> None:
+    """Change the settings, and say that the next run has them."""
+    workspace.cures.apply(cure)
+    workspace.notifier.clear()
+    workspace.notifier.say(cure.label, "The next run has it.")

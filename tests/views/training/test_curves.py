@@ -485,7 +485,7 @@ def test_memory_is_called_what_it_is(qtbot, curves, events):
             MemorySample(step, step / 10, "device", 20 << 20, 90 << 20, 71 << 20, None)
         )
     curves.set_history(device)
-    assert curves.memory.heading.texts[:2] == ("GPU memory", "MiB, cuda:0")
+    assert curves.memory.heading.texts[:2] == ("Device memory", "MiB, cuda:0")
     assert curves.memory.legend.texts == [
         "allocated 20.0",
         "peak 71.0",

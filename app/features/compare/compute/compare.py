@@ -32,7 +32,7 @@ from app.features.compare.compute.passes import (
 )
 from app.features.compare.compute.structure import compare as match
 from app.features.compare.values import (
-    DEVICES,
+    KNOWN,
     PRECISIONS,
     Added,
     Apart,
@@ -45,6 +45,8 @@ from app.features.compare.values import (
     Structure,
 )
 from app.source.raised import sentence
+from app.training.job import JobError
+from app.training.setup.devices import devices, resolve
 from app.util import module_tree, user_frames
 from app.util.errors import CodedError
 
@@ -171,13 +173,13 @@ def compare_modes(
 
 def _in_mode(model: nn.Module, mode: str) -> nn.Module:
     """Return a copy of a model in a precision, or on a device."""
-    _check_device(mode)
+    device = "" if mode in KNOWN else _device(mode)
     try:
         model = module_tree.copied(model)
         if mode in PRECISIONS:
             return model.to(getattr(torch, mode))
-        if mode in DEVICES:
-            return model.to(mode)
+        if device:
+            return model.to(device)
     except Exception as error:  # whatever a module keeps
         raise ComparisonError(
             f"{mode}: {type(error).__name__}: {error}".split("\n")[0]
@@ -185,21 +187,18 @@ def _in_mode(model: nn.Module, mode: str) -> nn.Module:
     return model
 
 
-def _check_device(name: str) -> None:
-    """Raise ComparisonError for a device that is not here."""
-    there: dict[str, Callable[[], bool]] = {
-        "cuda": torch.cuda.is_available,
-        "mps": torch.backends.mps.is_available,
-    }
-    if name in there and not there[name]():
-        why = (
-            "is a build for the CPU"
-            if name == "cuda" and not torch.version.cuda
-            else "finds no GPU that it can use"
-        )
+def _device(name: str) -> str:
+    """Return the name of a device that is here. Raises ComparisonError."""
+    try:
+        resolved = resolve(name)
+    except JobError as error:
+        raise ComparisonError(str(error)) from error
+    if resolved.note is not None:
+        present = ", ".join(device.id for device in devices())
         raise ComparisonError(
-            f"{name} is not available here: this torch ({torch.__version__}) {why}"
+            f"{name} is not available here: this torch ({torch.__version__}) finds {present}"
         )
+    return resolved.id
 
 
 class Numbers:

@@ -24,7 +24,7 @@ def code_of(error: BaseException) -> str:
         return "relative_import"
     if isinstance(error, EOFError):
         return "asks_for_input"
-    if isinstance(error, AssertionError) and "not compiled with CUDA" in message:
+    if isinstance(error, AssertionError) and "Torch not compiled with" in message:
         return "no_cuda"
     if isinstance(error, TypeError):
         if "forward() " in message:

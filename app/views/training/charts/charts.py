@@ -525,7 +525,7 @@ class MemoryChart(Chart):
             self.heading.set("Memory", "MiB")
         elif self.of_device:
             device = self.history.started.device if self.history.started else ""
-            self.heading.set("GPU memory", f"MiB, {device}")
+            self.heading.set("Device memory", f"MiB, {device}")
         else:
             self.heading.set("Resident memory", "MiB, of the process")
 

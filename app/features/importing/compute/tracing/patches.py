@@ -302,7 +302,6 @@ _SIGNS = {
         ("xor", "bitwise_xor"),
     )
 }
-_AUTOCAST = ("cpu", "cuda")
 OWN_GENERATOR = "it draws random numbers from its own torch.Generator"
 
 
@@ -328,9 +327,8 @@ def check_call(
         raise tracer.refused(OWN_GENERATOR)
     if kwargs.get("out") is not None:
         raise tracer.refused("it writes into a tensor passed as out=")
-    for device in _AUTOCAST:
-        if torch.is_autocast_enabled(device):
-            raise tracer.refused(f"it computes under autocast on {device}")
+    if torch._C._is_any_autocast_enabled():
+        raise tracer.refused("it computes under autocast")
     if kind == "call_method":
         _check_method(tracer, target, args)
     elif target is operator.setitem and type(args[0]) not in PROXIES:

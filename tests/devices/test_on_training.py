@@ -1,0 +1,361 @@
+"""A run on the accelerator: its losses, its memory, its weights, and what it says when memory ends."""
+
+from __future__ import annotations
+
+import math
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+from msgspec.structs import replace
+
+from app.features.trials.compute import dry_run, rate_test
+from app.preflight.setting_checks import memory_cures
+from app.project.project import Project
+from app.telemetry import gpu, memory
+from app.training.checkpoints import checkpoint
+from app.training.control import Control
+from app.training.events import (
+    Failed,
+    Finished,
+    GainFigures,
+    GradientNorms,
+    Histograms,
+    LayerFigures,
+    Looking,
+    MemorySample,
+    Started,
+    StepDone,
+)
+from app.training.job import Job
+from app.training.loop import train
+from app.training.monitoring import measured_memory, step_profile
+from app.training.setup.devices import devices, resolve
+from tapedeck import devices as accelerators
+from tests.support.training_jobs import CONV_NET, SETTINGS, SMALL_NET, job, losses, net
+
+Same = Callable[[object, object], bool]
+
+
+def ran(a_job: Job, **more: Any) -> tuple[list[Any], dict[str, Any]]:
+    control = Control()
+    events = list(train(a_job, control, **more))
+    assert isinstance(events[-1], Finished), events[-1]
+    assert control.result is not None and control.result.state_dict is not None
+    return events, control.result.state_dict
+
+
+def stopped_after(a_job: Job, step: int, folder: Path) -> list[Any]:
+    control, events = Control(), []
+    for event in train(a_job, control, folder=folder):
+        events.append(event)
+        if isinstance(event, StepDone) and event.step == step:
+            control.stop()
+    return events
+
+
+def answers(a_job: Job, *questions: Callable[[Any], Any]) -> list[Any]:
+    """Ask a run between two of its steps."""
+    control, asked = Control(), []
+    for event in train(a_job, control):
+        if isinstance(event, StepDone) and not asked:
+            asked = [control.call(question) for question in questions]
+        assert not isinstance(event, Failed), event
+    return [each.result(60) for each in asked]
+
+
+def test_auto_takes_it_and_it_has_a_name_and_memory(device: str, figure) -> None:
+    assert resolve("auto").id == resolve(device.partition(":")[0]).id == device
+    first = devices()[0]
+    assert first.id == device and first.name and first.memory
+    figure("device", f"{device}, {first.name}, {first.memory / 2**30:.1f} GiB")
+
+
+@pytest.mark.parametrize("name", SETTINGS)
+def test_losses_and_weights_are_those_of_the_cpu(
+    name: str, device: str, same: Same
+) -> None:
+    a_job = job(CONV_NET if name == "AMP with bfloat16" else SMALL_NET, epochs=1)
+    a_job = replace(a_job, training=replace(a_job.training, **SETTINGS[name]))
+    # A device draws numbers of its own: dropout differs there.
+    if not device.startswith("sim"):
+        a_job = replace(
+            a_job,
+            source=replace(
+                a_job.source,
+                text=a_job.source.text.replace("Dropout(0.", "Dropout(0 * 0."),
+            ),
+        )
+    on_cpu, wanted = ran(a_job)
+    events, weights = ran(
+        replace(a_job, training=replace(a_job.training, device=device))
+    )
+    (started,) = (event for event in events if isinstance(event, Started))
+    assert started.device == device and started.device_note is None
+    if name != "AMP with bfloat16" or device.startswith("sim"):
+        assert same(losses(events), losses(on_cpu))
+    assert {value.device.type for value in weights.values()} == {"cpu"}
+    if device.startswith("sim"):
+        assert all(torch.equal(weights[key], wanted[key]) for key in wanted)
+
+
+def test_mixed_precision_computes_in_it(device: str) -> None:
+    for amp in ("bfloat16", "float16"):
+        (found,) = answers(
+            job(CONV_NET, epochs=2, amp=amp, device=device),
+            lambda live: live.stepper.output(live.model, live.data.batch(4)[0]).dtype,
+        )
+        assert found == getattr(torch, amp)
+
+
+def test_its_memory_is_counted_and_said_as_the_device_s(device: str, figure) -> None:
+    events, _ = ran(job(CONV_NET, epochs=2, device=device))
+    samples = [event for event in events if isinstance(event, MemorySample)]
+    assert samples and all(sample.scope == "device" for sample in samples)
+    assert all(0 < each.allocated <= each.peak for each in samples)
+    assert all(each.allocated <= each.reserved for each in samples)
+    weights = 4 * sum(p.numel() for p in torch.nn.Linear(512, 10).parameters())
+    assert samples[-1].allocated > weights
+    figure("peak of the digits net, MiB", round(samples[-1].peak / 2**20, 2))
+
+
+def test_nothing_of_a_run_stays_on_it(device: str) -> None:
+    import gc
+
+    ran(job(SMALL_NET, epochs=1, device=device))
+    gc.collect()
+    before = accelerators.memory(device).allocated
+    for _ in range(2):
+        ran(job(SMALL_NET, epochs=1, device=device))
+    gc.collect()
+    assert accelerators.memory(device).allocated <= before
+
+
+def test_everything_of_a_run_is_on_it(device: str) -> None:
+    def places(live: Any) -> set[str]:
+        states = live.stepper.optimizer.state.values()
+        tensors = [
+            *live.model.state_dict().values(),
+            *live.stepper.average.module.state_dict().values(),
+            *live.data.batch(4),
+            *(state[name] for state in states for name in state if name != "step"),
+        ]
+        return {str(tensor.device) for tensor in tensors}
+
+    (seen,) = answers(job(CONV_NET, epochs=2, device=device, ema=0.9), places)
+    assert seen == {device}
+
+
+def test_measurements_are_those_of_the_cpu(device: str, same: Same) -> None:
+    source = net(
+        ["self.linear1 = nn.Linear(64, 16)", "self.linear2 = nn.Linear(16, 10)"],
+        ["x = F.relu(self.linear1(x.flatten(1)))", "return self.linear2(x)"],
+    )
+    ours, theirs = (
+        ran(job(source, epochs=1, device=where))[0] for where in (device, "cpu")
+    )
+
+    def first(events: list[Any], kind: type) -> Any:
+        return next(event for event in events if isinstance(event, kind))
+
+    assert same(
+        list(first(ours, GradientNorms).norms), list(first(theirs, GradientNorms).norms)
+    )
+    figures = first(ours, LayerFigures)
+    assert all(math.isfinite(ratio) for ratio in figures.ratios)
+    assert {event.kind for event in ours if isinstance(event, Histograms)} == {
+        "weights",
+        "gradients",
+        "activations",
+    }
+    assert first(ours, GainFigures).reached > 0
+    last = [event for event in ours if isinstance(event, Looking)][-1]
+    assert 0 < last.spent < last.seconds
+
+
+def test_losses_are_fetched_together_and_none_is_missed(device: str, figure) -> None:
+    began = time.perf_counter()
+    events, _ = ran(job(CONV_NET, epochs=2, device=device))
+    count = len(losses(events))
+    steps = [event.step for event in events if isinstance(event, StepDone)]
+    assert steps == list(range(1, count + 1))
+    seconds = time.perf_counter() - began
+    figure("steps a second of the digits net", round(count / seconds, 1))
+
+
+@pytest.mark.parametrize("there_and_back", [False, True])
+def test_a_run_is_resumed_on_another_device(
+    there_and_back: bool, device: str, same: Same, tmp_path: Path
+) -> None:
+    source = SMALL_NET if device.startswith("sim") else CONV_NET
+    if not device.startswith("sim"):
+        text = source.text.replace("Dropout(0.2)", "Dropout(0.0)")
+        source = replace(source, text=text)
+    first, then = (device, "cpu") if there_and_back else ("cpu", device)
+    on_first, on_then = (job(source, epochs=2, device=where) for where in (first, then))
+    whole, wanted = ran(on_then)
+    begun = stopped_after(on_first, len(losses(whole)) // 2 + 1, tmp_path)
+    rest, weights = ran(on_then, resume=checkpoint.newest(tmp_path))
+    assert rest[0].device == resolve(then).id
+    assert same(losses(begun) + losses(rest), losses(whole))
+    kinds = [where.partition(":")[0] for where in (then, first)]
+    assert f"{kinds[0]} instead of {kinds[1]}" in rest[0].changed
+    if device.startswith("sim"):
+        assert all(torch.equal(weights[key], wanted[key]) for key in wanted)
+
+
+def test_a_checkpoint_holds_nothing_of_the_device(device: str, tmp_path: Path) -> None:
+    """So that it can be read where there is no such device."""
+    stopped_after(job(SMALL_NET, epochs=1, device=device), 3, tmp_path)
+    path = checkpoint.newest(tmp_path)
+    state = torch.load(path, weights_only=True)  # no map_location
+
+    def tensors(value: Any) -> Any:
+        if isinstance(value, torch.Tensor):
+            yield value
+        elif isinstance(value, dict | list | tuple):
+            for each in value.values() if isinstance(value, dict) else value:
+                yield from tensors(each)
+
+    assert {tensor.device.type for tensor in tensors(state)} == {"cpu"}
+
+
+def test_steps_before_are_restored_with_the_random_numbers_of_the_device(
+    device: str, tmp_path: Path
+) -> None:
+    a_job = job(SMALL_NET, epochs=2, device=device)
+    whole, wanted = ran(a_job)
+    begun = stopped_after(a_job, len(losses(whole)) // 2 + 1, tmp_path)
+    torch.rand(3, device=device)
+    rest, weights = ran(a_job, resume=checkpoint.newest(tmp_path))
+    assert losses(begun) + losses(rest) == losses(whole)
+    assert all(torch.equal(weights[key], wanted[key]) for key in wanted)
+
+
+# --- Memory that ends
+
+
+@pytest.fixture
+def scarce(device: str):
+    """Leave a device so much memory that a step does not fit."""
+    if device.startswith("sim"):
+        torch.sim.set_memory_limit(accelerators.memory(device).allocated + 2**20)
+        yield 64
+        torch.sim.set_memory_limit(None)
+    else:
+        kept = accelerators.total_memory(device)
+        used = accelerators.memory(device).reserved or 0
+        module = torch.get_device_module(device)
+        module.set_per_process_memory_fraction((used + 2**26) / kept)
+        yield 1024
+        module.set_per_process_memory_fraction(1.0)
+
+
+WIDE = net(
+    ["self.linear1 = nn.Linear(64, 512)", "self.linear2 = nn.Linear(512, 10)"],
+    [
+        "x = self.linear1(x.flatten(1))",
+        "x = torch.tanh(x)",
+        "x = torch.tanh(x)",
+        "x = torch.tanh(x)",
+        "x = torch.tanh(x)",
+        "x = torch.tanh(x)",
+        "x = torch.tanh(x)",
+        "return self.linear2(x)",
+    ],
+)
+
+
+def test_memory_that_ends_is_a_sentence_with_its_cures(
+    device: str, scarce: int
+) -> None:
+    a_job = job(WIDE, epochs=1, batch_size=1024, device=device)
+    failed = list(train(a_job))[-1]
+    assert isinstance(failed, Failed) and failed.kind == "memory"
+    assert failed.message.count(". ") == 0 and "ran out of memory: " in failed.message
+    assert "batch_size" in failed.cure and "accumulate" in failed.cure
+    assert "recompute" in failed.cure and "OutOfMemoryError" in failed.traceback
+    project = Project(training=a_job.training)
+    half, parts = memory_cures(project, None)
+    assert half.settings == {"batch_size": 512}
+    assert parts.settings == {"batch_size": 512, "accumulate": 2}
+
+
+def test_the_cures_of_memory_that_ended_work(device: str) -> None:
+    if not device.startswith("sim"):
+        pytest.skip("bytes of a step are exact on the simulated accelerator alone")
+    import gc
+
+    def fails(**settings: Any) -> bool:
+        gc.collect()
+        base = accelerators.memory(device).allocated
+        torch.sim.set_memory_limit(base + 14 * 2**20)
+        try:
+            last = list(
+                train(job(WIDE, epochs=1, max_steps=2, device=device, **settings))
+            )[-1]
+        finally:
+            torch.sim.set_memory_limit(None)
+        assert isinstance(last, Finished) or last.kind == "memory", last
+        return isinstance(last, Failed)
+
+    assert fails(batch_size=1024)
+    assert not fails(batch_size=256)
+    assert not fails(batch_size=256, accumulate=4)
+
+
+def test_a_run_after_one_that_had_no_memory_is_a_run(device: str, scarce: int) -> None:
+    failed = list(train(job(WIDE, epochs=1, batch_size=1024, device=device)))[-1]
+    assert isinstance(failed, Failed)
+    if device.startswith("sim"):
+        torch.sim.set_memory_limit(None)
+    events, _ = ran(job(SMALL_NET, epochs=1, device=device))
+    assert losses(events)
+
+
+def test_a_dry_run_says_it_too_and_a_rate_test_runs(device: str, figure) -> None:
+    tried = dry_run(job(CONV_NET, device=device))
+    assert not isinstance(tried, Failed) and tried.device == device
+    assert tried.scope == "device" and tried.memory > 0
+    figure("a step of the dry run, ms", round(1000 * tried.seconds[-1], 2))
+    assert len(rate_test(job(CONV_NET, device=device), batches=20).losses) > 5
+
+
+def test_an_error_that_comes_late_ends_the_run_in_a_sentence(device: str) -> None:
+    if not device.startswith("sim"):
+        pytest.skip("an assertion on a real device ends it for the whole process")
+    control, events = Control(), []
+    for event in train(job(SMALL_NET, epochs=1, device=device), control):
+        events.append(event)
+        if isinstance(event, StepDone) and event.step == 3:
+            torch.sim.fail_later("device-side assert triggered")
+    assert isinstance(events[-1], Failed)
+    assert "device-side assert triggered" in events[-1].message
+
+
+# --- What is measured
+
+
+def test_memory_of_a_step_and_its_profile(device: str, tmp_path: Path) -> None:
+    trace = tmp_path / "trace.json"
+    report, profile = answers(
+        job(CONV_NET, epochs=2, device=device),
+        measured_memory.of_run,
+        lambda live: step_profile.of_run(live, str(trace)),
+    )
+    assert report.device == device and report.step.total.total > 0
+    assert report.allocator.allocated > 0 and report.allocator.peak > 0
+    assert profile.device == device and profile.rows and trace.stat().st_size
+
+
+def test_the_cache_can_be_emptied(device: str) -> None:
+    kept = torch.zeros(2**22, device=device)
+    del kept
+    before = gpu.allocator(device)
+    assert before.reserved >= 2**24 and before.peak >= before.allocated
+    assert accelerators.empty_cache(device) > 0
+    assert memory.read(device).reserved < before.reserved
+    assert gpu.read(device).reason or gpu.read(device).name
