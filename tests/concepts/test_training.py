@@ -656,6 +656,7 @@ def test_row_36_time_on_a_device_is_that_of_its_events_and_nothing_waits_for_it(
     monkeypatch,
 ):
     from app.telemetry.throttle import Meter
+    from tapedeck import devices
 
     class Event:
         """As `torch.cuda.Event`: it has passed when the device gets there, long after the host."""
@@ -677,7 +678,7 @@ def test_row_36_time_on_a_device_is_that_of_its_events_and_nothing_waits_for_it(
         def synchronize(self):
             raise AssertionError("measuring must not wait")
 
-    monkeypatch.setattr(Meter, "_event", staticmethod(Event))
+    monkeypatch.setattr(devices, "event", lambda _device: Event())
     meter = Meter("cuda:0", every=0.0, share=0.02)
     with meter:
         pass  # handed over to the device, which has not begun

@@ -21,11 +21,13 @@ def test_the_cpu_is_always_there():
     [
         ("auto", (CPU,), "cpu", False),
         ("auto", GPUS, "cuda:0", False),
-        ("auto", (Device("mps", "Apple GPU"), CPU), "mps", False),
+        ("auto", (Device("mps:0", "Apple GPU"), CPU), "mps:0", False),
         ("cuda", GPUS, "cuda:0", False),
         ("cuda:1", GPUS, "cuda:1", False),
         ("cuda:2", GPUS, "cpu", True),
+        ("mps", (Device("mps:0", "Apple GPU"), CPU), "mps:0", False),
         ("mps", GPUS, "cpu", True),
+        ("npu:1", GPUS, "cpu", True),
         ("cpu", GPUS, "cpu", False),
     ],
 )
@@ -35,7 +37,7 @@ def test_which_device_a_name_takes(name, present, chosen, noted):
     assert not noted or name in resolved.note
 
 
-@pytest.mark.parametrize("name", ["", "gpu", "cuda:", "cuda:x", "cpu\n", "auto cpu"])
+@pytest.mark.parametrize("name", ["", "GPU 1", "cuda:", "cuda:x", "cpu\n", "auto cpu"])
 def test_what_is_no_device_is_refused(name):
     with pytest.raises(JobError):
         resolve(name, GPUS)

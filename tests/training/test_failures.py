@@ -293,7 +293,7 @@ def test_a_net_without_parameters_says_so_in_torchs_words():
         ({"epochs": 0}, "epochs is 0"),
         ({"batch_size": -1}, "batch_size is -1"),
         ({"seed": 2**70}, "seed is"),
-        ({"device": "tpu"}, "device is “tpu”"),
+        ({"device": "GPU 1"}, "device is “GPU 1”"),
         ({"device": "cpu; rm"}, "device is"),
         ({"data": DataConfig(source="nowhere")}, "no data source “nowhere”"),
         ({"optimizer": adam(lr=-1.0)}, "Invalid learning rate"),

@@ -105,24 +105,20 @@ def test_an_estimate_asks_the_device_that_auto_means_here(monkeypatch):
         assert (report.device, report.gpu.name) == (meant, f"what is at {meant}")
 
 
-def test_a_gpu_tells_what_it_has_and_leaves_out_the_rest():
-    class Error(Exception):
-        pass
+def test_a_gpu_tells_what_it_has_and_leaves_out_the_rest(monkeypatch):
+    def refuse(_device):
+        raise ValueError("the driver is too old")
 
-    def refuse(_handle, *_arguments):
-        raise Error
-
-    library = SimpleNamespace(
-        NVMLError=Error,
-        NVML_TEMPERATURE_GPU=0,
-        nvmlDeviceGetName=lambda _handle: "Some GPU",
-        nvmlDeviceGetUtilizationRates=lambda _handle: SimpleNamespace(
-            gpu=43, memory=20
-        ),
-        nvmlDeviceGetMemoryInfo=refuse,
-        nvmlDeviceGetTemperature=lambda _handle, _kind: 61,
+    card = SimpleNamespace(
+        get_device_name=lambda _device: "Some GPU",
+        utilization=lambda _device: 43,
+        temperature=refuse,
     )
-    assert gpu._read(library, None) == GpuReading("Some GPU", 43, 61)
+    with monkeypatch.context() as there:
+        there.setattr(gpu.torch, "get_device_module", lambda _device: card)
+        assert gpu.read("cuda:0") == GpuReading("Some GPU", 43)
+        card.utilization = refuse
+        assert gpu.read("cuda:0").reason == "the driver is too old"
     assert gpu.read("mps").reason == "mps reports neither utilisation nor temperature"
     assert (
         Allocator(50, 100, 80, 25).fragmentation == 0.25
