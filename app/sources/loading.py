@@ -160,9 +160,16 @@ def load(
 def _describe(loaded: Loaded, inputs: Sequence[InputSpec]) -> None:
     """Give a model inputs of these descriptions."""
     floats = dtype_of(loaded.model)
-    tensors = [example(spec, floats) for spec in inputs]
+    tensors = [_beside(loaded.model, example(spec, floats)) for spec in inputs]
     loaded.args, loaded.kwargs = called_with(inputs, tensors)
     _fit(loaded, inputs, tensors)
+
+
+def _beside(model: nn.Module, tensor: Tensor) -> Tensor:
+    """Return the tensor on the accelerator that a model's own code has put it on; elsewhere as it is."""
+    devices = {parameter.device for parameter in module_tree.parameters(model)}
+    own = [device for device in devices if device.type not in ("cpu", "meta")]
+    return tensor.to(own[0]) if own else tensor
 
 
 def _fit(

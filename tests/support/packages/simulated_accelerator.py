@@ -22,7 +22,7 @@ import os
 import sys
 import threading
 import types
-from functools import partial
+from functools import partial, wraps
 from typing import Any
 
 import torch
@@ -230,7 +230,7 @@ def _run(op: Any, *args: Any, **kwargs: Any) -> Any:
 
     def on_device(x: Any) -> Any:
         """What was written in place is the same tensor."""
-        if not isinstance(x, torch.Tensor):
+        if not isinstance(x, torch.Tensor) or isinstance(x, SimTensor):
             return x
         return ours[id(x)] if id(x) in ours else SimTensor(x)
 
@@ -346,6 +346,22 @@ def _casting(name: str, lower: bool) -> Any:
     return call
 
 
+def _from_data(make: Any) -> Any:
+    """Return `torch.tensor`, or its like: torch makes none of numbers on a backend in Python."""
+
+    @wraps(make)
+    def made(data: Any, *args: Any, device: Any = None, **kwargs: Any) -> Any:
+        if device is None or torch.device(device).type != NAME:
+            return make(data, *args, device=device, **kwargs)
+        requires_grad = kwargs.pop("requires_grad", False)
+        if isinstance(data, torch.Tensor):
+            kwargs = {"dtype": kwargs.get("dtype") or data.dtype}
+            return data.to(device, **kwargs)
+        return make(data, *args, **kwargs).to(device).requires_grad_(requires_grad)
+
+    return made
+
+
 def _guard() -> Any:
     class Guard(torch._C._acc.DeviceGuard):
         def type_(self) -> Any:
@@ -380,4 +396,5 @@ def register() -> None:
     for names, lower in ((_LOWER, True), (_SINGLE, False)):
         for name in names.split():
             casts.impl(name, _casting(name, lower), _AUTOCAST)
+    torch.tensor, torch.as_tensor = map(_from_data, (torch.tensor, torch.as_tensor))
     module.libraries = library, casts  # for as long as the process
