@@ -33,6 +33,7 @@ _COPIES = {
     "repeat",
     "expand",
     "type_as",
+    "sort",
 }
 _BY_DIMENSION = {
     "index_select",
@@ -104,13 +105,14 @@ class _Watch(FunctionCalls):
         if self.seen == self._places:
             raise _AllKnownError
         result = func(*args, **kwargs)
+        copy = result[0] if name == "sort" else result  # lengths are sorted for packing
         if (
             name in _COPIES
-            and isinstance(result, Tensor)
+            and isinstance(copy, Tensor)
             and (position := self._place(args[0])) is not None
         ):
-            self._of[result.untyped_storage().data_ptr()] = position
-            self._alive.append(result)
+            self._of[copy.untyped_storage().data_ptr()] = position
+            self._alive.append(copy)
         return result
 
     def _place(self, value: Any) -> int | None:

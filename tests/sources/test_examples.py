@@ -107,6 +107,14 @@ class Packed(Table):
         return self.r(packed)[1]
 
 
+class Unsorted(Packed):
+    def forward(self, ids, lengths):
+        packed = nn.utils.rnn.pack_padded_sequence(
+            self.e(ids), lengths.cpu(), batch_first=True, enforce_sorted=False
+        )
+        return self.r(packed)[1]
+
+
 class Nodes(nn.Module):
     def __init__(self):
         super().__init__()
@@ -273,6 +281,16 @@ def test_integers_come_from_the_whole_table_but_its_padding_and_keep_a_range_tha
         parse_source(f"{own}:Table"), {}, (parse_input("words=2x3:int64:arange"),)
     ).kwargs.values()
     assert words.tolist() == [[0, 1, 2], [0, 1, 2]]
+
+
+def test_lengths_that_are_sorted_for_packing_are_between_1_and_the_length(
+    own: str,
+) -> None:
+    inputs = (parse_input("ids=3x7:int64"), parse_input("lengths=3:int64"))
+    found = load(parse_source(f"{own}:Unsorted"), {}, inputs)
+    assert "--input lengths=3:int64:7..1" in found.remark
+    assert found.kwargs["lengths"].tolist() == [7, 4, 1]
+    found.model(**found.kwargs)
 
 
 def test_inputs_have_the_dtype_of_the_weights(own: str) -> None:
