@@ -48,6 +48,27 @@ def test_a_class_with_keyword_arguments_is_played_in_a_process_of_its_own(
     assert {Path(node["file"]).name for node in told["nodes"]} == {"kinds.py"}
 
 
+def test_a_switch_of_torch_that_a_file_turns_is_named_beside_its_findings(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    lines = ["import torch", "torch.set_grad_enabled(False)", "Net = torch.nn.Linear"]
+    (tmp_path / "switching.py").write_text("\n".join(lines))
+    size = '{"in_features": 5, "out_features": 2}'
+    words = [
+        "autograd",
+        "switching.py:Net",
+        "--args",
+        size,
+        "--input",
+        "4x5",
+        "--trust",
+    ]
+    assert run([*words, "--out", "g.json", "--findings"]) == 0
+    said = "turns gradients off for all of torch (line 2 of switching.py)"
+    assert said in capsys.readouterr().err
+
+
 def test_a_package_is_played_as_a_page_without_trust(folder: Path) -> None:
     assert (
         run(

@@ -256,7 +256,9 @@ def report(
                 steps = Steps.from_records(played.records).packed
     if request.findings or request.checks:
         batch = batch_of_model(request.batch.diagnosed)
-        remark = batch.remark
+        remark = (
+            remark or batch.remark
+        )  # a file turns switches when it is first imported
         lines += filter(None, [chosen.left_out])
         if request.findings:
             report_lines, finding_count = reports.findings(batch)
