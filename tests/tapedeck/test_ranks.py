@@ -6,6 +6,7 @@ import os
 import socket
 import subprocess
 import sys
+import time
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -107,6 +108,7 @@ def test_a_rank_is_captured_while_the_other_waits(
     frames = [folder / "frames.jsonl" for folder in folders]
     while not all(path.exists() and path.read_text().endswith("\n") for path in frames):
         assert all(rank.poll() is None for rank in ranks)
+        time.sleep(0.01)  # the ranks have all processors to load torch
     for path in frames:
         script_frame = script_of(path)
         assert script_frame is not None and ranks_of(path, script_frame) == dict(

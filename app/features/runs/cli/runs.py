@@ -8,11 +8,10 @@ import math
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from app.cli import console, nets
+from app.cli import console
 from app.cli.run_table import folder_of, listed, plain, print_table
-from app.preflight import preflight
 from app.project import custom_layers
-from app.runs import list_columns, store, tensorboard
+from app.runs import list_columns, store
 from app.runs.record import RunError
 from app.training.monitoring.gradient_health import lost_over
 
@@ -76,6 +75,11 @@ def _chosen(options: argparse.Namespace, stored_runs: list[Kept]) -> list[Kept]:
 
 def _exported(options: argparse.Namespace, stored_runs: list[Kept]) -> Path:
     """Export the requested run as event files; return their folder."""
+    # To list runs takes no torch, whose import is most of what a command takes.
+    from app.cli import nets
+    from app.preflight import preflight
+    from app.runs import tensorboard
+
     stored_run = _requested_run(options, stored_runs)
     project = store.project_of(stored_run)
     custom_layers.admit(project, options.trust)
