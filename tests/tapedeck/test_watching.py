@@ -492,6 +492,7 @@ def test_a_script_is_interrupted_as_by_ctrl_c(tmp_path):
     path = frames.socket_path(tmp_path)
     while not path.exists():
         assert running.poll() is None
+        threading.Event().wait(0.01)
     link = ScriptLink(tmp_path)
     assert asked(link, "interrupt")["ok"]
     _, trace = running.communicate()
