@@ -1,12 +1,13 @@
 """What `scripts.house` counts, on a small tree that is made for it."""
 
+import json
 import subprocess
-import sys
 from pathlib import Path
 
 import pytest
 
-from scripts.house import ROOT, House, main
+import scripts.house
+from scripts.house import House, main
 
 FILES = {
     "README.md": "Four words, no more.\n",
@@ -115,14 +116,27 @@ def test_what_one_feature_alone_reads_is_named_through_others_too(house: House) 
 
 
 def test_a_commit_is_counted_beside_the_working_tree(
+    house: House,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
     capsys: pytest.CaptureFixture[str],
 ) -> None:
+    (tmp_path / "tests").mkdir()
+    (tmp_path / "tests" / "test_rate.py").write_text("RATES = 2\n")
+    monkeypatch.setattr(scripts.house, "ROOT", tmp_path)
+    author = ("-c", "user.name=nobody", "-c", "user.email=nobody@localhost")
+    for command in (
+        ("init", "--quiet"),
+        ("add", "--all"),
+        (*author, "commit", "--quiet", "--message", "first"),
+    ):
+        subprocess.run(["git", *command], cwd=tmp_path, check=True)
+    (tmp_path / "app" / "training" / "late.py").write_text("LATE = 1\n")
+    assert main(["--beside", "HEAD", "--json"]) == 0
+    counted = json.loads(capsys.readouterr().out)
+    assert counted["now"]["modules"] == counted["HEAD"]["modules"] + 1
+
     assert main(["--at", "no-such-commit"]) == 2
     assert "no-such-commit" in capsys.readouterr().err
-    done = subprocess.run(
-        [sys.executable, "-m", "scripts.house", "--list", "nothing"],
-        cwd=ROOT,
-        capture_output=True,
-        text=True,
-    )
-    assert done.returncode == 2 and "there are lines, tokens" in done.stderr
+    assert main(["--list", "nothing"]) == 2
+    assert "there are lines, tokens" in capsys.readouterr().err
