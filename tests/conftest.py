@@ -40,7 +40,7 @@ THREADS = (
     1 if "PYTEST_XDIST_WORKER" in os.environ else 2
 )  # of torch; beside others, one each
 PATIENCE = 60_000  # milliseconds; a wait that takes so long is a hang on any machine, however busy
-LOOK = 10  # milliseconds from one look to the next
+LOOK = 10  # milliseconds from one look to the next, at most
 HANGS = 600  # seconds that no test takes
 _watched = {"since": -math.inf}  # since when it is seen to that no test hangs
 
@@ -243,13 +243,24 @@ class PatientBot(QtBot):
     """Waits for what is to come as long as a busy machine may need: five seconds, as is usual, are few."""
 
     def waitUntil(self, callback, *, timeout=PATIENCE):
-        """Counts its looks and not the time: it may be the machine that stands still, and everybody on it."""
-        for _ in range(timeout // LOOK):
+        """Counts its looks and not the time: it may be the machine that stands still, and everybody on it.
+
+        Most of what is waited for comes at once, so the first looks follow one another soon.
+        """
+        for look in range(LOOK + timeout // LOOK):
             with suppress(AssertionError):
                 if (found := callback()) is None or found:
                     return
-            self.wait(LOOK)
+            self._go_on(min(look + 1, LOOK))
         return super().waitUntil(callback, timeout=0)
+
+    def _go_on(self, milliseconds):
+        """Run the event loop, as `wait` does; that takes a millisecond for itself."""
+        from PySide6.QtCore import QEventLoop, QTimer
+
+        loop = QEventLoop()
+        QTimer.singleShot(milliseconds, loop.quit)
+        loop.exec()
 
     def waitSignal(self, signal, *, timeout=PATIENCE, **more):
         return super().waitSignal(signal, timeout=timeout, **more)
