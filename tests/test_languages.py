@@ -24,7 +24,7 @@ def test_there_are_sentences_of_every_kind() -> None:
     files = Counter(sentence.file.partition("/")[0] for sentence in SENTENCES)
     assert "de" in FILES and files["app"] > 250 and files["resources"] > 400
     assert sum(bool(sentence.many) for sentence in SENTENCES) > 10
-    kinds = ("coach", "diagnostics", "lessons")
+    kinds = ("coach", "diagnostics", "preflight", "lessons")
     assert all(any(kind in each.file for each in SENTENCES) for kind in kinds)
 
 

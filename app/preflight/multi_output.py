@@ -30,6 +30,7 @@ from app.training.setup import losses_in_words, weighted_losses
 from app.training.setup.losses_in_words import takes
 from app.util.formatting import shape_text
 from app.util.frozen import FrozenMap
+from app.util.language import tr
 
 if TYPE_CHECKING:
     from app.builder.results import Analysis
@@ -187,27 +188,34 @@ def without_losses(
         return None
     rows = suggested(project, analysis, source)
     cures = (
-        (Cure("Give each output a loss", (SetTraining("", "losses", rows),)),)
+        (Cure(tr("Give each output a loss"), (SetTraining("", "losses", rows),)),)
         if rows
         else ()
     )
     if len(outputs) > 1:
-        reason = f"The network has {len(outputs)} outputs. Choose a target for each under Training, Loss."
+        reason = tr(
+            "The network has {count} outputs. Choose a target for each under Training, Loss.",
+            count=len(outputs),
+        )
         return Problem(
             "error",
             outputs[1].id,
-            "One loss takes one output",
+            tr("One loss takes one output"),
             reason,
             cures=cures,
             code="outputs-without-losses",
         )
     names = ", ".join(target.name for target in targets)
-    reason = f"{source.label} has {names}. Choose the target of the output under Training, Loss."
+    reason = tr(
+        "{label} has {names}. Choose the target of the output under Training, Loss.",
+        label=source.label,
+        names=names,
+    )
     node = outputs[0].id if outputs else None
     return Problem(
         "error",
         node,
-        "The loss takes one target",
+        tr("The loss takes one target"),
         reason,
         cures=cures,
         code="targets-without-losses",
@@ -220,7 +228,7 @@ def problems(project: Project, analysis: Analysis, source: SourceSpec) -> list[P
     targets = {target.name: target for target in targets_of(source)}
     rows, findings = project.training.losses, []
     again = Cure(
-        "Give each output a loss",
+        tr("Give each output a loss"),
         (SetTraining("", "losses", suggested(project, analysis, source)),),
     )
     for row in rows:
@@ -229,12 +237,15 @@ def problems(project: Project, analysis: Analysis, source: SourceSpec) -> list[P
             source.known_targets[0] if not row.target else None
         )
         if output is None:
-            reason = f"It has: {', '.join(outputs) or 'none'}. Set the losses again under Training, Loss."
+            reason = tr(
+                "It has: {names}. Set the losses again under Training, Loss.",
+                names=", ".join(outputs) or tr("none"),
+            )
             findings.append(
                 Problem(
                     "error",
                     None,
-                    f"The network has no output {row.output}",
+                    tr("The network has no output {output}", output=row.output),
                     reason,
                     cures=(again,),
                     code="loss-without-output",
@@ -242,8 +253,16 @@ def problems(project: Project, analysis: Analysis, source: SourceSpec) -> list[P
             )
         elif target is None:
             named = ", ".join(name for name in targets if name not in (INPUT, ""))
-            reason = f"{source.label} has: {named or 'one, without a name'}."
-            message = f"There is no target {row.target} for {row.output}"
+            reason = tr(
+                "{label} has: {names}.",
+                label=source.label,
+                names=named or tr("one, without a name"),
+            )
+            message = tr(
+                "There is no target {target} for {output}",
+                target=row.target,
+                output=row.output,
+            )
             findings.append(
                 Problem(
                     "error",
@@ -257,8 +276,10 @@ def problems(project: Project, analysis: Analysis, source: SourceSpec) -> list[P
         else:
             findings += _against(project, row, output, target)
     if rows and (first := outputs.get(rows[0].output)) is not None and not first.always:
-        reason = "Accuracy and metrics use the first loss. Put a loss first whose output is always returned."
-        message = f"{first.name} is returned in one mode only"
+        reason = tr(
+            "Accuracy and metrics use the first loss. Put a loss first whose output is always returned."
+        )
+        message = tr("{name} is returned in one mode only", name=first.name)
         findings.append(
             Problem(
                 "error",
@@ -285,21 +306,22 @@ def problems(project: Project, analysis: Analysis, source: SourceSpec) -> list[P
         cures = (
             (
                 Cure(
-                    "Use CrossEntropyLoss for classes",
+                    tr("Use CrossEntropyLoss for classes"),
                     (SetTraining("", "losses", able),),
                 ),
             )
             if able != rows
             else ()
         )
-        reason = (
-            f"{refusal} Choose another loss, or disable class_weights (Training, Data)."
+        reason = tr(
+            "{refusal} Choose another loss, or disable class_weights (Training, Data).",
+            refusal=refusal,
         )
         findings.append(
             Problem(
                 "error",
                 None,
-                "No loss supports class weights",
+                tr("No loss supports class weights"),
                 reason,
                 cures=cures,
                 code="class-weights-unsupported",
@@ -313,14 +335,23 @@ def _against(
 ) -> list[Problem]:
     """Report mismatches of one loss with its output and target."""
     if not takes(row.loss, target):
-        reason = f"{target_label(target.name)} has values to predict. Choose a regression loss, such as MSELoss."
+        reason = tr(
+            "{target} has values to predict. Choose a regression loss, such as MSELoss.",
+            target=target_label(target.name),
+        )
         other = replace(row, loss=usual_loss(target, row.loss))
         rows = tuple(
             other if loss_row is row else loss_row
             for loss_row in project.training.losses
         )
-        cure = Cure(f"Use {other.loss.name}", (SetTraining("", "losses", rows),))
-        message = f"{row.loss.name} of {row.output} expects class labels"
+        cure = Cure(
+            tr("Use {name}", name=other.loss.name), (SetTraining("", "losses", rows),)
+        )
+        message = tr(
+            "{name} of {output} expects class labels",
+            name=row.loss.name,
+            output=row.output,
+        )
         return [
             Problem(
                 "error",
@@ -345,8 +376,10 @@ def _against(
     if have == shape or (enough and len(have) == len(shape)):
         return []
     expected = shape_text(("N", *shape))
-    reason = (
-        f"Its loss compares it with {target_label(target.name)} and expects {expected}."
+    reason = tr(
+        "Its loss compares it with {target} and expects {expected}.",
+        target=target_label(target.name),
+        expected=expected,
     )
     cures = (
         class_cures(project.graph, output.node.id, output.type, shape)
@@ -357,7 +390,7 @@ def _against(
         Problem(
             "error",
             output.node.id,
-            f"{output.name} is {output.type}",
+            tr("{name} is {shape}", name=output.name, shape=output.type),
             reason,
             cures=cures,
             code="output-does-not-match-data",
@@ -367,7 +400,7 @@ def _against(
 
 def target_label(target: str) -> str:
     """Return the display name of a target."""
-    return "the input itself" if target == INPUT else target or "the target"
+    return tr("the input itself") if target == INPUT else target or tr("the target")
 
 
 def class_cures(
@@ -384,13 +417,21 @@ def class_cures(
     if len(kind.shape) > 2 and len(target_shape) == 1:
         flatten = InsertBefore(output, port, "nn.Flatten")
         if kind.per_sample() == classes:
-            return (Cure("Insert Flatten", (flatten,)),)
-        return (Cure(f"Insert Flatten and Linear to {classes}", (flatten, linear)),)
+            return (Cure(tr("Insert {layer}", layer="Flatten"), (flatten,)),)
+        return (
+            Cure(
+                tr("Insert Flatten and Linear to {classes}", classes=classes),
+                (flatten, linear),
+            ),
+        )
     last = _last_linear(graph, output)
     if last is None:
-        return (Cure(f"Insert Linear to {classes}", (linear,)),)
+        return (Cure(tr("Insert Linear to {classes}", classes=classes), (linear,)),)
     return (
-        Cure(f"Set out_features={classes}", (SetParam(last, "out_features", classes),)),
+        Cure(
+            tr("Set {name}={value}", name="out_features", value=classes),
+            (SetParam(last, "out_features", classes),),
+        ),
     )
 
 

@@ -25,9 +25,12 @@ from app.training.config import BY_DATA, INPUT, TrainingConfig
 from app.training.inputs import InputError, chosen_fields, target_fields
 from app.util.formatting import bytes_text, shape_text
 from app.util.frozen import FrozenMap
+from app.util.language import marked, tr
 
-CHOOSE_DATA = "Choose them under Training, Data: a file, a folder, or data that come with the program."
-NOT_ON_THESE = " cannot be trained on these data"
+CHOOSE_DATA = marked(
+    "Choose them under Training, Data: a file, a folder, or data that come with the program."
+)
+NOT_ON_THESE = "model-not-on-data"  # the code of the problem
 SINGLE = 4  # bytes of a float32
 
 
@@ -95,9 +98,9 @@ def analysis_of(project: Project) -> Analysis:
             Problem(
                 "error",
                 None,
-                f"{opened.source}{NOT_ON_THESE}",
+                tr("{model} cannot be trained on these data", model=opened.source),
                 _sentence(error),
-                code="model-not-on-data",
+                code=NOT_ON_THESE,
             )
         )
     if refusal := opened.refusal or _too_large(opened):
@@ -106,7 +109,7 @@ def analysis_of(project: Project) -> Analysis:
             Problem(
                 "error",
                 None,
-                f"{opened.source} cannot be trained",
+                tr("{model} cannot be trained", model=opened.source),
                 refusal,
                 code="model-not-trainable",
             ),
@@ -117,19 +120,21 @@ def analysis_of(project: Project) -> Analysis:
             Problem(
                 "error",
                 None,
-                f"{opened.source} has changed since it was opened",
+                tr("{model} has changed since it was opened", model=opened.source),
                 stale,
                 code="model-changed",
             ),
         )
     elif custom_layers.waiting(project):
-        reason = "Open the model again to review its code: nothing of it runs before."
+        reason = tr(
+            "Open the model again to review its code: nothing of it runs before."
+        )
         problems.insert(
             0,
             Problem(
                 "error",
                 None,
-                f"{opened.source} is not trusted yet",
+                tr("{model} is not trusted yet", model=opened.source),
                 reason,
                 code="model-not-trusted",
             ),
@@ -157,9 +162,7 @@ def without_data(
     if project.data != begun.data or project.training != begun.training:
         return None
     of_model = tuple(
-        problem
-        for problem in model_problems
-        if not problem.message.endswith(NOT_ON_THESE)
+        problem for problem in model_problems if problem.code != NOT_ON_THESE
     )
     if len(of_model) == len(model_problems) and all(
         problem.severity == "info" for problem in more
@@ -170,8 +173,8 @@ def without_data(
         Problem(
             "info",
             None,
-            f"No data are chosen to train {project.opened.source}",
-            CHOOSE_DATA,
+            tr("No data are chosen to train {model}", model=project.opened.source),
+            tr(CHOOSE_DATA),
             code="no-data",
         ),
     )
@@ -186,9 +189,11 @@ def _too_large(opened: OpenedModel) -> str:
         return ""
     if needed <= room:
         return ""
-    return (
-        f"Its weights and their gradients take {bytes_text(needed)} in float32, and this machine has "
-        f"{bytes_text(room)}. Open it with arguments that make it smaller, such as fewer layers."
+    return tr(
+        "Its weights and their gradients take {needed} in float32, and this machine has {memory}. Open it "
+        "with arguments that make it smaller, such as fewer layers.",
+        needed=bytes_text(needed),
+        memory=bytes_text(room),
     )
 
 
@@ -203,10 +208,10 @@ def changed(opened: OpenedModel) -> str:
         return ""
     files = finding.files_of(opened.source, opened.folder)
     if files is None:
-        return "Its file cannot be read."
+        return tr("Its file cannot be read.")
     if files.is_version(opened.sha256):
         return ""
-    return "Open it again: what it takes and returns may differ now."
+    return tr("Open it again: what it takes and returns may differ now.")
 
 
 def model_source(project: Project) -> Source:
@@ -315,11 +320,15 @@ def problems(project: Project, source: SourceSpec) -> Iterator[Problem]:
     opened = project.opened
     assert opened is not None
     if len(source.known_targets) > 1 and not project.training.losses:
-        reason = "Choose an output and a loss for each target under Training, Loss."
+        reason = tr("Choose an output and a loss for each target under Training, Loss.")
         yield Problem(
             "error",
             None,
-            f"{source.label} has {len(source.known_targets)} targets",
+            tr(
+                "{label} has {count} targets",
+                label=source.label,
+                count=len(source.known_targets),
+            ),
             reason,
             code="targets-without-losses",
         )
@@ -346,14 +355,18 @@ def problems(project: Project, source: SourceSpec) -> Iterator[Problem]:
             and not guessed
             and _kind(argument.dtype) != _kind(field.dtype)
         ):
-            reason = (
-                f"{field.name or source.label} is {field.dtype}, and {argument.name} was {argument.dtype} when the "
-                "model was opened. Choose other data, or another field for it (Training, Data)."
+            reason = tr(
+                "{field} is {dtype}, and {name} was {argument_dtype} when the model was opened. Choose other data, or "
+                "another field for it (Training, Data).",
+                field=field.name or source.label,
+                dtype=field.dtype,
+                name=argument.name,
+                argument_dtype=argument.dtype,
             )
             yield Problem(
                 "error",
                 None,
-                f"{argument.name} does not match the data",
+                tr("{name} does not match the data", name=argument.name),
                 reason,
                 code="input-does-not-match-data",
             )
@@ -383,11 +396,13 @@ def _other_shape(
                 or (called[:1] != field.shape[:1] and not rows)
             )
         ):
-            reason = (
-                f"It was called with {shape_text(('N', *called))} when it was opened, and the data have "
-                f"{shape_text(('N', *field.shape))}. A run shows whether forward accepts these too."
+            reason = tr(
+                "It was called with {called} when it was opened, and the data have {shape}. A run shows whether "
+                "forward accepts these too.",
+                called=shape_text(("N", *called)),
+                shape=shape_text(("N", *field.shape)),
             )
-            message = f"{argument.name} had another shape"
+            message = tr("{name} had another shape", name=argument.name)
             cures = synthetic_data.cures(project, Analysis(project.graph, Source("")))
             yield Problem(
                 "warning",
@@ -407,7 +422,7 @@ def fit(project: Project, source: SourceSpec) -> tuple[str, str]:
         ("", source.shape, source.dtype)
     ]
     targets = [
-        f"{target.name or 'a target'} {shape_text(('N', *target.label_shape))}"
+        f"{target.name or tr('a target')} {shape_text(('N', *target.label_shape))}"
         for target in source.known_targets
     ]
     gives = ", ".join(
@@ -422,11 +437,15 @@ def fit(project: Project, source: SourceSpec) -> tuple[str, str]:
     returns = (
         f"{chief.name} {shape_text(('N', *chief.shape[1:]))}"
         if chief is not None
-        else "nothing that a loss takes"
+        else tr("nothing that a loss takes")
     )
     return (
-        f"{gives}, and {', '.join(targets)}.",
-        f"{takes}, and returned {returns}, when it was opened.",
+        tr("{inputs}, and {targets}.", inputs=gives, targets=", ".join(targets)),
+        tr(
+            "{takes}, and returned {returns}, when it was opened.",
+            takes=takes,
+            returns=returns,
+        ),
     )
 
 

@@ -26,6 +26,7 @@ from app.training.config import (
 )
 from app.training.inputs import target_fields
 from app.training.setup.losses_in_words import takes, usual_loss
+from app.util.language import tr
 
 MOST = 12  # outputs for which a loss is suggested
 _SHIFTS = (
@@ -274,11 +275,13 @@ def problems(project: Project, source: SourceSpec) -> Iterator[Problem]:
         model_loss.name: model_loss for model_loss in opened.interface.own_losses
     }
     if training.loss.name == OWN_LOSS and not training.losses:
-        reason = "It returns no number that depends on its weights. Choose a loss for an output (Training, Loss)."
+        reason = tr(
+            "It returns no number that depends on its weights. Choose a loss for an output (Training, Loss)."
+        )
         yield Problem(
             "error",
             None,
-            "The model computes no loss of its own",
+            tr("The model computes no loss of its own"),
             reason,
             code="no-own-loss",
         )
@@ -290,11 +293,17 @@ def problems(project: Project, source: SourceSpec) -> Iterator[Problem]:
     for row in training.losses:
         loss = model_losses.get(row.output) if row.loss.name == OWN_LOSS else None
         if loss is not None and loss.shape:
-            reason = f"It returned {'×'.join(map(str, loss.shape))} numbers. Return their mean."
+            reason = tr(
+                "It returned {shape} numbers. Return their mean.",
+                shape="×".join(map(str, loss.shape)),
+            )
             yield Problem(
                 "error",
                 None,
-                f"The model's own loss, {row.output}, must be one number",
+                tr(
+                    "The model's own loss, {output}, must be one number",
+                    output=row.output,
+                ),
                 reason,
                 code="own-loss-not-one-number",
             )
@@ -309,7 +318,7 @@ def problems(project: Project, source: SourceSpec) -> Iterator[Problem]:
             yield Problem(
                 "error",
                 None,
-                f"{name} does not fit its loss",
+                tr("{name} does not fit its loss", name=name),
                 layout.misfit,
                 cures=_cures(project, source),
                 code="loss-does-not-fit",
@@ -324,13 +333,19 @@ def _without_target(project: Project, row: OutputLoss) -> Problem:
     if label is not None:
         inputs = project.training.inputs.set(label.name, TARGET)
         cures = (
-            Cure(f"Pass it as {label.name}", (SetTraining("", "inputs", inputs),)),
+            Cure(
+                tr("Pass it as {name}", name=label.name),
+                (SetTraining("", "inputs", inputs),),
+            ),
         )
-    reason = f"The model computes {row.output} from its target: choose it for an argument (Training, Data)."
+    reason = tr(
+        "The model computes {output} from its target: choose it for an argument (Training, Data).",
+        output=row.output,
+    )
     return Problem(
         "error",
         None,
-        "The model does not receive the target",
+        tr("The model does not receive the target"),
         reason,
         cures=cures,
         code="target-not-passed",
@@ -349,7 +364,7 @@ def _cures(project: Project, source: SourceSpec) -> tuple[Cure, ...]:
     if fitting.training.losses:
         return (
             Cure(
-                "Compare with the input",
+                tr("Compare with the input"),
                 (SetTraining("", "losses", fitting.training.losses),),
             ),
         )
@@ -358,7 +373,7 @@ def _cures(project: Project, source: SourceSpec) -> tuple[Cure, ...]:
         SetTraining("", "loss", fitting.training.loss),
     )
     return (
-        (Cure(f"Use {fitting.training.loss.name}", edits),)
+        (Cure(tr("Use {name}", name=fitting.training.loss.name), edits),)
         if fitting.training != project.training
         else ()
     )

@@ -10,7 +10,8 @@ from app.data.spec import CLASSES, VALUES, TargetInfo
 from app.source.interface import Argument, Returned
 from app.training.choices import CLASS_IDS, LOSSES, OF_LOGITS, takes_one_output
 from app.training.config import INPUT, Choice
-from app.util.formatting import counted, shape_text
+from app.util.formatting import shape_text
+from app.util.language import marked, tr, trn
 
 Shape = tuple[int, ...]
 
@@ -63,12 +64,19 @@ def _of_values(output: Returned, target_shape: Shape, certain: bool) -> Layout:
         return Layout(_reshaped(target_shape), exact=True)
     if not certain:
         return Layout()
-    reason = (
-        f"{output.name} is {_text(have)}, and its target {_text(target_shape)}: the loss compares "
-        "them number by number."
+    reason = tr(
+        "{name} is {shape}, and its target {target}: the loss compares them number by number.",
+        name=output.name,
+        shape=_text(have),
+        target=_text(target_shape),
     )
     if len(have) == len(target_shape) and have[:-1] == target_shape[:-1]:
-        reason += f" Give the last layer {counted(target_shape[-1], 'output')} (out_features={target_shape[-1]})."
+        reason += trn(
+            " Give the last layer {count} output (out_features={size}).",
+            " Give the last layer {count} outputs (out_features={size}).",
+            target_shape[-1],
+            size=target_shape[-1],
+        )
     return Layout(misfit=reason)
 
 
@@ -84,11 +92,24 @@ def _of_classes(output: Returned, classes: int, loss: str) -> Layout:
     enough = len(plain) == 1 and (plain[0] >= classes if ids else plain[0] == classes)
     if enough:
         return Layout(".flatten(1)" if len(have) > 1 else "", exact=plain[0] == classes)
-    reason = f"{output.name} is {_text(have)}, and the loss expects one value for each of {classes} classes."
+    reason = tr(
+        "{name} is {shape}, and the loss expects one value for each of {classes} classes.",
+        name=output.name,
+        shape=_text(have),
+        classes=classes,
+    )
     if len(have) == 1:
-        reason += f" Give the last layer {counted(classes, 'output')}, such as out_features={classes}."
+        reason += trn(
+            " Give the last layer {count} output (out_features={size}).",
+            " Give the last layer {count} outputs (out_features={size}).",
+            classes,
+            size=classes,
+        )
     if classes == 2 and prod(have) == 1:
-        reason += f" Or choose {OF_LOGITS}, which takes one value of two classes."
+        reason += tr(
+            " Or choose {loss}, which takes one value of two classes.",
+            loss=OF_LOGITS,
+        )
     return Layout(misfit=reason)
 
 
@@ -109,8 +130,13 @@ def _of_places(
     second = len(have) == rank + 1 and have[1:] == positions and enough(have[0])
     if last and second:
         return Layout(
-            misfit=f"{output.name} is {_text(have)}: either axis may be that of the {classes:,} classes. "
-            "Open the model with an example of another length (--input)."
+            misfit=tr(
+                "{name} is {shape}: either axis may be that of the {classes:,} classes. Open the model with an "
+                "example of another length (--input).",
+                name=output.name,
+                shape=_text(have),
+                classes=classes,
+            )
         )
     if last or second:
         return Layout("" if last else ".movedim(1, -1)", exact=True)
@@ -121,17 +147,33 @@ def _of_places(
             f".unflatten(0, (-1, {', '.join(map(str, target.label_shape))}))",
             exact=True,
         )
-    reason = f"{output.name} is {_text(have)}, and the loss expects a value of each class for each of the "
-    reason += f"{shape_text(positions)} places of a sample"
+    reason = tr(
+        "{name} is {shape}, and the loss expects a value of each class for each of the {places} places of a sample.",
+        name=output.name,
+        shape=_text(have),
+        places=shape_text(positions),
+    )
     if have[:-1] == positions or have[1:] == positions:
-        count = have[-1] if have[:-1] == positions else have[0]
-        reason += f": there are {classes:,} classes in the data, and it has {count:,}. Give the last layer "
-        reason += (
-            f"{counted(classes, 'output')} or more"
-            if ids
-            else counted(classes, "output")
+        text = marked(
+            "{name} is {shape}, and the loss expects a value of each class for each of the {places} places of a "
+            "sample: there are {classes:,} classes in the data, and it has {size:,}. Give the last layer {classes:,} "
+            "outputs."
         )
-    return Layout(misfit=f"{reason}.")
+        if ids:
+            text = marked(
+                "{name} is {shape}, and the loss expects a value of each class for each of the {places} places of a "
+                "sample: there are {classes:,} classes in the data, and it has {size:,}. Give the last layer "
+                "{classes:,} outputs or more."
+            )
+        reason = tr(
+            text,
+            name=output.name,
+            shape=_text(have),
+            places=shape_text(positions),
+            classes=classes,
+            size=have[-1] if have[:-1] == positions else have[0],
+        )
+    return Layout(misfit=reason)
 
 
 def _text(shape: Shape) -> str:

@@ -39,9 +39,10 @@ from app.training.inputs import InputError, chosen_fields
 from app.training.job import Job, JobError, check_data
 from app.training.setup import weighted_losses
 from app.training.setup.losses_in_words import takes, usual_loss
-from app.util.formatting import counted, plural, shape_text
+from app.util.formatting import shape_text
+from app.util.language import marked, tr, trn
 
-UNREAD = "The data have not been read yet"
+UNREAD = marked("The data have not been read yet")
 
 if TYPE_CHECKING:
     from app.builder.results import Analysis
@@ -62,7 +63,7 @@ def problems(
             Problem(
                 "error",
                 None,
-                "The data cannot be used",
+                tr("The data cannot be used"),
                 str(error),
                 code="data-unusable",
             ),
@@ -72,8 +73,8 @@ def problems(
             Problem(
                 "error",
                 None,
-                UNREAD,
-                "They are read under Training, Data, and by the command line.",
+                tr(UNREAD),
+                tr("They are read under Training, Data, and by the command line."),
                 code="data-unread",
             ),
         )
@@ -133,13 +134,19 @@ def fit(project: Project, analysis: Analysis) -> Fit | None:
     single = kind is not None and multi_output.compares_one_output(loss, target, kind)
     labels = shape_text(("N", *((1,) if single else wanted_output(source))))
     descriptions = {
-        CLASSES: "one value for two classes" if single else "one value per class",
-        VALUES: "the values to predict",
-        TOKENS: "one value per token",
+        CLASSES: tr("one value for two classes")
+        if single
+        else tr("one value per class"),
+        VALUES: tr("the values to predict"),
+        TOKENS: tr("one value per token"),
     }
-    wants = f"the loss expects {labels}: {descriptions[source.task]}"
+    wants = tr(
+        "the loss expects {labels}: {meaning}",
+        labels=labels,
+        meaning=descriptions[source.task],
+    )
     if project.training.losses:
-        wants = "each output has its own loss"
+        wants = tr("each output has its own loss")
     expected = [
         (
             node,
@@ -159,8 +166,12 @@ def fit(project: Project, analysis: Analysis) -> Fit | None:
         else ""
     )
     return Fit(
-        f"{gives}, and {wants}.",
-        f"{takes}, and it returns {returned or kind or 'nothing yet'}.",
+        tr("{inputs}, and {targets}.", inputs=gives, targets=wants),
+        tr(
+            "{takes}, and it returns {returned}.",
+            takes=takes,
+            returned=returned or kind or tr("nothing yet"),
+        ),
         _ends(project, analysis, source),
     )
 
@@ -192,26 +203,41 @@ def _data(project: Project, source: SourceSpec) -> list[Problem]:
         bool(project.training.losses),
     )
     if source.bad and project.data.bad == "stop":
-        more = f" and {len(source.bad) - 3:,} more" if len(source.bad) > 3 else ""
-        reason = f"Skip them (Training, Data), or fix them: {'; '.join(source.bad[:3])}{more}."
-        message = f"{len(source.bad):,} samples of {source.label} cannot be read"
+        more = (
+            " " + tr("and {number} more", number=len(source.bad) - 3)
+            if len(source.bad) > 3
+            else ""
+        )
+        reason = tr(
+            "Skip them (Training, Data), or fix them: {samples}{more}.",
+            samples="; ".join(source.bad[:3]),
+            more=more,
+        )
+        message = tr(
+            "{count:,} samples of {label} cannot be read",
+            count=len(source.bad),
+            label=source.label,
+        )
         findings.append(
             Problem(
                 "error",
                 None,
                 message,
                 reason,
-                cures=(Cure("Skip them", (SetData("", "bad", "skip"),)),),
+                cures=(Cure(tr("Skip them"), (SetData("", "bad", "skip"),)),),
                 code="unreadable-samples",
             )
         )
     if source.task == CLASSES and len(source.classes) == 1:
-        reason = f"All samples are {source.classes[0]}, so there is nothing to classify. Check it under Training, Data."
+        reason = tr(
+            "All samples are {name}, so there is nothing to classify. Check it under Training, Data.",
+            name=source.classes[0],
+        )
         findings.append(
             Problem(
                 "warning",
                 None,
-                f"{source.label} has only one class",
+                tr("{label} has only one class", label=source.label),
                 reason,
                 code="one-class",
             )
@@ -221,13 +247,19 @@ def _data(project: Project, source: SourceSpec) -> list[Problem]:
     target = source.known_targets[0]
     if not takes(project.training.loss, target):
         other = usual_loss(target)
-        reason = f"{source.label} has values to predict. Choose a regression loss under Training, such as {other.name}."
-        cure = Cure(f"Use {other.name}", (SetTraining("", "loss", other),))
+        reason = tr(
+            "{label} has values to predict. Choose a regression loss under Training, such as {name}.",
+            label=source.label,
+            name=other.name,
+        )
+        cure = Cure(
+            tr("Use {name}", name=other.name), (SetTraining("", "loss", other),)
+        )
         findings.append(
             Problem(
                 "error",
                 None,
-                f"{loss} expects class labels",
+                tr("{loss} expects class labels", loss=loss),
                 reason,
                 cures=(cure,),
                 code="loss-needs-classes",
@@ -236,14 +268,15 @@ def _data(project: Project, source: SourceSpec) -> list[Problem]:
     if project.data.class_weights and (
         refusal := weighted_losses.refusal(project.training.loss, ())
     ):
-        reason = (
-            f"{refusal} Choose one of these, or disable class_weights (Training, Data)."
+        reason = tr(
+            "{refusal} Choose one of these, or disable class_weights (Training, Data).",
+            refusal=refusal,
         )
         findings.append(
             Problem(
                 "error",
                 None,
-                f"{loss} does not support class weights",
+                tr("{loss} does not support class weights", loss=loss),
                 reason,
                 code="class-weights-unsupported",
             )
@@ -265,26 +298,29 @@ def _learning(graph: Graph, analysis: Analysis) -> list[Problem]:
     ):
         return []
     if not able:
-        reason = (
+        reason = tr(
             "No layer has parameters. Add a trainable layer, such as Linear or Conv2d."
         )
         return [
             Problem(
                 "error",
                 None,
-                "There is nothing to train",
+                tr("There is nothing to train"),
                 reason,
                 code="nothing-to-train",
             )
         ]
     last = graph.nodes[able[-1]]
-    reason = f"Every layer with parameters is frozen: {', '.join(graph.nodes[node].name for node in able[:6])}."
-    cure = Cure(f"Unfreeze {last.name}", (Thaw(last.id),))
+    reason = tr(
+        "Every layer with parameters is frozen: {names}.",
+        names=", ".join(graph.nodes[node].name for node in able[:6]),
+    )
+    cure = Cure(tr("Unfreeze {name}", name=last.name), (Thaw(last.id),))
     return [
         Problem(
             "error",
             last.id,
-            "There is nothing to train",
+            tr("There is nothing to train"),
             reason,
             cures=(cure,),
             code="nothing-to-train",
@@ -353,12 +389,12 @@ def _choices(project: Project) -> list[Problem]:
         if name not in names and not (
             name == OWN_LOSS and project.opened is not None
         ):  # `opened_losses` reports it
-            reason = f"Choose one under Training: {', '.join(names)}."
+            reason = tr("Choose one under Training: {names}.", names=", ".join(names))
             findings.append(
                 Problem(
                     "error",
                     None,
-                    f"Unknown {setting} {name!r}",
+                    tr("Unknown {setting} {name!r}", setting=setting, name=name),
                     reason,
                     code="unknown-choice",
                 )
@@ -372,12 +408,19 @@ def _inputs(project: Project, analysis: Analysis, source: SourceSpec) -> list[Pr
         return []
     if len(inputs) > 1 and not source.inputs:
         names = ", ".join(node.name for node in inputs)
-        reason = f"Remove all of {names} but one, or choose data with several inputs (Training, Data)."
+        reason = tr(
+            "Remove all of {names} but one, or choose data with several inputs (Training, Data).",
+            names=names,
+        )
         return [
             Problem(
                 "error",
                 inputs[1].id,
-                f"{source.label} provides one input, the network has {len(inputs)}",
+                tr(
+                    "{label} provides one input, the network has {net_inputs}",
+                    label=source.label,
+                    net_inputs=len(inputs),
+                ),
                 reason,
                 code="too-many-inputs",
             )
@@ -391,8 +434,10 @@ def _inputs(project: Project, analysis: Analysis, source: SourceSpec) -> list[Pr
             [node.name for node in inputs], project.training.inputs, source
         )
     except InputError as error:
-        message = (
-            f"{source.label} has {len(source.inputs)} inputs, which are not all matched"
+        message = tr(
+            "{label} has {count} inputs, which are not all matched",
+            label=source.label,
+            count=len(source.inputs),
         )
         return [
             Problem("error", inputs[0].id, message, str(error), code="inputs-unmatched")
@@ -434,9 +479,16 @@ def input_nodes(project: Project, analysis: Analysis) -> list[Node]:
 
 def _input(node: Node, source: FieldInfo, label: str) -> list[Problem]:
     if node.params.get("batch", 0) != 0:
-        reason = "Set it to 0, and insert a torch.transpose after the input if the network needs another order."
-        cure = Cure("Set batch to 0", (SetParam(node.id, "batch", 0),))
-        message = f"{label} has the batch first, {node.name} does not"
+        reason = tr(
+            "Set it to 0, and insert a torch.transpose after the input if the network needs another order."
+        )
+        cure = Cure(
+            tr("Set {name} to {value}", name="batch", value=0),
+            (SetParam(node.id, "batch", 0),),
+        )
+        message = tr(
+            "{label} has the batch first, {name} does not", label=label, name=node.name
+        )
         return [
             Problem(
                 "error", node.id, message, reason, cures=(cure,), code="batch-dimension"
@@ -450,14 +502,22 @@ def _input(node: Node, source: FieldInfo, label: str) -> list[Problem]:
         SetParam(node.id, "dtype", DType(source.dtype)),
     )
     expected = shape_text(source.shape)
-    have = shape_text(shape or (), "nothing")
-    reason = f"{label} has samples of {expected} {source.dtype}; {node.name} expects {have} {dtype.name}."
-    cure = Cure(f"Set shape to {expected}", edits)
+    have = shape_text(shape or (), tr("nothing"))
+    reason = tr(
+        "{label} has samples of {expected} {dtype}; {name} expects {have} {net_dtype}.",
+        label=label,
+        expected=expected,
+        dtype=source.dtype,
+        name=node.name,
+        have=have,
+        net_dtype=dtype.name,
+    )
+    cure = Cure(tr("Set {name} to {value}", name="shape", value=expected), edits)
     return [
         Problem(
             "error",
             node.id,
-            f"{node.name} does not match the data",
+            tr("{name} does not match the data", name=node.name),
             reason,
             cures=(cure,),
             code="input-does-not-match-data",
@@ -479,7 +539,8 @@ def _outputs(project: Project, analysis: Analysis, source: SourceSpec) -> list[P
     if outputs and (special := _special_output(outputs[0])):
         rows = multi_output.suggested(project, analysis, source)
         give = Cure(
-            f"Give {outputs[0].name} a loss", (SetTraining("", "losses", rows),)
+            tr("Give {output} a loss", output=outputs[0].name),
+            (SetTraining("", "losses", rows),),
         )
         always = outputs[0].params.get("when", "always") == "always"
         return [
@@ -501,29 +562,48 @@ def _outputs(project: Project, analysis: Analysis, source: SourceSpec) -> list[P
     ):
         return []
     meaning = {
-        CLASSES: f"one value for each class of {source.label}",
-        VALUES: f"the values of {source.label} to predict",
-        TOKENS: f"one value for each of the {len(source.classes)} tokens at each position of {source.label}",
+        CLASSES: tr("one value for each class of {label}", label=source.label),
+        VALUES: tr("the values of {label} to predict", label=source.label),
+        TOKENS: tr(
+            "one value for each of the {classes} tokens at each position of {label}",
+            classes=len(source.classes),
+            label=source.label,
+        ),
     }[source.task]
-    reason = f"The loss expects N×{shape_text(expected_shape)}, {meaning}."
+    reason = tr(
+        "The loss expects N×{shape}, {meaning}.",
+        shape=shape_text(expected_shape),
+        meaning=meaning,
+    )
     if (
         len(expected_shape) == 1
         and len(kind.shape) != 2
         and kind.per_sample() != expected_shape[0]
     ):
-        reason += " Add a Flatten and a Linear layer."
+        reason += tr(" Add a Flatten and a Linear layer.")
     count = expected_shape[-1]
     values, classes = (
-        f"{count} {plural(count, 'value')} to predict",
-        counted(count, "class", "classes"),
+        trn("{count} value to predict", "{count} values to predict", count),
+        trn("{count} class", "{count} classes", count),
     )
     data = values if source.task == VALUES else classes
-    message = f"{outputs[0].name} is {kind}, the data have {data}"
+    message = tr(
+        "{output} is {kind}, the data have {data}",
+        output=outputs[0].name,
+        kind=kind,
+        data=data,
+    )
     cures = multi_output.class_cures(graph, outputs[0].id, kind, expected_shape)
     if multi_output.compares_one_output(OF_LOGITS, target, kind):
-        reason += f" Or choose {OF_LOGITS}, which takes one value of two classes."
+        reason += tr(
+            " Or choose {loss}, which takes one value of two classes.",
+            loss=OF_LOGITS,
+        )
         cures += (
-            Cure(f"Use {OF_LOGITS}", (SetTraining("", "loss", Choice(OF_LOGITS)),)),
+            Cure(
+                tr("Use {name}", name=OF_LOGITS),
+                (SetTraining("", "loss", Choice(OF_LOGITS)),),
+            ),
         )
     return [
         Problem(
@@ -564,12 +644,14 @@ def _special_output(output: Node) -> Problem | None:
     )
     if not edits:
         return None
-    reason = "With a key it is returned in a dictionary, and an output of one mode only is missing in the other."
-    cure = Cure("Return it always, without a key", edits)
+    reason = tr(
+        "With a key it is returned in a dictionary, and an output of one mode only is missing in the other."
+    )
+    cure = Cure(tr("Return it always, without a key"), edits)
     return Problem(
         "error",
         output.id,
-        f"The loss takes {output.name} as a tensor, always",
+        tr("The loss takes {name} as a tensor, always", name=output.name),
         reason,
         cures=(cure,),
         code="output-not-a-tensor",

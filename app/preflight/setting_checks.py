@@ -17,8 +17,9 @@ from app.training.choices import CLOSURE, PLATEAU, SCHEDULERS
 from app.training.config import TrainingConfig
 from app.training.setup import schedule_length
 from app.training.setup.device import Device
-from app.util.formatting import counted, plural, significant
+from app.util.formatting import significant
 from app.util.frozen import FrozenMap
+from app.util.language import tr, trn
 
 FAR = 30.0  # mean or standard deviation of a target that no longer resembles the outputs of a new net
 
@@ -104,27 +105,42 @@ def _closure(training: TrainingConfig) -> Iterator[Problem]:
     """Check LBFGS, which runs a batch several times in one step, against settings that apply once per batch."""
     if training.optimizer.name != CLOSURE:
         return
-    reason = f"{CLOSURE} runs forward and backward several times per step."
+    reason = tr(
+        "{optimizer} runs forward and backward several times per step.",
+        optimizer=CLOSURE,
+    )
     for name, plain in (("accumulate", 1), ("amp", ""), ("not_finite", "stop")):
         value = getattr(training, name)
         if value != plain:
-            cures = _set(f"Set {name} to {plain or 'none'}", name, plain)
+            cures = _set(
+                tr("Set {name} to {value}", name=name, value=plain or "none"),
+                name,
+                plain,
+            )
             yield Problem(
                 "error",
                 None,
-                f"{CLOSURE} does not support {name}={value}",
+                tr(
+                    "{optimizer} does not support {name}={value}",
+                    optimizer=CLOSURE,
+                    name=name,
+                    value=value,
+                ),
                 reason,
                 cures=cures,
                 code="lbfgs-setting",
             )
     if training.groups or training.no_decay:
         setting = "groups" if training.groups else "no_decay"
-        reason = f"{CLOSURE} updates all parameters along one line, so none can have its own rate or decay."
+        reason = tr(
+            "{optimizer} updates all parameters along one line, so none can have its own rate or decay.",
+            optimizer=CLOSURE,
+        )
         cures = _set(f"Remove {setting}", setting, () if training.groups else False)
         yield Problem(
             "error",
             None,
-            f"{CLOSURE} does not support parameter groups",
+            tr("{optimizer} does not support parameter groups", optimizer=CLOSURE),
             reason,
             cures=cures,
             code="lbfgs-setting",
@@ -139,9 +155,13 @@ def _schedule(
         return
     name = schedule.choice.name
     if name not in SCHEDULERS:
-        reason = f"Choose one under Training: {', '.join(SCHEDULERS)}."
+        reason = tr("Choose one under Training: {names}.", names=", ".join(SCHEDULERS))
         yield Problem(
-            "error", None, f"Unknown schedule {name!r}", reason, code="unknown-choice"
+            "error",
+            None,
+            tr("Unknown {setting} {name!r}", setting="schedule", name=name),
+            reason,
+            code="unknown-choice",
         )
         return
     moves, total_steps = (
@@ -155,16 +175,24 @@ def _schedule(
         and total_steps < moves
     ):
         fitted = schedule_length.fitted(schedule, length)
-        reason = f"Its total_steps is {total_steps:,} and the run has {moves:,}; torch raises an error beyond it."
+        reason = tr(
+            "Its total_steps is {steps:,} and the run has {run_steps:,}; torch raises an error beyond it.",
+            steps=total_steps,
+            run_steps=moves,
+        )
         cures = (
-            _set(f"Set total_steps to {moves:,}", "schedule", fitted)
+            _set(
+                tr("Set {name} to {value}", name="total_steps", value=f"{moves:,}"),
+                "schedule",
+                fitted,
+            )
             if fitted is not None
             else ()
         )
         yield Problem(
             "error",
             None,
-            "OneCycleLR ends before the run",
+            tr("OneCycleLR ends before the run"),
             reason,
             cures=cures,
             code="schedule-too-short",
@@ -188,18 +216,23 @@ def target_scale(project: Project, source: SourceSpec) -> Iterator[Problem]:
             continue
         mean, spread = (significant(number, 3) for number in scale)
         name = target.name or next(
-            iter(source.arguments.get("targets", ())), "the target"
+            iter(source.arguments.get("targets", ())), tr("the target")
         )
-        reason = (
-            f"{name} has a mean of {mean} and a standard deviation of {spread}, and a net begins with outputs around "
-            "0: loss and gradients are as large, and an ordinary learning rate diverges or does not move."
+        reason = tr(
+            "{name} has a mean of {mean} and a standard deviation of {spread}, and a net begins with outputs "
+            "around 0: loss and gradients are as large, and an ordinary learning rate diverges or does not move.",
+            name=name,
+            mean=mean,
+            spread=spread,
         )
         options = FrozenMap({**chosen, STANDARDISE_TARGET.name: True})
-        cures = (Cure("Standardise the target", (SetData("", "options", options),)),)
+        cures = (
+            Cure(tr("Standardise the target"), (SetData("", "options", options),)),
+        )
         yield Problem(
             "warning",
             None,
-            f"The scale of {name} is far from 1",
+            tr("The scale of {name} is far from 1", name=name),
             reason,
             cures=cures,
             code="target-scale",
@@ -210,12 +243,16 @@ def target_scale(project: Project, source: SourceSpec) -> Iterator[Problem]:
 def _mixup(training: TrainingConfig, source: SourceSpec) -> Iterator[Problem]:
     """Report mixup on samples that are token ids."""
     if training.mixup and not source.dtype.startswith(("float", "bfloat")):
-        reason = f"{source.label} has {source.dtype}, such as token ids, which cannot be blended."
-        cures = _set("Set mixup to 0", "mixup", 0.0)
+        reason = tr(
+            "{label} has {dtype}, such as token ids, which cannot be blended.",
+            label=source.label,
+            dtype=source.dtype,
+        )
+        cures = _set(tr("Set {name} to {value}", name="mixup", value=0), "mixup", 0.0)
         yield Problem(
             "error",
             None,
-            "mixup blends samples as numbers",
+            tr("mixup blends samples as numbers"),
             reason,
             cures=cures,
             code="mixup-of-ids",
@@ -232,47 +269,68 @@ def _validation(project: Project, source: SourceSpec) -> Iterator[Problem]:
     )
     if source.own_split or (fraction > 0 and not none):
         return
-    reason = "No samples are held out for validation: validation_fraction (Training, Data) is 0."
+    reason = tr(
+        "No samples are held out for validation: validation_fraction (Training, Data) is 0."
+    )
     usual = DataConfig().validation_fraction
     hold_out = Cure(
-        f"Hold out {round(100 * usual)} % for validation",
+        tr("Hold out {percent} % for validation", percent=round(100 * usual)),
         (SetData("", "validation_fraction", usual),),
     )
     able = () if none else (hold_out,)
     if none:
         enough = ceil(100 / source.count) / 100  # of at least one sample
-        why = f"validation_fraction={fraction:g} of {counted(source.count, 'sample')} is less than one sample."
+        why = trn(
+            "validation_fraction={fraction:g} of {count} sample is less than one sample.",
+            "validation_fraction={fraction:g} of {count} samples is less than one sample.",
+            source.count,
+            fraction=fraction,
+        )
         cure = Cure(
-            f"Set validation_fraction to {enough:g}",
+            tr(
+                "Set {name} to {value}", name="validation_fraction", value=f"{enough:g}"
+            ),
             (SetData("", "validation_fraction", enough),),
         )
         several = (cure,) if source.count > 1 else ()
         yield Problem(
             "warning",
             None,
-            "No samples are held out for validation",
+            tr("No samples are held out for validation"),
             why,
             cures=several,
             code="no-validation-samples",
         )
     if training.schedule is not None and training.schedule.choice.name == PLATEAU:
-        cures = (*able, *_set("Remove the schedule", "schedule", None))
+        cures = (*able, *_set(tr("Remove the schedule"), "schedule", None))
         yield Problem(
             "warning",
             None,
-            f"{PLATEAU} needs a validation loss, and there is none",
+            tr(
+                "{schedule} needs a validation loss, and there is none",
+                schedule=PLATEAU,
+            ),
             reason,
             cures=cures,
             code="no-validation-samples",
         )
     if training.patience:
-        epochs = counted(training.patience, "epoch")
         yield Problem(
             "warning",
             None,
-            f"patience={training.patience} ends the run after {epochs}",
+            trn(
+                "patience={patience} ends the run after {count} epoch",
+                "patience={patience} ends the run after {count} epochs",
+                training.patience,
+                patience=training.patience,
+            ),
             reason,
-            cures=(*able, *_set("Set patience to 0", "patience", 0)),
+            cures=(
+                *able,
+                *_set(
+                    tr("Set {name} to {value}", name="patience", value=0), "patience", 0
+                ),
+            ),
             code="no-validation-samples",
         )
 
@@ -286,14 +344,19 @@ def _paths(project: Project, analysis: Analysis) -> Iterator[Problem]:
     gone = [path for path in training.recompute if not layers.has(path)]
     if gone:
         left = tuple(path for path in training.recompute if path not in gone)
-        reason = f"{', '.join(gone[:6])} should be recomputed in backward. Was it renamed or removed?"
+        reason = tr(
+            "{names} should be recomputed in backward. Was it renamed or removed?",
+            names=", ".join(gone[:6]),
+        )
         cures = _set(
-            f"Remove {gone[0] if len(gone) == 1 else 'them'}", "recompute", left
+            tr("Remove {name}", name=gone[0]) if len(gone) == 1 else tr("Remove them"),
+            "recompute",
+            left,
         )
         yield Problem(
             "error",
             None,
-            f"recompute names {gone[0]}, which the network does not have",
+            tr("recompute names {name}, which the network does not have", name=gone[0]),
             reason,
             cures=cures,
             code="layer-gone",
@@ -303,12 +366,19 @@ def _paths(project: Project, analysis: Analysis) -> Iterator[Problem]:
         left_groups = tuple(
             group for group in training.groups if group.path not in lost
         )
-        reason = f"Parameter groups name {', '.join(lost[:6])}. A layer was renamed or removed."
-        cures = _set(f"Remove the {plural(len(lost), 'group')}", "groups", left_groups)
+        reason = tr(
+            "Parameter groups name {names}. A layer was renamed or removed.",
+            names=", ".join(lost[:6]),
+        )
+        cures = _set(
+            trn("Remove the group", "Remove the groups", len(lost)),
+            "groups",
+            left_groups,
+        )
         yield Problem(
             "warning",
             None,
-            f"The parameter group of {lost[0]} is empty",
+            tr("The parameter group of {name} is empty", name=lost[0]),
             reason,
             cures=cures,
             code="layer-gone",

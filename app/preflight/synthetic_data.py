@@ -27,6 +27,7 @@ from app.training.choices import CLASS_IDS, LOSSES
 from app.training.config import INPUT
 from app.util.formatting import counted, shape_text
 from app.util.frozen import FrozenMap
+from app.util.language import tr
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -145,7 +146,7 @@ def _targets_of(project: Project, opened: OpenedModel) -> tuple[TargetInfo, ...]
 
 def cures(project: Project, analysis: Analysis) -> tuple[Cure, ...]:
     """Return the cures that replace the data and leave the net as it is; random noise is the last of them."""
-    choose = Cure("Choose other data…", (ChooseData(""),), replaces=True)
+    choose = Cure(tr("Choose other data…"), (ChooseData(""),), replaces=True)
     synthetic = fitting(project, analysis)
     if synthetic is None:
         return (choose,)
@@ -158,17 +159,20 @@ def cures(project: Project, analysis: Analysis) -> tuple[Cure, ...]:
         edits.append(SetTraining("", "inputs", fitted.training.inputs))
     if project.data.source in (NOISE, FIELDS):
         return (
-            Cure(f"Fit the synthetic data to {synthetic.sizes}", tuple(edits)),
+            Cure(
+                tr("Fit the synthetic data to {sizes}", sizes=synthetic.sizes),
+                tuple(edits),
+            ),
             choose,
         )
-    label = f"Replace {_data_name(project.data)} by random noise"
+    label = tr("Replace {data} by random noise", data=_data_name(project.data))
     return (choose, Cure(label, tuple(edits), replaces=True))
 
 
 def _data_name(data: DataConfig) -> str:
     """Return what a cure calls the data that it replaces."""
     if data.path:
-        return f"{PurePath(data.path).name}, which you chose,"
+        return tr("{name}, which you chose,", name=PurePath(data.path).name)
     source = SOURCES.get(data.source)
     return source.label.removesuffix("…") if source is not None else data.source
 

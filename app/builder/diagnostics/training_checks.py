@@ -29,6 +29,7 @@ from app.builder.diagnostics.problems import (
 )
 from app.builder.graph import Node
 from app.util.frozen import FrozenMap
+from app.util.language import tr
 
 if TYPE_CHECKING:
     from app.builder.results import Analysis
@@ -63,7 +64,9 @@ def training(
     problems = []
     for problem in _loss_problems(net, loss):
         other = _FITTING.get((problem.code, loss), "")
-        use = Cure(f"Use {other}", (SetTraining("", "loss", loss_of(other)),))
+        use = Cure(
+            tr("Use {name}", name=other), (SetTraining("", "loss", loss_of(other)),)
+        )
         problems.append(
             replace(problem, cures=(use, *problem.cures)) if other else problem
         )
@@ -96,9 +99,18 @@ def _loss_problems(net: Net, loss: str) -> Iterator[Problem]:
     elif loss in _OF_LOGARITHMS:
         yield from _before_logarithms(net, output, last, loss)
     elif loss == "BCELoss" and net.spec(last).category in _RAW:
-        message = f"BCELoss expects values between 0 and 1, {last.name} is unbounded"
-        reason = f"{net.spec(last).label} is unbounded, and torch raises an error for a value below 0 or above 1."
-        cure = Cure("Insert Sigmoid", (InsertBefore(output.id, "input", "nn.Sigmoid"),))
+        message = tr(
+            "BCELoss expects values between 0 and 1, {layer} is unbounded",
+            layer=last.name,
+        )
+        reason = tr(
+            "{kind} is unbounded, and torch raises an error for a value below 0 or above 1.",
+            kind=net.spec(last).label,
+        )
+        cure = Cure(
+            tr("Insert {layer}", layer="Sigmoid"),
+            (InsertBefore(output.id, "input", "nn.Sigmoid"),),
+        )
         yield Problem(
             "warning", output.id, message, reason, cures=(cure,), code="loss-range"
         )
@@ -109,27 +121,34 @@ def _before_cross_entropy(net: Net, last: Node) -> Iterator[Problem]:
     if name == "softmax":
         shape = net.arriving(last)
         classes = shape.shape[1] if shape is not None and len(shape.shape) > 1 else None
-        reason = "CrossEntropyLoss applies softmax itself; on probabilities its gradients are small."
+        reason = tr(
+            "CrossEntropyLoss applies softmax itself; on probabilities its gradients are small."
+        )
         if isinstance(classes, int):
             least = math.log1p((classes - 1) / math.e)
-            reason = (
-                f"CrossEntropyLoss applies softmax itself. On probabilities of {classes} classes its minimum is "
-                f"{least:.2f}, not 0, and its gradients are small."
+            reason = tr(
+                "CrossEntropyLoss applies softmax itself. On probabilities of {classes} classes its minimum is "
+                "{minimum:.2f}, not 0, and its gradients are small.",
+                classes=classes,
+                minimum=least,
             )
         yield Problem(
             "warning",
             last.id,
-            f"{last.name} and CrossEntropyLoss both apply softmax",
+            tr("{layer} and CrossEntropyLoss both apply softmax", layer=last.name),
             reason,
             cures=(take_out(last),),
             code="softmax-twice",
         )
     elif name == "logsoftmax":
-        reason = (
-            "CrossEntropyLoss applies log_softmax itself, and applying it twice changes nothing. Remove "
-            f"{last.name}, or keep it and choose NLLLoss under Training."
+        reason = tr(
+            "CrossEntropyLoss applies log_softmax itself, and applying it twice changes nothing. Remove {layer}, "
+            "or keep it and choose NLLLoss under Training.",
+            layer=last.name,
         )
-        message = f"{last.name} and CrossEntropyLoss both apply log_softmax"
+        message = tr(
+            "{layer} and CrossEntropyLoss both apply log_softmax", layer=last.name
+        )
         yield Problem(
             "warning",
             last.id,
@@ -144,11 +163,14 @@ def _before_sigmoid(net: Net, last: Node, loss: str) -> Iterator[Problem]:
     if plain_name(last.op) not in ("sigmoid", "hardsigmoid", "softmax"):
         return
     low, high = 0.5, 1 / (1 + math.exp(-1))
-    reason = (
-        f"{loss} applies the sigmoid itself. It maps values between 0 and 1 to {low} to {high:.2f}, so no class can be "
-        f"given a probability below {low}."
+    reason = tr(
+        "{loss} applies the sigmoid itself. It maps values between 0 and 1 to {low} to {high:.2f}, so no "
+        "class can be given a probability below {low}.",
+        loss=loss,
+        low=low,
+        high=high,
     )
-    message = f"{last.name} and {loss} both apply a sigmoid"
+    message = tr("{layer} and {loss} both apply a sigmoid", layer=last.name, loss=loss)
     yield Problem(
         "warning",
         last.id,
@@ -163,19 +185,30 @@ def _before_logarithms(
     net: Net, output: Node, last: Node, loss: str
 ) -> Iterator[Problem]:
     if plain_name(last.op) == "softmax":
-        reason = f"{loss} expects log-probabilities. On probabilities NLLLoss gives −1 to 0 instead of 0 and more."
+        reason = tr(
+            "{loss} expects log-probabilities. On probabilities NLLLoss gives −1 to 0 instead of 0 and more.",
+            loss=loss,
+        )
         if loss != "NLLLoss":
-            reason = f"{loss} expects log-probabilities, which are at most 0; these are between 0 and 1."
+            reason = tr(
+                "{loss} expects log-probabilities, which are at most 0; these are between 0 and 1.",
+                loss=loss,
+            )
         op = last.op.replace("softmax", "log_softmax").replace("Softmax", "LogSoftmax")
         cures = (
-            (Cure("Use LogSoftmax", (ReplaceOp(last.id, op, last.params),)),)
+            (
+                Cure(
+                    tr("Use {name}", name="LogSoftmax"),
+                    (ReplaceOp(last.id, op, last.params),),
+                ),
+            )
             if op in net.ops
             else ()
         )
         yield Problem(
             "warning",
             last.id,
-            f"{last.name} gives probabilities to {loss}",
+            tr("{layer} gives probabilities to {loss}", layer=last.name, loss=loss),
             reason,
             cures=cures,
             code="probabilities-as-logs",
@@ -184,15 +217,24 @@ def _before_logarithms(
         shape = net.arriving(output)
         dims = len(shape.shape) if shape is not None else 0
         insert = InsertBefore(output.id, "input", "nn.LogSoftmax", FrozenMap(dim=1))
-        cures = (Cure("Insert LogSoftmax", (insert,)),) if dims > 1 else ()
-        reason = (
-            f"{net.spec(last).label} gives any number, a log-probability is at most 0, so the loss has no "
-            "lower bound. Put LogSoftmax before the output, or choose CrossEntropyLoss under Training."
+        cures = (
+            (Cure(tr("Insert {layer}", layer="LogSoftmax"), (insert,)),)
+            if dims > 1
+            else ()
+        )
+        reason = tr(
+            "{kind} gives any number, a log-probability is at most 0, so the loss has no lower bound. Put "
+            "LogSoftmax before the output, or choose CrossEntropyLoss under Training.",
+            kind=net.spec(last).label,
         )
         yield Problem(
             "warning",
             output.id,
-            f"{loss} expects log-probabilities, {last.name} is unbounded",
+            tr(
+                "{loss} expects log-probabilities, {layer} is unbounded",
+                loss=loss,
+                layer=last.name,
+            ),
             reason,
             cures=cures,
             code="loss-range",
@@ -210,8 +252,12 @@ def _batch_norm(net: Net, batch_size: int, samples: int | None) -> Iterator[Prob
     if batch_size == 1 and norms:
         larger = _batch_of(alone or norms, _usual_batch(alone, samples))
         if alone:
-            reason = "With 1 sample a channel has 1 value, and torch raises an error. Set batch_size to 2 or more."
-            message = f"{listed(alone)} cannot train with a batch size of 1"
+            reason = tr(
+                "With 1 sample a channel has 1 value, and torch raises an error. Set batch_size to 2 or more."
+            )
+            message = tr(
+                "{layers} cannot train with a batch size of 1", layers=listed(alone)
+            )
             yield Problem(
                 "error",
                 alone[0].id,
@@ -223,11 +269,12 @@ def _batch_norm(net: Net, batch_size: int, samples: int | None) -> Iterator[Prob
             return
         count = spatial(net.arriving(norms[0]))
         many = f" {count:,}" if count else ""
-        reason = (
-            f"Mean and variance come from the{many} values of one sample, and the running statistics fluctuate with "
-            "each. Set batch_size under Training to 2 or more; 16 and more is usual."
+        reason = tr(
+            "Mean and variance come from the{many} values of one sample, and the running statistics fluctuate "
+            "with each. Set batch_size under Training to 2 or more; 16 and more is usual.",
+            many=many,
         )
-        message = f"{listed(norms)} would normalise over 1 sample"
+        message = tr("{layers} would normalise over 1 sample", layers=listed(norms))
         yield Problem(
             "warning",
             norms[0].id,
@@ -238,11 +285,17 @@ def _batch_norm(net: Net, batch_size: int, samples: int | None) -> Iterator[Prob
         )
     elif alone and samples and samples % batch_size == 1:
         better = _without_single_sample(samples, batch_size + 1)
-        message = f"The last batch of an epoch has 1 sample, which {listed(alone)} cannot normalise"
-        reason = (
-            f"{samples:,} samples in batches of {batch_size} leave 1. A channel then has 1 value, and torch raises an "
-            f"error. "
-            f"Set batch_size under Training to {better}, for example: that leaves {samples % better or better}."
+        message = tr(
+            "The last batch of an epoch has 1 sample, which {layers} cannot normalise",
+            layers=listed(alone),
+        )
+        reason = tr(
+            "{samples:,} samples in batches of {size} leave 1. A channel then has 1 value, and torch raises an "
+            "error. Set batch_size under Training to {better}, for example: that leaves {left}.",
+            samples=samples,
+            size=batch_size,
+            better=better,
+            left=samples % better or better,
         )
         yield Problem(
             "error",
@@ -273,5 +326,8 @@ def _usual_batch(alone: tuple[Node, ...], samples: int | None) -> int:
 
 def _batch_of(nodes: tuple[Node, ...], size: int) -> tuple[Cure, ...]:
     return (
-        Cure(f"Set batch_size={size}", (SetTraining(nodes[0].id, "batch_size", size),)),
+        Cure(
+            tr("Set {name}={value}", name="batch_size", value=size),
+            (SetTraining(nodes[0].id, "batch_size", size),),
+        ),
     )
