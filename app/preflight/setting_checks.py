@@ -54,9 +54,12 @@ def absent_device(project: Project, present: Sequence[Device]) -> tuple[Problem,
         Problem(
             "warning",
             None,
-            f"{device} is not available here",
-            f"A run uses the CPU in its place. Here are {', '.join(ids)}.",
-            cures=_set(f"Train on auto ({ids[0]})", "device", "auto"),
+            tr("{device} is not available here", device=device),
+            tr(
+                "A run uses the CPU in its place. Here are {devices}.",
+                devices=", ".join(ids),
+            ),
+            cures=_set(tr("Train on auto ({device})", device=ids[0]), "device", "auto"),
             code="device-absent",
         ),
     )
@@ -69,19 +72,30 @@ def memory_cures(project: Project, analysis: Analysis | None) -> tuple[Cure, ...
     cures: list[Cure] = []
     half = training.batch_size // 2
     if half:
-        cures += _set(f"Set batch_size to {half}", "batch_size", half)
+        cures += _set(
+            tr("Set {name} to {value}", name="batch_size", value=half),
+            "batch_size",
+            half,
+        )
     if half and training.optimizer.name != CLOSURE:
         parts = 2 * training.accumulate
         edits = (
             SetTraining("", "batch_size", half),
             SetTraining("", "accumulate", parts),
         )
-        cures.append(Cure(f"Accumulate {parts} batches of {half}", edits))
+        cures.append(
+            Cure(
+                tr("Accumulate {parts} batches of {half}", parts=parts, half=half),
+                edits,
+            )
+        )
     blocks = _blocks(Layers(project, analysis)) if analysis is not None else []
     if missing := [path for path in blocks if path not in training.recompute]:
         paths = (*training.recompute, *missing)
-        what = missing[0] if len(missing) == 1 else f"{len(missing)} blocks"
-        cures += _set(f"Recompute {what}", "recompute", paths)
+        text = tr("Recompute {path}", path=missing[0])
+        if len(missing) > 1:
+            text = tr("Recompute {number} blocks", number=len(missing))
+        cures += _set(text, "recompute", paths)
     return tuple(cures)
 
 

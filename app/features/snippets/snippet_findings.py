@@ -10,6 +10,7 @@ from PySide6.QtCore import QObject
 from PySide6.QtWidgets import QStackedWidget
 
 from app.autograd.diagnostics.results import Finding, first_nodes
+from app.util.language import marked
 from app.views.autograd.findings.findings_control import show_results
 from app.views.autograd.findings.findings_page import CHECKPOINT, FindingsPage
 
@@ -101,7 +102,7 @@ class SnippetFindings(QObject):
         )
         page.set_working("Running the snippet…" if self._snippets.running else None)
         if findings is not None and not self._snippets.running:
-            show_results(page, findings, "in this snippet")
+            show_results(page, findings, marked("in this snippet"))
 
     def _same_tape(self) -> Tape | None:
         """Return the tape that the snippet's graph shows if the findings are of its nodes, else None."""
