@@ -29,6 +29,7 @@ from app.util import formatting
 from app.views.run.session import Run, measure_progress
 from app.views.training.charts import export
 from app.views.training.charts.card import ChartLegend, LegendEntry, _widths
+from app.views.training.charts.charts import MemoryChart, RateChart, ThroughputChart
 from app.views.training.charts.curves import Curves
 from app.views.training.charts.gradient_map import LayerAxis
 from app.views.training.charts.plot import CutLine
@@ -78,16 +79,16 @@ def run_curves(qtbot, curves, run):
 def test_charts_that_come_into_sight_together_are_painted_one_after_the_other(
     qtbot, curves, run
 ):
-    """In one turn of the event loop the six take longer than two frames."""
-    shown = []
+    """In one turn of the event loop they take longer than two frames."""
+    shown, count = [], len(curves.charts)
     curves._next_painting.timeout.connect(
         lambda: shown.append(sum(not chart.plot.blank for chart in curves.charts))
     )
     curves.set_history(run.history, run.job.source)
-    assert one_colour(curves.memory.plot), "no rest of another picture"
-    qtbot.waitUntil(lambda: len(shown) == 7)
-    assert shown == [0, 1, 2, 3, 4, 5, 6], "first the page around them"
-    assert not one_colour(curves.memory.plot)
+    assert one_colour(curves.chart(MemoryChart).plot), "no rest of another picture"
+    qtbot.waitUntil(lambda: len(shown) == count + 1)
+    assert shown == [*range(count + 1)], "first the page around them"
+    assert not one_colour(curves.chart(MemoryChart).plot)
     for chart in curves.charts:  # each was laid out for its size then
         assert (
             abs(chart.plot.view.sceneBoundingRect().right() - (chart.plot.width() - 14))
@@ -95,8 +96,8 @@ def test_charts_that_come_into_sight_together_are_painted_one_after_the_other(
         )
     curves.hide()
     curves.show()
-    qtbot.waitUntil(lambda: len(shown) == 13)
-    assert shown[7:] == shown[1:7]
+    qtbot.waitUntil(lambda: len(shown) == 2 * count + 1)
+    assert shown[count + 1 :] == shown[1 : count + 1]
 
 
 def test_a_run_that_goes_on_lays_nothing_out_anew(qtbot, qapp, curves, events):
@@ -121,7 +122,7 @@ def test_a_run_that_goes_on_lays_nothing_out_anew(qtbot, qapp, curves, events):
         history.extend([event])
         curves.redraw()
         QApplication.processEvents()
-        shown.add(curves.throughput.heading.texts[2])
+        shown.add(curves.chart(ThroughputChart).heading.texts[2])
     qapp.removeEventFilter(requests)
     assert len(shown) > 5, "the figures changed"
     assert requests.count == 0
@@ -223,7 +224,8 @@ def test_every_number_in_the_legends_was_measured(run_curves, run):
     ]
     assert run_curves.loss.heading.texts[1] == "CrossEntropyLoss, log scale"
     assert (
-        run_curves.throughput.heading.texts[2] == f"{history.samples_per_second():,.0f}"
+        run_curves.chart(ThroughputChart).heading.texts[2]
+        == f"{history.samples_per_second():,.0f}"
     )
 
 
@@ -328,7 +330,10 @@ def test_the_wheel_zooms_all_charts_and_a_double_click_follows_again(qtbot, run_
     )
     plot = run_curves.accuracy.plot
     qtbot.mouseDClick(plot.viewport(), Qt.MouseButton.LeftButton, pos=centre(plot))
-    assert run_curves.following and run_curves.memory.plot.view.viewRange()[0] == before
+    assert (
+        run_curves.following
+        and run_curves.chart(MemoryChart).plot.view.viewRange()[0] == before
+    )
 
 
 def test_a_zoomed_page_stays_where_it_is_while_the_run_goes_on(qtbot, run_curves, run):
@@ -454,7 +459,8 @@ def test_a_new_run_does_not_begin_on_the_axes_of_the_one_before(run_curves):
     run_curves.set_history(History())
     assert run_curves.accuracy.plot.view.viewRange()[1] == [0, 100]
     assert [
-        chart.plot.view.viewRange()[1] for chart in (run_curves.loss, run_curves.rate)
+        chart.plot.view.viewRange()[1]
+        for chart in (run_curves.loss, run_curves.chart(RateChart))
     ] == [[0, 1], [0, 1]]
 
 
@@ -472,10 +478,13 @@ def test_memory_is_called_what_it_is(qtbot, curves, events):
     process, device = History(), History()
     process.extend(events)
     curves.set_history(process)
-    assert curves.memory.heading.texts[:2] == ("Resident memory", "MiB, of the process")
+    assert curves.chart(MemoryChart).heading.texts[:2] == (
+        "Resident memory",
+        "MiB, of the process",
+    )
     assert (
-        curves.memory.legend.texts[0].endswith(" MiB")
-        and curves.memory.rows(1.0)[0][2].count("MiB") == 1
+        curves.chart(MemoryChart).legend.texts[0].endswith(" MiB")
+        and curves.chart(MemoryChart).rows(1.0)[0][2].count("MiB") == 1
     )
     started = next(event for event in events if isinstance(event, Started))
     device.add(msgspec.structs.replace(started, device="cuda:0"))
@@ -485,8 +494,11 @@ def test_memory_is_called_what_it_is(qtbot, curves, events):
             MemorySample(step, step / 10, "device", 20 << 20, 90 << 20, 71 << 20, None)
         )
     curves.set_history(device)
-    assert curves.memory.heading.texts[:2] == ("Device memory", "MiB, cuda:0")
-    assert curves.memory.legend.texts == [
+    assert curves.chart(MemoryChart).heading.texts[:2] == (
+        "Device memory",
+        "MiB, cuda:0",
+    )
+    assert curves.chart(MemoryChart).legend.texts == [
         "allocated 20.0",
         "peak 71.0",
         "reserved 90.0",
@@ -496,7 +508,7 @@ def test_memory_is_called_what_it_is(qtbot, curves, events):
     mps.add(StepDone(1, 1, 1.0, 64, 0.1))
     mps.add(MemorySample(1, 0.1, "device", 20 << 20, 90 << 20, None, None))
     curves.set_history(mps)
-    assert curves.memory.legend.texts == ["allocated 20.0", "reserved 90.0"]
+    assert curves.chart(MemoryChart).legend.texts == ["allocated 20.0", "reserved 90.0"]
 
 
 def test_without_validation_samples_nothing_is_said_of_them(curves):
@@ -556,7 +568,10 @@ def test_a_heading_without_room_for_its_title_is_short_and_told_in_full(
         "as wide as it is in a window of 1280"
     )
     assert heading.toolTip() == "Gradient norm per layer, log scale"
-    assert run_curves.memory.heading.toolTip() == "Resident memory, MiB, of the process"
+    assert (
+        run_curves.chart(MemoryChart).heading.toolTip()
+        == "Resident memory, MiB, of the process"
+    )
 
 
 def test_a_legend_takes_a_second_line_before_it_leaves_out_the_names(qtbot) -> None:
@@ -629,13 +644,13 @@ def test_a_run_whose_lines_have_no_times_has_no_throughput(curves, events):
     assert (
         history.samples_per_second() is None and measure_progress(history).eta is None
     )
-    assert not drawn(curves.throughput, "samples/s")
-    assert curves.throughput.heading.texts[1:] == (
+    assert not drawn(curves.chart(ThroughputChart), "samples/s")
+    assert curves.chart(ThroughputChart).heading.texts[1:] == (
         "unknown: this run recorded no times",
         "",
     )
-    curves.throughput.show_cursor(3.0)
-    assert curves.throughput.heading.texts[2] == ""
+    curves.chart(ThroughputChart).show_cursor(3.0)
+    assert curves.chart(ThroughputChart).heading.texts[2] == ""
     reader = Reader(lambda: 5.0, timed=False)
     begun = {
         "event": "started",
@@ -657,22 +672,22 @@ def test_in_a_low_window_all_charts_stand_beside_one_another_and_are_scrolled_to
     qtbot, run_curves
 ) -> None:
     run_curves.resize(1400, 500)
-    qtbot.waitUntil(lambda: run_curves.rate.y() > 0)
+    qtbot.waitUntil(lambda: run_curves.chart(RateChart).y() > 0)
     assert all(chart.isVisible() for chart in run_curves.charts)
     run_curves.resize(720, 190)
     qtbot.waitUntil(
         lambda: (
-            run_curves.rate.y() == 0
-            and run_curves.rate.x() >= run_curves.accuracy.width() >= 148
+            run_curves.chart(RateChart).y() == 0
+            and run_curves.chart(RateChart).x() >= run_curves.accuracy.width() >= 148
         )
     )
     bar = run_curves._scrolled.horizontalScrollBar()
-    seen = run_curves.throughput.visibleRegion().boundingRect().width()
-    assert bar.maximum() > 0 and seen < run_curves.throughput.width()
+    seen = run_curves.chart(ThroughputChart).visibleRegion().boundingRect().width()
+    assert bar.maximum() > 0 and seen < run_curves.chart(ThroughputChart).width()
     bar.setValue(bar.maximum())
     assert (
-        run_curves.throughput.visibleRegion().boundingRect().width()
-        == run_curves.throughput.width()
+        run_curves.chart(ThroughputChart).visibleRegion().boundingRect().width()
+        == run_curves.chart(ThroughputChart).width()
     )
     assert all(
         chart.width() >= chart.minimumSizeHint().width() for chart in run_curves.charts

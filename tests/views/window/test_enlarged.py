@@ -6,6 +6,7 @@ import pytest
 from PySide6.QtCore import QPoint, Qt
 from pytestqt.qtbot import QtBot
 
+from app.views.training.charts.charts import RateChart
 from app.views.ui import theme
 from tests.support.run_windows import run, small
 from tests.support.whole_window import WholeWindow
@@ -88,7 +89,7 @@ def test_a_double_click_on_a_chart_makes_it_large_and_chooses_no_step(
     assert not curves.loss.isVisible()
     qtbot.mouseDClick(curves.accuracy.heading, LEFT)
     assert curves.loss.isVisible() and not window.left.isVisible()
-    qtbot.mouseDClick(curves.rate.heading, LEFT)
+    qtbot.mouseDClick(curves.chart(RateChart).heading, LEFT)
     qtbot.keyClick(curves, Qt.Key.Key_Escape)
     assert curves.loss.isVisible() and all(seen(window))
 

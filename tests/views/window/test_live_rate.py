@@ -12,6 +12,7 @@ from pytestqt.qtbot import QtBot
 from app.project import file as project_file
 from app.training.config import Choice, ParameterGroup
 from app.util.frozen import FrozenMap
+from app.views.training.charts.charts import RateChart
 from tests.support.run_windows import small
 from tests.support.whole_window import WholeWindow
 from tests.views.window.test_window import ready
@@ -136,7 +137,10 @@ def test_each_parameter_group_has_a_field_and_a_curve_of_its_own(
         )
     )
     qtbot.waitUntil(
-        lambda: window.curves.rate.legend.texts == ["the main group 0.0100", "fc1 6e−4"]
+        lambda: (
+            window.curves.chart(RateChart).legend.texts
+            == ["the main group 0.0100", "fc1 6e−4"]
+        )
     )
     assert rates.lines[0].now.text() == "Learning rate of the main group: 0.0100 now"
     window.session.stop()

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import numpy as np
@@ -598,6 +598,11 @@ class ThroughputChart(Chart):
         if rate is None:
             return []
         return [(theme.current().series[0], self._unit, f"{rate:,.0f}")]
+
+
+# The columns of the page beside the loss and the gradient map, each from the top: a chart is shown by being here.
+MIDDLE: tuple[Callable[[], Chart], ...] = (AccuracyChart, RateChart)
+SIDE: tuple[Callable[[], Chart], ...] = (MemoryChart, ThroughputChart)
 
 
 def stretches(seconds: Floats, most: int, shortest: float) -> np.ndarray:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from functools import partial
 from time import perf_counter
+from typing import TypeVar
 
 import numpy as np
 from PySide6.QtCore import QPoint, QSize, Qt, QTimer, Signal
@@ -24,12 +25,11 @@ from app.util import formatting
 from app.views.shown_run import ComparedRun
 from app.views.training.charts import export, ticks
 from app.views.training.charts.charts import (
+    MIDDLE,
+    SIDE,
     AccuracyChart,
     Chart,
     LossChart,
-    MemoryChart,
-    RateChart,
-    ThroughputChart,
 )
 from app.views.training.charts.controls import CurveControls
 from app.views.training.charts.gradient_map import GradientMap
@@ -43,6 +43,8 @@ from app.views.ui.scrolled import Scrolled
 from app.views.ui.widgets.empty import EmptyState
 from app.views.ui.widgets.segmented import Segmented
 
+AnyChart = TypeVar("AnyChart", bound=Chart)
+
 FASTEST, SLOWEST = 0.1, 2.0  # seconds between two redraws, at least and at most
 SHARE = 0.005  # of the time may go into redrawing; a slower machine gets fewer pictures, not a slower run
 BESIDE = 2  # charts that are redrawn beside the loss; the others follow in turn
@@ -51,7 +53,7 @@ NEAR = 8  # pixels from a mark in which it is meant
 PAINTING = 5  # milliseconds between the first paintings of two charts
 
 
-TWO = 230  # px, from which two charts have room one above the other, at the designed text size
+ONE = 115  # px that a chart needs of a column, at the designed text size
 WIDTHS = {
     "loss": 320,
     "middle": 225,
@@ -62,7 +64,7 @@ WIDTHS = {
 
 
 class Curves(QWidget):
-    """Loss, accuracy, learning rate, gradient map, memory and throughput of one run.
+    """The charts of one run: its loss, the gradient map, and those of the columns of `charts`.
 
     `refresh()` reports that the history may have grown; the page redraws soon, if it is visible, throttled by `FASTEST`
     and `SHARE`. `controls` is a separate widget that may be placed next to the tabs.
@@ -80,19 +82,13 @@ class Curves(QWidget):
     def __init__(self, parent: QWidget | None = None) -> None:
         super().__init__(parent)
         self.loss = LossChart()
-        self.accuracy = AccuracyChart()
-        self.rate = RateChart()
         self.gradients = GradientMap()
-        self.memory = MemoryChart()
-        self.throughput = ThroughputChart()
-        self.charts: tuple[Chart, ...] = (
-            self.loss,
-            self.accuracy,
-            self.rate,
-            self.gradients,
-            self.memory,
-            self.throughput,
+        self._columns = tuple(
+            tuple(chart() for chart in column) for column in (MIDDLE, SIDE)
         )
+        middle, side = self._columns
+        self.charts: tuple[Chart, ...] = (self.loss, *middle, self.gradients, *side)
+        self.accuracy = self.chart(AccuracyChart)
         self.controls = CurveControls(self)
         self._history = History()
         self._scale = TimeScale(self._history)
@@ -152,13 +148,10 @@ class Curves(QWidget):
             QSplitter(Qt.Orientation.Vertical),
             QSplitter(Qt.Orientation.Vertical),
         )
-        self._pairs = (middle, side)
+        self._splitters = (middle, side)
         for card in (self.loss, middle, self.gradients, side):
             self.cards.addWidget(card)
-        for splitter, charts in (
-            (middle, (self.accuracy, self.rate)),
-            (side, (self.memory, self.throughput)),
-        ):
+        for splitter, charts in zip(self._splitters, self._columns, strict=True):
             for chart in charts:
                 splitter.addWidget(chart)
         for splitter in (self.cards, side, middle):
@@ -192,7 +185,7 @@ class Curves(QWidget):
         self.set_smoothing(self.controls.smoothing)
 
     def resizeEvent(self, event: QResizeEvent) -> None:
-        """Put all charts beside one another where two, one above the other, would be too low to be read."""
+        """Put all charts beside one another where those of a column would be too low to be read."""
         super().resizeEvent(event)
         self._arrange()
 
@@ -200,35 +193,34 @@ class Curves(QWidget):
         room = self.height() - sum(
             widget.sizeHint().height() for widget in self._around
         )
-        high = room >= TWO * theme.manager().scale
+        high = room >= ONE * max(map(len, self._columns)) * theme.manager().scale
         orientation = Qt.Orientation.Vertical if high else Qt.Orientation.Horizontal
-        if self._pairs[0].orientation() != orientation:
-            for pair in self._pairs:
-                pair.setOrientation(orientation)
+        if self._splitters[0].orientation() != orientation:
+            for splitter in self._splitters:
+                splitter.setOrientation(orientation)
             for chart in self.charts:
                 chart.legend.set_in_one_line(not high)
             self._share_room()
 
     def _share_room(self) -> None:
         """Give the charts their shares of the room."""
-        beside = (
-            WIDTHS["beside"]
-            if self._pairs[0].orientation() == Qt.Orientation.Horizontal
-            else 0
+        beside = self._splitters[0].orientation() == Qt.Orientation.Horizontal
+        middle, side = (
+            WIDTHS["beside"] * (len(column) - 1) if beside else 0
+            for column in self._columns
         )
         shares = [
             WIDTHS["loss"],
-            WIDTHS["middle"] + beside,
+            WIDTHS["middle"] + middle,
             WIDTHS["gradients"],
-            WIDTHS["side"] + beside,
+            WIDTHS["side"] + side,
         ]
         for index, share in enumerate(shares):
             self.cards.setStretchFactor(index, share)
         self.cards.setSizes(shares)
-        for pair in self._pairs:
-            pair.setSizes(
-                [WIDTHS["middle"], WIDTHS["beside"]] if beside else [180, 110]
-            )
+        first, further = (WIDTHS["middle"], WIDTHS["beside"]) if beside else (180, 110)
+        for splitter in self._splitters:
+            splitter.setSizes([first, *[further] * (splitter.count() - 1)])
 
     def add_above(self, widget: QWidget) -> None:
         """Put a widget above the charts."""
@@ -249,6 +241,10 @@ class Curves(QWidget):
         self._arrange()
 
     # Content
+
+    def chart(self, kind: type[AnyChart]) -> AnyChart:
+        """Return the chart of a class."""
+        return next(chart for chart in self.charts if isinstance(chart, kind))
 
     @property
     def history(self) -> History:
@@ -476,7 +472,7 @@ class Curves(QWidget):
         self._redraw_if_new(every=True)
 
     def _paint_in_turns(self) -> None:
-        """Six charts that come into sight at once are painted one after the other: together they take too long."""
+        """Charts that come into sight at once are painted one after the other: together they take too long."""
         self._unpainted = list(self.charts)
         for chart in self.charts:
             chart.plot.set_blank(True)
@@ -536,7 +532,7 @@ class Curves(QWidget):
         self._alone = chart
         for other in self.charts:
             other.setVisible(chart in (None, other))
-        for pair in self._pairs:
+        for pair in self._splitters:
             pair.setVisible(chart is None or pair.isAncestorOf(chart))
         self.aloneChanged.emit(chart is not None)
 
