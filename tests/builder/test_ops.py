@@ -62,7 +62,8 @@ class TestEveryOp:
     @every(LAYERS)
     def test_runs_as_drawn_and_gives_the_shapes_it_said(self, spec: OpSpec) -> None:
         analysis, _ = analysed(spec)
-        assert analysis.errors == () and analysis.runnable
+        fitting = "give its inputs a shape or dtype that fits in tests/support/builder_nets.py"
+        assert analysis.errors == () and analysis.runnable, fitting
         for batch in (2, 5):
             assert measured(run(analysis.source, batch)) == returned(analysis, batch)
 

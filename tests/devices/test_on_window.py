@@ -6,6 +6,7 @@ import pytest
 from msgspec.structs import replace
 
 from app.training.events import Failed
+from app.views.training.charts.charts import MemoryChart
 from app.views.ui.widgets import Button
 from tests.support.run_windows import small
 from tests.support.whole_window import WholeWindow
@@ -40,9 +41,12 @@ def test_a_run_on_it_has_its_device_and_its_memory_curve(
     assert history.started.device == device
     assert len(history.memory) and history.memory["allocated"][-1] > 0
     window.pages.show("curves")
-    qtbot.waitUntil(lambda: window.curves.memory.of_device)
-    window.curves.memory.redraw()
-    assert window.curves.memory.heading.texts[:2] == ("Device memory", f"MiB, {device}")
+    qtbot.waitUntil(lambda: window.curves.chart(MemoryChart).of_device)
+    window.curves.chart(MemoryChart).redraw()
+    assert window.curves.chart(MemoryChart).heading.texts[:2] == (
+        "Device memory",
+        f"MiB, {device}",
+    )
 
 
 def test_memory_that_ends_is_mended_by_a_button(

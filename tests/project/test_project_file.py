@@ -238,10 +238,11 @@ def test_every_knob_of_a_run_comes_back() -> None:
     changed = {
         name for name in names if getattr(OTHER_RUN, name) != getattr(plain, name)
     }
-    assert changed | elsewhere == set(names)
+    missing = set(names) - changed - elsewhere
+    assert not missing, f"{missing}: give each another value in OTHER_RUN above"
     names, plain = set(DataConfig.__struct_fields__), DataConfig()
     told = {name for name in names if getattr(OTHER_DATA, name) != getattr(plain, name)}
-    assert told == names
+    assert told == names, f"{names - told}: give each another value in OTHER_DATA above"
     project = Project(training=OTHER_RUN, data=OTHER_DATA)
     assert loads(dumps(project)) == project
     plain = json.loads(dumps(Project()))
