@@ -331,6 +331,16 @@ def test_an_input_without_an_annotation_is_a_port(
     assert [port.name for port in spec.inputs] == ["input"] and spec.params == ()
 
 
+def test_what_torch_takes_by_name_alone_is_written_by_name(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(ops, "OPS", (("torch.addcmul", "merge"),))
+    (spec,) = read_catalog().values()
+    assert [(param.name, param.positional) for param in spec.params] == [
+        ("value", False)
+    ]
+
+
 def test_at_least_the_ops_that_were_promised() -> None:
     wanted = """
         nn.Linear nn.Conv1d nn.Conv2d nn.ConvTranspose2d nn.MaxPool2d nn.AvgPool2d nn.AdaptiveAvgPool2d nn.BatchNorm1d

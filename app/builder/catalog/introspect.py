@@ -147,7 +147,7 @@ def _read(key: str, category: str) -> OpSpec:
         outputs=tuple(
             Port(n, kind) for n, kind in ops.OUTPUTS.get(key, (("output", "tensor"),))
         ),
-        params=_with_positions(params),
+        params=_with_positions(params, schema),
         outputs_by=ops.OUTPUTS_BY.get(key, ""),
     )
 
@@ -387,12 +387,17 @@ def _schema_param(key: str, argument: Any) -> Param:
     return Param(name, **facts)
 
 
-def _with_positions(params: tuple[Param, ...]) -> tuple[Param, ...]:
-    """Mark leading arguments that are usually positional: without default, or a leading float (`Dropout(0.2)`)."""
+def _with_positions(params: tuple[Param, ...], schema: Any) -> tuple[Param, ...]:
+    """Mark leading arguments that are usually positional: without default, or a leading float (`Dropout(0.2)`).
+
+    Those that the schema takes by name alone are not, such as `value` of `torch.addcmul`.
+    """
+    arguments = schema.arguments if schema is not None else ()
+    by_name = {argument.name for argument in arguments if argument.kwarg_only}
     result = list(params)
     for i, param in enumerate(params):
         first_float = i == 0 and param.kind == "float"
-        named = param.name in ("dim", "approximate", "dropout_p")
+        named = param.name in ("dim", "approximate", "dropout_p", *by_name)
         if param.call or not (param.required or param.auto or first_float) or named:
             break
         result[i] = replace(param, positional=True)
