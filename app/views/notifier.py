@@ -11,8 +11,9 @@ from PySide6.QtWidgets import QWidget
 from app.views.ui.dialogs.message import ErrorDialog
 from app.views.ui.widgets.banner import Banner
 from app.views.ui.widgets.focus import focus_in, go_back
-from app.views.ui.widgets.toast import ToastStack
+from app.views.ui.widgets.toast import SECONDS, ToastStack
 
+ACTED_SECONDS = 3 * SECONDS
 EMPTY: Mapping[str, Callable[[], object]] = MappingProxyType({})
 
 
@@ -39,8 +40,9 @@ class Notifier(QObject):
         action: str = "",
         act: Callable[[], object] | None = None,
     ) -> None:
-        """Show a toast, with a link `action` that calls `act`."""
-        self._toasts.show(title, detail, action=action, on_action=act)
+        """Show a toast, with a link `action` that calls `act`, which takes a while to be read and reached."""
+        seconds = ACTED_SECONDS if action else SECONDS
+        self._toasts.show(title, detail, action=action, on_action=act, seconds=seconds)
 
     def take_back(self, title: str) -> None:
         """Dismiss the toasts with this title."""

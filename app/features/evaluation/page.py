@@ -152,11 +152,12 @@ class EvaluationPage(QWidget):
         self._run_title = ""
         self.empty = EmptyState("check", "Nothing evaluated yet", "", "Evaluate")
         self.set_run("")
-        body = Pages()
+        body, trying = Pages(), QWidget()
+        vbox(self.trying, on=trying, margins=0)
         self._stack = QStackedLayout(body)
         self._nothing, self._predict = (
             Scrolled(self.empty),
-            Scrolled(self.trying),
+            Scrolled(trying),
         )  # they take no room from the tools
         for page in (self._nothing, self.results, self._predict):
             self._stack.addWidget(page)

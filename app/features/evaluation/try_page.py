@@ -33,6 +33,7 @@ from app.training.evaluation.result import is_picture
 from app.util.formatting import shape_text, significant
 from app.views.ui.layouts import hbox, vbox
 from app.views.ui.present import present
+from app.views.ui.scrolled import Pages
 from app.views.ui.widgets.button import Button
 from app.views.ui.widgets.empty import EmptyState
 from app.views.ui.widgets.numbers import NumberField
@@ -58,7 +59,7 @@ def _entries(survey: InputSurvey) -> tuple[object, ...]:
     )
 
 
-class TryPage(QWidget):
+class TryPage(Pages):
     """`prediction_requested(sample)` carries an input without the batch axis, several by name; `show_answer` receives
     the prediction."""
 
