@@ -73,7 +73,10 @@ DRAWN = (
     "unfolded",
 )  # fields of a project that the canvas shows
 NEWEST = "Gradient norm, oldest to newest"
-EMPTY_HINT = "Drag a layer here, press Tab to search, or paste PyTorch code."
+EMPTY_HINT = (
+    "Drop your own data here: a table, a folder of images, a text. Or drag a layer, press Tab to search, or paste "
+    "PyTorch code."
+)
 START_NET = "Start with a net for these data"
 # A line of nodes is offered rows if it fits the width at less than this zoom, and then takes less of the height.
 LONG_LINE, LOW_LINE = 0.6, 0.35
@@ -283,8 +286,8 @@ class Canvas(QWidget):
 
     def set_offer(self, offer: str) -> None:
         """Offer a net for the data, which `offer` describes, while nothing but an Input is drawn; none for ""."""
-        hint = f"{offer} Or {EMPTY_HINT[:1].lower()}{EMPTY_HINT[1:]}"
-        self.empty.set_text(self.empty.title(), hint if offer else EMPTY_HINT)
+        hint = f"{offer} {EMPTY_HINT}".strip()
+        self.empty.set_text(self.empty.title(), hint)
         self.empty.set_first(START_NET if offer else "")
         self.start_net.setToolTip(offer)
         self._offer = offer
