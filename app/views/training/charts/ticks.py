@@ -8,6 +8,8 @@ import numpy as np
 
 from app.util.formatting import MINUS, duration, scientific, steady
 
+UNITS = (1e9, "G"), (1e6, "M"), (1e3, "k")
+
 
 def tick(value: float, spacing: float, largest: float) -> str:
     """Format a label of an axis with ticks `spacing` apart up to `largest`, in thousands or millions where shorter.
@@ -22,9 +24,8 @@ def tick(value: float, spacing: float, largest: float) -> str:
     spacing, largest = steady(spacing), steady(largest)
     if abs(value) < 1e-6 * spacing:  # ticks are multiples of their spacing, computed
         return "0"
-    units = ((1e9, "G"), (1e6, "M"), (1e3, "k"))
     scale, suffix = next(
-        (u for u in units if largest >= u[0] and spacing >= u[0] / 10), (1.0, "")
+        (u for u in UNITS if largest >= u[0] and spacing >= u[0] / 10), (1.0, "")
     )
     shown, step = steady(value / scale), spacing / scale
     if step < 1e-4:
@@ -43,15 +44,15 @@ def log_tick(exponent: float) -> str:
     (['1e−5', '1e−4', '0.01', '1', '10', '10k', '1M'], ['0.03', '0.15', '1.5', '150'])
     >>> [log_tick(math.log10(one)) for one in (0.214, 0.216, 1.5e-5)]
     ['0.214', '0.216', '1.5e−5']
+    >>> log_tick(10), log_tick(12)
+    ('10G', '1e12')
     >>> log_tick(2.9999999999999996), log_tick(-3.3010299956639813), log_tick(-3.3010299956639808)
     ('1k', '0.0005', '0.0005')
     """
     value = steady(10**exponent)
-    if value < 5e-4:
+    if value < 5e-4 or value >= 1e12:
         return scientific(value, 5)
-    scale, suffix = (
-        (1e6, "M") if value >= 1e6 else (1e3, "k") if value >= 1e3 else (1.0, "")
-    )
+    scale, suffix = next((u for u in UNITS if value >= u[0]), (1.0, ""))
     return f"{value / scale:.6g}{suffix}"
 
 
