@@ -206,7 +206,10 @@ class InputEntry(QWidget):
     # -- text
 
     def _add_line(self) -> None:
-        self.line = TextField(_numbers(self._value), self._read, self._written)
+        before = _numbers(self._value)
+        shown = () if self._is_continued else before
+        self.line = TextField(shown, self._read, self._written)
+        self.line.setPlaceholderText(self._written(before) if not shown else "")
         self.line.setAccessibleName(self.survey.name or "Text")
         self.line.edited.connect(self._typed)
         self.line.rejected.connect(self.words.setText)
@@ -228,15 +231,17 @@ class InputEntry(QWidget):
     @property
     def _is_continued(self) -> bool:
         """Whether a text that is too short follows another, since nothing can fill it up."""
-        return "" not in self.survey.symbols
+        return bool(self.survey.symbols) and "" not in self.survey.symbols
 
     def _typed(self, numbers: tuple[int, ...]) -> None:
+        if self._is_continued and self.survey.first is not None:
+            numbers = (*_numbers(self.survey.first), *numbers)[-self._value.size :]
         self._value = np.array(numbers, np.float32).reshape(self._value.shape)
         self.words.setText(self._hint)
         self.changed.emit()
 
     def _read(self, text: str) -> tuple[int, ...]:
-        """Return the numbers of a text, filled up with zeros, or behind the first sample. Raises ValueError."""
+        """Return the numbers of a text, filled up with zeros if something can. Raises ValueError."""
         count = self._value.size
         if self.survey.symbols:
             numbers_by_symbol = {
@@ -251,8 +256,8 @@ class InputEntry(QWidget):
                     f"{unknown!r} is not one of the symbols {''.join(numbers_by_symbol)}."
                 )
             numbers = [numbers_by_symbol[letter] for letter in text]
-            if self._is_continued and self.survey.first is not None:
-                return (*_numbers(self.survey.first), *numbers)[-count:]
+            if self._is_continued:
+                return tuple(numbers)
         else:
             try:
                 numbers = [int(word) for word in text.replace(",", " ").split()]
