@@ -38,6 +38,7 @@ class RunFeature(Feature):
     def __init__(self, workspace: Workspace) -> None:
         super().__init__(workspace)
         self._notice: Noticed | None = None  # the newest of a run elsewhere
+        self._said = ""  # of the newest run
         self.places = PlacesControl(workspace)
         self.ranks = RanksControl(
             workspace.session, self.places.watch, workspace.window
@@ -124,7 +125,7 @@ class RunFeature(Feature):
     def _say(self, title: str, detail: str) -> None:
         """Say what became of a run, with the next step after one that is done."""
         workspace, commands = self.workspace, self.workspace.commands
-        session = workspace.session
+        session, self._said = workspace.session, title
         done = session.state == "done" and not session.watched_last
         leads = done and commands.has(PREDICT)
         workspace.notifier.say(
@@ -213,6 +214,7 @@ class RunFeature(Feature):
             self.workspace.notifier.withdraw(MOVED_ON)
 
     def _project_replaced(self, _project: object) -> None:
+        self.workspace.notifier.take_back(self._said)
         if not self.workspace.session.active:
             self.workspace.status.set_state("")
             self.workspace.status.set_run("")

@@ -364,3 +364,19 @@ def test_an_evaluation_is_shown_again_when_its_project_is_reopened(
     for broken in (file.read_bytes()[:-9], b"", b"\x81\xa4loss\xc0"):
         file.write_bytes(broken)
         assert stored.read(file.parent) == {}
+
+
+def test_a_run_that_is_done_leads_to_its_prediction_until_another_project_is_open(
+    qtbot: QtBot, window: WholeWindow
+) -> None:
+    trained(qtbot, window)
+    said = next(each for each in window.toasts.toasts() if each.button is not None)
+    assert said.button.text() == "Predict"
+    QTest.mouseClick(said.button, Qt.MouseButton.LeftButton)
+    page = window.evaluation
+    qtbot.waitUntil(lambda: page.trying.survey is not None, timeout=60_000)
+    assert page.view.value() == "try"
+    qtbot.waitUntil(lambda: page.trying.isAncestorOf(window.focusWidget()))
+    window.workspace.notifier.say("Training is done", "", "Predict", page.show_try)
+    window.files.open_example("MLP on digits.tape")
+    assert not any(each.button is not None for each in window.toasts.toasts())
