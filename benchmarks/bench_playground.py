@@ -29,7 +29,7 @@ NETS = {
     "2-16-16-16-16-16-2": ((2, 16, 16, 16, 16, 16, 2), "SiLU"),
 }
 SECONDS, SHORT = 10.0, 2.0
-WARM = 2.0  # seconds of the run before frames are counted
+WARM = 5.0  # seconds of the run before frames are counted
 
 
 def measured(name: str, seconds: float) -> tuple[float, float]:

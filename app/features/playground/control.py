@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import math
 from concurrent.futures import Future
 from pathlib import Path
+from time import monotonic
 from typing import TYPE_CHECKING, Any
 
 from msgspec.structs import replace
@@ -42,9 +44,10 @@ if TYPE_CHECKING:
 KEY = "playground"
 OWN = "made.own"
 UNITS = "Units"  # the overlay
-SIZE = 80  # points a side
+SIZE, LEAST_SIZE = 80, 32  # points a side; during a run as many as GOAL leaves time for
 REACH = 1.0  # of the plane of own points, at least
-FRAME = 0.033  # s between two planes at least
+FRAME = 0.033  # s from asking for a plane to asking for the next one at least
+GOAL = 0.05  # s from one plane to the next that the number of points is chosen for
 LOOK = 8  # ms between two looks whether a plane is there
 SHARE = 0.1  # of the time of a run that its planes may take
 REST = 200  # ms after the net has changed
@@ -87,6 +90,17 @@ def hidden_layers(project: Project) -> list[str]:
     ]
 
 
+def size_for(size: int, seconds: float) -> int:
+    """Return the points a side of the next plane, so that it may be one in GOAL within SHARE of the run; one of `size`
+    took so many seconds.
+
+    >>> size_for(80, 0.001), size_for(80, 0.02), size_for(80, 9.0)
+    (80, 40, 32)
+    """
+    fitting = size * math.sqrt(GOAL * SHARE / max(seconds, 1e-6))
+    return int(min(SIZE, max(LEAST_SIZE, fitting))) // 2 * 2
+
+
 class PlaygroundControl(QObject):
     """Asks for planes or filters: of the active run, as often as it may cost SHARE of it, else once of the newest
     weights."""
@@ -95,6 +109,8 @@ class PlaygroundControl(QObject):
         super().__init__(page)
         self._workspace, self.page = workspace, page
         self._asked: Future[Any] | None = None
+        self._asked_at = 0.0
+        self._size = SIZE
         self._again = False  # a run is to begin once the one before has ended
         self._folder = TemporaryFolder()
         self._next = QTimer(self, singleShot=True)
@@ -180,7 +196,8 @@ class PlaygroundControl(QObject):
     def _plane_asked(self) -> PlaneAsked:
         own = self._workspace.document.project.data.source == OWN
         layer = self.page.layer.value()
-        return PlaneAsked(SIZE, layer, self._draws_units, REACH if own else 0.0)
+        size = self._size if self._workspace.session.active else SIZE
+        return PlaneAsked(size, layer, self._draws_units, REACH if own else 0.0)
 
     @property
     def _shows_filters(self) -> bool:
@@ -189,6 +206,7 @@ class PlaygroundControl(QObject):
     def _ask_run(self) -> None:
         thread = self._workspace.session.training_thread
         if self._asked is None and self._is_seen and thread is not None:
+            self._asked_at = monotonic()
             self._asked = thread.run_between_steps(
                 ShowFilters() if self._shows_filters else MapPlane(self._plane_asked)
             )
@@ -206,9 +224,12 @@ class PlaygroundControl(QObject):
             return
         plane: Plane | Filters = answer.result()
         self._show(plane, f"Step {plane.step:,}")
+        if isinstance(plane, Plane):
+            self._size = size_for(len(plane.outputs), plane.seconds)
         if self._workspace.session.active:
-            pause = max(FRAME, plane.seconds * (1 / SHARE - 1))
-            self._next.start(round(1000 * pause))
+            period = max(FRAME, plane.seconds / SHARE)
+            left = period - (monotonic() - self._asked_at)
+            self._next.start(max(0, round(1000 * left)))
 
     def _refused(self, error: BaseException | None) -> None:
         """Show why the net has no plane; a run that has ended gives way to its weights."""
