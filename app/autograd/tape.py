@@ -163,6 +163,19 @@ class Tape(Shared, frozen=True, dict=True, weakref=True):
             edges_by_target.setdefault(edge.target, []).append(edge)
         return {key: tuple(edges) for key, edges in edges_by_target.items()}
 
+    def leaf_behind(self, number: int) -> int | None:
+        """Return the leaf to which a node leads exclusively: itself, or through views and casts only."""
+        hops = 0
+        while not self.nodes[number].is_leaf and hops < 4:
+            targets = {edge.target for edge in self.outgoing.get(number, ())}
+            if len(targets) != 1 or any(
+                saved.kind == "activation" for saved in self.nodes[number].saved
+            ):
+                return None
+            (number,) = targets
+            hops += 1
+        return number if self.nodes[number].is_leaf else None
+
     @cached_property
     def forward(self) -> tuple[TapeNode, ...]:
         """Nodes in order of creation; leaves after the first operation that used them."""

@@ -22,6 +22,7 @@ from app.builder.catalog.catalog import catalog
 from app.builder.graph import Graph
 from app.builder.typed_code import nodes_of
 from app.data.config import DataConfig
+from app.engine import pool
 from app.features.lessons.cli import grade
 from app.features.lessons.lesson import Lesson
 from app.project import file
@@ -170,6 +171,7 @@ def main(arguments: list[str] | None = None) -> int:
     parser.add_argument("--count", type=int, default=14, help="of each kind (14)")
     options = parser.parse_args(arguments)
     lesson, text = grade.lesson_named(LESSON)
+    pool.prepare(later=True)
     expected = cases(options.count)
     faults: list[str] = []
     with tempfile.TemporaryDirectory() as name:

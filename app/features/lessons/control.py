@@ -274,8 +274,8 @@ class LessonControl(QObject):
             return
         self._soon.stop()
         self._look()
-        self._reached = recorded(lesson, self._reached, self._situation, self._answers)
         step = lesson.steps[self._page.lesson.step]
+        self._reached = recorded(step, self._reached, self._situation, self._answers)
         self._page.lesson.show_verdicts([self._verdict(goal) for goal in step.goals])
         self._workspace.activity.conceal(*concealed(step, self._answers))
         self._record(lesson)

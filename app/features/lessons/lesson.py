@@ -245,27 +245,26 @@ def is_recorded(
 
 
 def recorded(
-    lesson: Lesson,
+    step: LessonStep,
     before: Mapping[str, str],
     situation: Situation,
     answers: Mapping[str, str],
 ) -> dict[str, str]:
-    """Return the record of a lesson: what was seen of each goal that is reached, by its key.
+    """Return the record of a lesson, what was seen of each goal that is reached by its key, after a look at a step.
 
     The goals of a step stay in it once all of them held at one moment; until then those are in it that hold, and those
     of whose fact nothing is known since.
     """
-    record = {}
-    for step in lesson.steps:
-        is_done = all(goal.key in before for goal in step.goals)
-        for goal in step.goals:
-            seen = before.get(goal.key)
-            if is_reached(goal, situation, answers):
-                if seen is None or goal.question:
-                    seen = seen_of(goal, situation, answers)
-            elif not is_done and not _is_unknown(goal, before, situation, answers):
-                continue
-            record[goal.key] = seen or ""
+    is_done = all(goal.key in before for goal in step.goals)
+    record = dict(before)
+    for goal in step.goals:
+        seen = record.pop(goal.key, None)
+        if is_reached(goal, situation, answers):
+            if seen is None or goal.question:
+                seen = seen_of(goal, situation, answers)
+        elif not is_done and not _is_unknown(goal, before, situation, answers):
+            continue
+        record[goal.key] = seen or ""
     return record
 
 
@@ -275,11 +274,11 @@ def is_passed(
     answers: Mapping[str, str],
     reached: Mapping[str, str],
 ) -> bool:
-    """Return whether a goal counts as reached by what is there now and by a record."""
-    return (
-        is_reached(goal, situation, answers)
-        or (goal.once and is_recorded(goal, reached, answers))
-        or _is_unknown(goal, reached, situation, answers)
+    """Return whether a goal counts as reached: by a record, or by what is there now."""
+    if goal.once:
+        return is_recorded(goal, reached, answers)
+    return is_reached(goal, situation, answers) or _is_unknown(
+        goal, reached, situation, answers
     )
 
 

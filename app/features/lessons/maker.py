@@ -88,6 +88,7 @@ class GoalEdit(QWidget):
         return replace(goal_of(self.row.text().strip()), hint=hint)
 
     def _show(self) -> None:
+        self.row.setToolTip(self.row.text())
         try:
             self.shown.setText(self.goal().text)
         except LessonError as error:
@@ -218,10 +219,8 @@ class LessonMaker(QWidget):
         goal = goal_of(row)
         if self.asks.value():
             fact = FACTS[goal.fact]
-            question = f"What is {goal.fact.replace('_', ' ')} {fact.shown(goal.argument)}".strip()
-            goal = replace(
-                goal, question=f"{question}?", comparison="=", wanted=lessons.SAME
-            )
+            question = fact.goal.format(argument=fact.shown(goal.argument), wanted="…")
+            goal = replace(goal, question=question, comparison="=", wanted=lessons.SAME)
         self.add_goal(row_of(goal)).row.setFocus()
         self.facts.set_value("")
 

@@ -194,9 +194,11 @@ def test_a_step_that_was_done_stays_done_in_its_goals_that_need_hold_once() -> N
     small, layers, large, captured, again = lesson.goals
     assert (small.once, layers.once, captured.once) == (True, False, True)
     assert captured.key != again.key
-    at_first = recorded(lesson, {}, with_rate(0.001), {})
+    first, second = lesson.steps
+    at_first = recorded(first, {}, with_rate(0.001), {})
     assert set(at_first) == {small.key, layers.key}
-    later = recorded(lesson, at_first, with_rate(2.0), {})
+    later = recorded(first, at_first, with_rate(2.0), {})
+    later = recorded(second, later, with_rate(2.0), {})
     assert set(later) == {small.key, layers.key, large.key}
     assert later[small.key] == "0.001"
     passed = [is_passed(goal, with_rate(2.0), {}, later) for goal in lesson.goals]
@@ -210,9 +212,10 @@ def test_goals_that_held_at_different_moments_do_not_end_a_step() -> None:
         STATES.replace("layers nn.Linear >= 1", "once frozen >= 1"), "states"
     )
     small, frozen, *_ = lesson.goals
-    first = recorded(lesson, {}, with_rate(0.001), {})
+    step = lesson.steps[0]
+    first = recorded(step, {}, with_rate(0.001), {})
     assert small.key in first and frozen.key not in first
-    assert small.key not in recorded(lesson, first, with_rate(2.0), {})
+    assert small.key not in recorded(step, first, with_rate(2.0), {})
 
 
 @pytest.mark.parametrize("lesson", bundled(), ids=lambda lesson: lesson.name)

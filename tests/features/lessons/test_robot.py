@@ -9,7 +9,12 @@ from PySide6.QtCore import Qt
 from PySide6.QtTest import QTest
 from pytestqt.qtbot import QtBot
 
+from app.features.lessons.cli.grade import lesson_named
 from app.features.lessons.lesson import bundled
+from app.features.lessons.task import grade
+from app.features.lessons.values import Grade, Graded
+from app.project import file
+from app.project.project import Project
 from tests.features.lessons.hand import Hand
 from tests.features.lessons.scripts import SCRIPTS
 from tests.support.whole_window import WholeWindow
@@ -31,6 +36,13 @@ def test_every_lesson_has_a_script() -> None:
         steps = SCRIPTS[lesson.name]
         assert len(steps) == len(lesson.steps), lesson.name
         assert sum(len(step.wrong) for step in steps) >= LEAST_WRONG, lesson.name
+
+
+def verdicts(name: str, project: Project) -> Graded:
+    """What `tapedeck grade` says of a project that is handed in."""
+    _lesson, text = lesson_named(name)
+    read_again = file.loads(file.dumps(project))
+    return grade(Grade(text, name, read_again), None)  # type: ignore[arg-type]
 
 
 def hint(hand: Hand) -> str:
@@ -62,6 +74,9 @@ def test_a_hand_does_it_wrong_and_then_to_the_end(
         hand.go_on()
     assert hand.control.lesson is None
     assert name in hand.control._done()
+    graded = verdicts(name, window.document.project)
+    assert not graded.error
+    assert [goal.goal for goal in graded.goals if not goal.passed] == []
 
 
 @pytest.mark.parametrize("name", SCRIPTS)

@@ -59,6 +59,7 @@ def run(options: argparse.Namespace) -> int:
     if not options.folder.is_dir():
         raise console.CommandError(f"{options.folder} is no folder.")
     submissions = []
+    pool.prepare(later=True)  # so that torch is loaded once for all of them
     for hand_in in hand_ins(options.folder):
         submission = graded(hand_in, lesson, text, options.seconds, options.memory)
         submissions.append(submission)

@@ -306,7 +306,7 @@ def _gain(tape: Tape, record: StepRecord) -> float | None:
     on = [
         edge.stats.norm
         for edge in record.leaving
-        if edge.stats and prepared(tape, edge.target) is None
+        if edge.stats and tape.leaf_behind(edge.target) is None
     ]
     return math.hypot(*on) / record.norm if on and record.norm else None
 
@@ -380,26 +380,12 @@ def _output(number: int, count: int) -> str:
 
 def _target(tape: Tape, node: TapeNode) -> tuple[str, str]:
     """Return the target of a gradient: a parameter by its name, or a layer."""
-    leaf = prepared(tape, node.id)
+    leaf = tape.leaf_behind(node.id)
     if leaf is not None and tape.nodes[leaf].parameters:
         return tape.nodes[leaf].parameters[
             0
         ], f"by {node.name}" if leaf != node.id else ""
     return "input", f"to {tape.title_of(node)}"
-
-
-def prepared(tape: Tape, number: int) -> int | None:
-    """Return the leaf to which a node leads exclusively: itself, or through views and casts only."""
-    hops = 0
-    while not tape.nodes[number].is_leaf and hops < 4:
-        targets = {edge.target for edge in tape.outgoing.get(number, ())}
-        if len(targets) != 1 or any(
-            saved.kind == "activation" for saved in tape.nodes[number].saved
-        ):
-            return None
-        (number,) = targets
-        hops += 1
-    return number if tape.nodes[number].is_leaf else None
 
 
 def _name(tape: Tape, number: int) -> str:

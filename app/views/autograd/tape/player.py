@@ -136,11 +136,12 @@ class Player(QObject):
             self.changed.emit()
 
     def is_concealed(self, node: int) -> bool:
-        """Return whether what arrives at a node is hidden."""
-        return (
-            bool(self.concealed)
-            and self.tape is not None
-            and not self.concealed.isdisjoint(self.tape.nodes[node].parameters)
+        """Return whether what arrives at a node is hidden, as is what goes on to the parameter through views alone."""
+        if not self.concealed or self.tape is None:
+            return False
+        leaf = self.tape.leaf_behind(node)
+        return leaf is not None and not self.concealed.isdisjoint(
+            self.tape.nodes[leaf].parameters
         )
 
     def set_tape(

@@ -15,7 +15,7 @@ from app.views.ui.theme import scene_font
 NARROWEST, WIDEST = 76.0, 160.0
 WIDEST_NAMED = 220.0  # where its name needs it
 TALL, SHORT, STRIP = 72.0, 50.0, 8.0
-PICTURES = 44.0  # height of a strip of pictures
+PICTURES = 58.0  # height of a strip of pictures
 HEADER = 27.0
 INSET = 11.0
 ICON = QRectF(8, 8, 14, 14)

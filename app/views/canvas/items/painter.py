@@ -267,19 +267,22 @@ class NodeLook:
         painter.restore()
 
     def paint_pictures(self, painter: QPainter, pictures: Sequence[QImage]) -> None:
-        """Paint square pictures side by side along the lower edge, as many as there is room for."""
-        side = self.shape.strip - INSET / 2
-        room = self.shape.width - 2 * INSET
-        count = max(1, int((room + INSET / 2) // (side + INSET / 2)))
-        left, top = INSET, self.shape.height - self.shape.strip
+        """Paint square pictures along the lower edge: one, or as many as there is room for in two rows."""
+        gap = 3.0
+        whole, room = self.shape.strip - INSET, self.shape.width - 2 * INSET
+        rows = min(len(pictures), 2)
+        side = (whole - gap * (rows - 1)) / rows
+        across = max(1, int((room + gap) // (side + gap)))
+        top = self.shape.height - self.shape.strip + gap
         painter.save()
         painter.setRenderHint(QPainter.RenderHint.SmoothPixmapTransform)
         painter.setPen(theme.current().line2)
-        for picture in pictures[:count]:
-            rect = QRectF(left, top, side, side)
+        for number, picture in enumerate(pictures[: rows * across]):
+            row, column = divmod(number, across)
+            left = INSET + column * (side + gap)
+            rect = QRectF(left, top + row * (side + gap), side, side)
             painter.drawImage(rect, picture)
             painter.drawRect(rect)
-            left += side + INSET / 2
         painter.restore()
 
 
