@@ -5,6 +5,7 @@ from __future__ import annotations
 import inspect
 import warnings
 from collections.abc import Iterator, Mapping
+from itertools import product
 from typing import Any
 
 import torch
@@ -36,6 +37,10 @@ def interface_with_losses(
         warnings.simplefilter("ignore")  # of guesses that do not fit
         for more in _targets(model, kwargs, targets, interface):
             train_interface = interface_in_training(model, args, {**kwargs, **more})
+            if train_interface is not None:
+                return train_interface
+        for call_args, call_kwargs in _labelled_batches(model, args, kwargs, interface):
+            train_interface = interface_in_training(model, call_args, call_kwargs)
             if train_interface is not None:
                 return train_interface
     return interface
@@ -84,7 +89,7 @@ def _targets(
     """Yield what a call in train mode may get beside the inputs."""
     if targets or any(argument.way.startswith("[*]") for argument in interface.takes):
         yield dict(targets)
-    if _asks_for_mode(model):
+    if _reads(model, "self.training"):
         yield {}
     label = next(
         (
@@ -99,8 +104,31 @@ def _targets(
             yield {label: guess}
 
 
-def _asks_for_mode(model: nn.Module) -> bool:
-    """Return whether the code of a module that is not torch's own reads `self.training`."""
+def _labelled_batches(
+    model: nn.Module,
+    args: tuple[Any, ...],
+    kwargs: Mapping[str, Any],
+    interface: Interface,
+) -> Iterator[Call]:
+    """Yield calls with a guess of a target in an argument that is a dictionary, under a name that the code reads."""
+    if not any(isinstance(value, dict) for value in (*args, *kwargs.values())):
+        return
+    labels = [name for name in LABELS if _reads(model, f'"{name}"', f"'{name}'")]
+    for label, guess in product(labels, target_guesses(interface)):
+        yield (
+            tuple(_labelled(value, label, guess) for value in args),
+            {name: _labelled(value, label, guess) for name, value in kwargs.items()},
+        )
+
+
+def _labelled(value: Any, label: str, target: Tensor) -> Any:
+    """Return an argument, with a target if it is a dictionary that has none."""
+    is_without = isinstance(value, dict) and label not in value
+    return {**value, label: target} if is_without else value
+
+
+def _reads(model: nn.Module, *texts: str) -> bool:
+    """Return whether one of the texts stands in the forward of a module that is not torch's own."""
     kinds = {
         type(module)
         for module in module_tree.modules(model)
@@ -108,10 +136,11 @@ def _asks_for_mode(model: nn.Module) -> bool:
     }
     for kind in kinds:
         try:
-            if "self.training" in inspect.getsource(kind.forward):
-                return True
+            source = inspect.getsource(kind.forward)
         except (OSError, TypeError, AttributeError):
             continue
+        if any(text in source for text in texts):
+            return True
     return False
 
 

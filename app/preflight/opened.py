@@ -46,10 +46,11 @@ def project_of(
         opened.source.name.rpartition(".")[2].rpartition("/")[2]
         or opened.interface.model
     )
+    label = opened_losses.label_of(opened)
     fields = {
         argument.name: argument.name
         for argument in opened.interface.takes
-        if argument.way and argument.way != "[*]"
+        if argument.way and argument.way != "[*]" and argument != label
     }
     inputs = FrozenMap({**fields, **project.training.inputs})
     project = replace(

@@ -102,12 +102,14 @@ def own_losses(opened: OpenedModel) -> tuple[Returned, ...]:
 
 
 def label_of(opened: OpenedModel) -> Argument | None:
-    """Return the argument of forward that is for the target, by its name."""
+    """Return the argument of forward, or the tensor in one, that is for the target of a batch, by its name."""
     return next(
         (
             argument
             for argument in opened.interface.takes
-            if argument.name in LABELS and not argument.way and not argument.other
+            if argument.name in LABELS
+            and not argument.way.startswith("[*]")  # of each sample, such as its boxes
+            and not argument.other
         ),
         None,
     )

@@ -130,6 +130,55 @@ def test_an_opened_model_that_detects_is_described_by_its_losses(folder: Path) -
     ]
 
 
+BATCHES = """
+import torch
+from torch import nn
+from torch.utils.data import Dataset
+
+
+class Fusion(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.words, self.numbers, self.head = nn.EmbeddingBag(20, 4), nn.Linear(2, 2), nn.Linear(6, 3)
+        self.loss = nn.CrossEntropyLoss()
+
+    def forward(self, batch):
+        logits = self.head(torch.cat((self.words(batch["tokens"]), self.numbers(batch["numbers"])), 1))
+        result = {"logits": logits}
+        if "label" in batch:
+            result["loss"] = self.loss(logits, batch["label"]) / 2
+        return result
+
+
+class Batches(Dataset):
+    def __len__(self):
+        return 40
+
+    def __getitem__(self, number):
+        draw = torch.Generator().manual_seed(number)
+        tokens, numbers = torch.randint(20, (5,), generator=draw), torch.randn(2, generator=draw)
+        return {"tokens": tokens, "numbers": numbers, "label": torch.tensor(number % 3)}
+"""
+
+
+def test_a_loss_that_a_model_computes_from_the_label_of_its_batch_is_trained_on(
+    folder: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """The inputs are proposed without the label: the loss appears in a call that has one."""
+    (folder / "fusion.py").write_text(BATCHES)
+    command = ["train", "fusion.py:Fusion", "--on", "fusion.py:Batches", *SHORT]
+    assert run([*command, "--out", "run", "--json"]) == 0
+    output = capsys.readouterr()
+    assert "OwnLoss of output loss, chosen by the model" in output.out + output.err
+    with pytest.MonkeyPatch.context() as here:
+        here.delitem(sys.modules, "fusion", raising=False)
+        here.syspath_prepend(str(folder / "run"))
+        assert script_here.run_script(folder / "run", "--json") is None
+    of_script = capsys.readouterr().out.splitlines()
+    losses = [line for line in output.out.splitlines() if '"val_loss"' in line]
+    assert losses and [line for line in of_script if '"val_loss"' in line] == losses
+
+
 class Nested(nn.Module):
     def forward(self, batch: Any, state: Any = None, scale: Any = None) -> Any:
         return batch["x"] + state[0] * (1 if scale is None else scale["x"][0])
