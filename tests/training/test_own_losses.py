@@ -17,7 +17,7 @@ from app.training.choices import ChoiceError, loss_named
 from tests.slow import own_losses
 from tests.support.script_here import run_script
 
-pytestmark = pytest.mark.usefixtures("no_pictures")
+pytestmark = pytest.mark.usefixtures("forked_trials", "no_pictures")
 
 SHORT = (
     "Own2",
