@@ -4,13 +4,16 @@ from __future__ import annotations
 
 from pathlib import Path
 
+import pytest
 from PySide6.QtCore import Qt
 from PySide6.QtTest import QTest
 from PySide6.QtWidgets import QApplication, QLabel, QScrollArea
 from pytestqt.qtbot import QtBot
 
+from app.util import language
+from app.views.app import choose_language
 from app.views.settings import Settings
-from app.views.shell.preferences import PREFERENCES
+from app.views.shell.preferences import LANGUAGES, PREFERENCES
 from app.views.shell.settings_dialog import SettingsDialog
 from app.views.ui import theme
 from app.views.ui.dialogs.search import SearchDialog
@@ -156,3 +159,17 @@ def test_a_setting_is_found_and_takes_effect_in_the_window(
     shown.activateWindow()
     qtbot.waitUntil(shown.isActiveWindow)
     assert QApplication.focusWidget() is shown.editors["event_files"]
+
+
+def test_the_window_speaks_the_language_of_the_settings_else_that_of_the_system(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    settings = Settings("TapedeckTest", "language")
+    monkeypatch.setenv(language.VARIABLE, "en")
+    choose_language(settings)
+    assert language.language() == "en"
+    settings.language = "de"
+    choose_language(settings)
+    assert language.language() == "de" and ("de", "Deutsch") in LANGUAGES
+    settings.put("look/language", "xx")
+    assert settings.language == ""

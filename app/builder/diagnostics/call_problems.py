@@ -31,18 +31,21 @@ from app.builder.rules import wirable_of
 from app.builder.shapes.tied_shapes import shape_of
 from app.builder.value_types import Dim, TensorType, ValueType, kind_of, kinds_fit
 from app.util.formatting import shape_text
+from app.util.language import tr, trn
 
 
 def loop_problems(graph: Graph, walk: Plan) -> list[Problem]:
     if not walk.loops:
         return []
     names = " → ".join(graph.nodes[node].name for node in walk.loops[:6])
-    reason = f"{names}: each needs another's output. Remove one of their wires."
+    reason = tr(
+        "{names}: each needs another's output. Remove one of their wires.", names=names
+    )
     return [
         Problem(
             "error",
             walk.loops[0],
-            "These layers form a cycle, so forward has no order",
+            tr("These layers form a cycle, so forward has no order"),
             reason,
             code="cycle",
         )
@@ -55,33 +58,38 @@ def net_problems(sheet: InferredGraph) -> list[Problem]:
             Problem(
                 "error",
                 None,
-                "Nothing on the canvas yet",
-                "Drag a layer here, press Tab to search, or paste PyTorch code.",
+                tr("Nothing on the canvas yet"),
+                tr("Drag a layer here, press Tab to search, or paste PyTorch code."),
                 code="empty-canvas",
             )
         ]
     kinds = {node.op for node in sheet.graph.nodes.values()}
-    subject = "network" if sheet.given is None else "block"
+    is_block = sheet.given is not None
     problems = []
     if "input" not in kinds:
         problems.append(
             Problem(
                 "error",
                 None,
-                f"The {subject} has no Input",
-                "Drag an Input onto the canvas.",
+                tr("The block has no Input")
+                if is_block
+                else tr("The network has no Input"),
+                tr("Drag an Input onto the canvas."),
                 code="no-input",
             )
         )
     if "output" not in kinds:
-        reason = "Drag an Output onto the canvas and connect the last layer to it."
+        reason = tr("Drag an Output onto the canvas and connect the last layer to it.")
         ends = [
             step.node
             for step in sheet.walk.steps
             if step.spec.outputs and not sheet.graph.out_of(step.id)
         ]
         cures = tuple(
-            Cure(f"Add an Output after {end.name}", (Append(end.id, "output"),))
+            Cure(
+                tr("Add an Output after {layer}", layer=end.name),
+                (Append(end.id, "output"),),
+            )
             for end in reversed(ends)
             if end.op != "input"
         )[:3]
@@ -89,7 +97,9 @@ def net_problems(sheet: InferredGraph) -> list[Problem]:
             Problem(
                 "error",
                 None,
-                f"The {subject} has no Output",
+                tr("The block has no Output")
+                if is_block
+                else tr("The network has no Output"),
                 reason,
                 cures=cures,
                 code="no-output",
@@ -102,15 +112,21 @@ def net_problems(sheet: InferredGraph) -> list[Problem]:
 def _uncalled_note(nodes: list[Node]) -> Problem:
     """Report all uncalled modules in one note: they are kept on purpose."""
     names = ", ".join(node.name for node in nodes[:3]) + (
-        f" and {len(nodes) - 3} more" if len(nodes) > 3 else ""
+        f" {tr('and {number} more', number=len(nodes) - 3)}" if len(nodes) > 3 else ""
     )
-    cure = Cure("Leave out of the code", tuple(Keep(node.id, False) for node in nodes))
-    reason = "The constructor creates them, so the state_dict has their keys."
-    verb = "is" if len(nodes) == 1 else "are"
+    cure = Cure(
+        tr("Leave out of the code"), tuple(Keep(node.id, False) for node in nodes)
+    )
+    reason = tr("The constructor creates them, so the state_dict has their keys.")
     return Problem(
         "info",
         nodes[0].id,
-        f"{names} {verb} not used by forward",
+        trn(
+            "{names} is not used by forward",
+            "{names} are not used by forward",
+            len(nodes),
+            names=names,
+        ),
         reason,
         cures=(cure,),
         code="unused-module",
@@ -136,12 +152,24 @@ def _bad_ties(step: Step, sheet: InferredGraph) -> list[Problem]:
                 if tie.node in sheet.graph.nodes
                 else tie.node
             )
-            message = (
-                f"{_named(step.node.name, name)} cannot be {_named(whose, tie.name)}"
+            message = tr(
+                "{first} cannot be {second}",
+                first=_named(step.node.name, name),
+                second=_named(whose, tie.name),
             )
-            reason = f"One is {_size(mine)}, and the other {_size(theirs)}; tied parameters must have the same shape."
+            reason = tr(
+                "One is {first}, and the other {second}; tied parameters must have the same shape.",
+                first=_size(mine),
+                second=_size(theirs),
+            )
             cure = Cure(
-                f"Give {step.node.name} its own parameter", (Untie(step.id, name),)
+                trn(
+                    "Give {name} its own parameter",
+                    "Give {name} its own parameters",
+                    1,
+                    name=step.node.name,
+                ),
+                (Untie(step.id, name),),
             )
             return [
                 Problem(
@@ -159,18 +187,30 @@ def _ties_note(step: Step, graph: Graph) -> list[Problem]:
     ]
     if not pairs:
         return []
-    more = f" and {len(pairs) - 1} more" if len(pairs) > 1 else ""
-    noun = "parameters" if more else "parameter"
+    more = tr("and {number} more", number=len(pairs) - 1)
+    more = f" {more}" if len(pairs) > 1 else ""
     cure = Cure(
-        f"Give {step.node.name} its own {noun}",
+        trn(
+            "Give {name} its own parameter",
+            "Give {name} its own parameters",
+            len(pairs),
+            name=step.node.name,
+        ),
         tuple(Untie(step.id, name) for name in step.node.tied),
     )
-    reason = "Tied weights: one tensor under two names, counted once, with gradients from both uses."
+    reason = tr(
+        "Tied weights: one tensor under two names, counted once, with gradients from both uses."
+    )
     return [
         Problem(
             "info",
             step.id,
-            f"{pairs[0][0]} is tied to {pairs[0][1]}{more}",
+            tr(
+                "{first} is tied to {second}{more}",
+                first=pairs[0][0],
+                second=pairs[0][1],
+                more=more,
+            ),
             reason,
             cures=(cure,),
             code="tied-parameter",
@@ -183,7 +223,7 @@ def _named(node: str, parameter: str) -> str:
 
 
 def _size(shape: tuple[int, ...] | None) -> str:
-    return "not there" if shape is None else shape_text(shape, "a number")
+    return tr("not there") if shape is None else shape_text(shape, "a number")
 
 
 def _kept_problems(step: Step, result: StepResult, graph: Graph) -> list[Problem]:
@@ -193,21 +233,25 @@ def _kept_problems(step: Step, result: StepResult, graph: Graph) -> list[Problem
             Problem(
                 "error",
                 step.id,
-                f"{step.node.name} cannot be constructed",
+                tr("{name} cannot be constructed", name=step.node.name),
                 result.outcome.error,
                 code="constructor-failed",
             )
         ]
     if not isinstance(result.outcome, Ran):
-        names = " and ".join(
+        names = f" {tr('and')} ".join(
             name for name, value in result.resolved.items() if value is AUTO
         )
-        reason = "No input to infer it from. Set it in the inspector."
+        reason = tr("No input to infer it from. Set it in the inspector.")
         return [
             Problem(
                 "error",
                 step.id,
-                f"{step.node.name} is constructed: set {names or 'parameters'}",
+                tr(
+                    "{name} is constructed: set {names}",
+                    name=step.node.name,
+                    names=names or "parameters",
+                ),
                 reason,
                 code="missing-parameter",
             )
@@ -221,19 +265,24 @@ def step_problems(step: Step, sheet: InferredGraph) -> list[Problem]:
     if not step.live:
         if step.spec.kind == "input" and sheet.given is not None:
             return []  # a block may have an input that it does not need yet
-        reason = "It is left out of the code. Connect it to an output, or remove it."
+        reason = tr(
+            "It is left out of the code. Connect it to an output, or remove it."
+        )
         cures: tuple[Cure, ...] = (
-            Cure(f"Remove {step.node.name}", (RemoveNode(step.id),)),
+            Cure(tr("Remove {name}", name=step.node.name), (RemoveNode(step.id),)),
         )
         if step.spec.kind in HOLDING:
             cures += (
-                Cure(f"Keep {step.node.name} in the state_dict", (Keep(step.id),)),
+                Cure(
+                    tr("Keep {name} in the state_dict", name=step.node.name),
+                    (Keep(step.id),),
+                ),
             )
         return [
             Problem(
                 "warning",
                 step.id,
-                f"{step.node.name} is not connected to an output",
+                tr("{name} is not connected to an output", name=step.node.name),
                 reason,
                 cures=cures,
                 code="dead-branch",
@@ -241,18 +290,20 @@ def step_problems(step: Step, sheet: InferredGraph) -> list[Problem]:
         ]
     if explanation := custom.why_not(step.spec):
         cure = Cure(
-            "View the file", (OpenLayers(step.id, custom.module_of(step.spec.key)),)
+            tr("View the file"), (OpenLayers(step.id, custom.module_of(step.spec.key)),)
         )
         return [
             Problem("error", step.id, *explanation, cures=(cure,), code="layer-file")
         ]
     if step.spec.kind == "unknown":
-        reason = "It comes from another version or from layers that are missing here. Its data are kept in the file."
+        reason = tr(
+            "It comes from another version or from layers that are missing here. Its data are kept in the file."
+        )
         return [
             Problem(
                 "error",
                 step.id,
-                f"{step.node.op!r} is an unknown op",
+                tr("{op!r} is an unknown op", op=step.node.op),
                 reason,
                 code="unknown-op",
             )
@@ -272,10 +323,12 @@ def step_problems(step: Step, sheet: InferredGraph) -> list[Problem]:
         if port.required and port.name not in step.args
     ]
     if unconnected:
-        names = " and ".join(port.name for port in unconnected)
-        message = f"No input connected to {names} of {step.node.name}"
+        names = f" {tr('and')} ".join(port.name for port in unconnected)
+        message = tr(
+            "No input connected to {names} of {name}", names=names, name=step.node.name
+        )
         cures = wire_cures(step, tuple(port.name for port in unconnected), graph)
-        reason = "Drag a wire from another layer to it."
+        reason = tr("Drag a wire from another layer to it.")
         return [
             Problem(
                 "error",
@@ -325,9 +378,15 @@ def _init_problems(step: Step, result: StepResult) -> list[Problem]:
     for name, init in step.node.inits.items():
         refusal = init_checks.refusal(step.spec, result.resolved, name, init)
         if refusal:
-            message = f"{init.name} cannot initialise {name} of {step.node.name}"
+            message = tr(
+                "{init} cannot initialise {name} of {node_name}",
+                init=init.name,
+                name=name,
+                node_name=step.node.name,
+            )
             cure = Cure(
-                f"Initialise {name} as PyTorch does", (DropInit(step.id, name),)
+                tr("Initialise {name} as PyTorch does", name=name),
+                (DropInit(step.id, name),),
             )
             problems.append(
                 Problem(
@@ -361,14 +420,21 @@ def _shared_problems(step: Step, sheet: InferredGraph) -> list[Problem]:
         return []
     first = called.name
     arriving = next(iter(sheet.results[step.id].inputs.values()))[0]
-    message = f"{step.node.name} shares its weights with {first}, whose parameters do not fit {arriving}"
-    cure = Cure(f"Give {step.node.name} its own weights", (Unshare(step.id),))
+    message = tr(
+        "{name} shares its weights with {first}, whose parameters do not fit {arriving}",
+        name=step.node.name,
+        first=first,
+        arriving=arriving,
+    )
+    cure = Cure(
+        tr("Give {name} its own weights", name=step.node.name), (Unshare(step.id),)
+    )
     return [
         Problem(
             "error",
             step.id,
             message,
-            "One module has one set of weights.",
+            tr("One module has one set of weights."),
             cures=(cure,),
             code="shared-shapes",
         )
@@ -382,21 +448,24 @@ def _repeat_problems(step: Step, result: StepResult) -> list[Problem]:
         return []
     output_count = len(ran[-1].outputs)
     why = (
-        f"gives {output_count} outputs"
+        tr("gives {output_count} outputs", output_count=output_count)
         if output_count != 1
-        else "takes no input"
+        else tr("takes no input")
         if not step.spec.inputs
-        else "stops"
+        else tr("stops")
     )
-    message = (
-        f"{step.node.name} {why}, so it cannot be repeated {step.node.repeat} times"
+    message = tr(
+        "{name} {why}, so it cannot be repeated {count} times",
+        name=step.node.name,
+        why=why,
+        count=step.node.repeat,
     )
     return [
         Problem(
             "error",
             step.id,
             message,
-            "A repeated layer takes one tensor and returns one. Set repeat to 1.",
+            tr("A repeated layer takes one tensor and returns one. Set repeat to 1."),
             code="cannot-repeat",
         )
     ]
@@ -415,12 +484,21 @@ def _misfits(
             if not isinstance(outcome, Ran):
                 continue
             if ref.output >= len(outcome.outputs):
-                message = f"{source.name} has no output {ref.output}, which {step.node.name} is connected to"
-                reason = f"With its current parameters, {source.name} returns {len(outcome.outputs)} outputs."
+                message = tr(
+                    "{source} has no output {number}, which {name} is connected to",
+                    source=source.name,
+                    number=ref.output,
+                    name=step.node.name,
+                )
+                reason = tr(
+                    "With its current parameters, {source} returns {count} outputs.",
+                    source=source.name,
+                    count=len(outcome.outputs),
+                )
                 cures = (
                     (
                         Cure(
-                            "Set need_weights=True",
+                            tr("Set {name}={value}", name="need_weights", value=True),
                             (SetParam(source.id, "need_weights", True),),
                         ),
                     )
@@ -440,13 +518,20 @@ def _misfits(
                 ]
             kind = kind_of(outcome.outputs[ref.output])
             if not any_kind and not kinds_fit(kind, port.kind):
-                message = f"{source.name} gives a {kind}, {step.node.name} expects a {port.kind} as {port.name}"
+                message = tr(
+                    "{source} gives a {kind}, {name} expects a {wanted} as {port}",
+                    source=source.name,
+                    kind=kind,
+                    name=step.node.name,
+                    wanted=port.kind,
+                    port=port.name,
+                )
                 return [
                     Problem(
                         "error",
                         step.id,
                         message,
-                        "Connect another output of it.",
+                        tr("Connect another output of it."),
                         port=port.name,
                         code="wire-kind",
                     )
@@ -464,7 +549,7 @@ def _param_problems(step: Step, values: Mapping[str, Any]) -> list[Problem]:
         try:
             computed(value, values)
         except ExpressionError as error:
-            where = "Set it in the inspector, or expose the parameter on the block."
+            where = tr("Set it in the inspector, or expose the parameter on the block.")
             return [
                 Problem(
                     "error",
@@ -482,19 +567,19 @@ def _param_problems(step: Step, values: Mapping[str, Any]) -> list[Problem]:
                 "error",
                 step.id,
                 str(error),
-                "Set it in the inspector.",
+                tr("Set it in the inspector."),
                 code="parameter-value",
             )
         ]
     absent = missing(step.spec, step.node)
     if absent:
-        names = " and ".join(absent)
+        names = f" {tr('and')} ".join(absent)
         return [
             Problem(
                 "error",
                 step.id,
                 f"{step.node.name} needs {names}",
-                "Set it in the inspector.",
+                tr("Set it in the inspector."),
                 code="missing-parameter",
             )
         ]
@@ -503,12 +588,14 @@ def _param_problems(step: Step, values: Mapping[str, Any]) -> list[Problem]:
         port.name for port in step.spec.inputs if port.wired and port.name not in there
     ]
     if lost:
-        reason = "A wire sets an element that the typed value does not have. Type a longer value, or remove the wire."
+        reason = tr(
+            "A wire sets an element that the typed value does not have. Type a longer value, or remove the wire."
+        )
         return [
             Problem(
                 "error",
                 step.id,
-                f"{step.node.name} has no {lost[0]}",
+                tr("{name} has no {port}", name=step.node.name, port=lost[0]),
                 reason,
                 port=lost[0],
                 code="missing-port",
@@ -530,8 +617,16 @@ def _auto_problems(step: Step, result: StepResult) -> list[Problem]:
     if not open_params or not arrived:
         return []
     shape = next(iter(result.inputs.values()))[0]
-    reason = "The dimension to infer it from is missing or is the batch. Set it in the inspector, or change the shape."
-    message = f"{step.node.name} cannot infer {open_params[0]} from {shape}"
+    reason = tr(
+        "The dimension to infer it from is missing or is the batch. Set it in the inspector, or change the "
+        "shape."
+    )
+    message = tr(
+        "{name} cannot infer {parameter} from {shape}",
+        name=step.node.name,
+        parameter=open_params[0],
+        shape=shape,
+    )
     return [Problem("error", step.id, message, reason, code="cannot-infer")]
 
 
@@ -559,8 +654,14 @@ def _warnings(step: Step, result: StepResult, sheet: InferredGraph) -> list[Prob
     problems = []
     arriving = next((values[0] for values in result.inputs.values()), None)
     if result.outcome.fixed_batch:
-        message = f"{step.node.name} works with a batch size of {result.outcome.fixed_batch} only"
-        reason = "The batch size is hard-coded, and the last batch of an epoch may be smaller. Use -1 instead."
+        message = tr(
+            "{name} works with a batch size of {size} only",
+            name=step.node.name,
+            size=result.outcome.fixed_batch,
+        )
+        reason = tr(
+            "The batch size is hard-coded, and the last batch of an epoch may be smaller. Use -1 instead."
+        )
         problems.append(
             Problem(
                 "warning",
@@ -572,9 +673,15 @@ def _warnings(step: Step, result: StepResult, sheet: InferredGraph) -> list[Prob
             )
         )
     if _batch_as_time(step, arriving):
-        first = Cure("Set batch_first=True", (SetParam(step.id, "batch_first", True),))
-        reason = f"With batch_first=False the first dimension of {arriving}, the batch, is read as the sequence."
-        message = f"{step.node.name} reads the batch as a sequence"
+        first = Cure(
+            tr("Set {name}={value}", name="batch_first", value=True),
+            (SetParam(step.id, "batch_first", True),),
+        )
+        reason = tr(
+            "With batch_first=False the first dimension of {arriving}, the batch, is read as the sequence.",
+            arriving=arriving,
+        )
+        message = tr("{name} reads the batch as a sequence", name=step.node.name)
         problems.append(
             Problem(
                 "warning",
@@ -592,10 +699,14 @@ def _warnings(step: Step, result: StepResult, sheet: InferredGraph) -> list[Prob
     )
     if step.spec.key == "nn.Linear" and picture and _channels_first(step, sheet):
         flatten = Cure(
-            "Insert Flatten", (InsertBefore(step.id, "input", "nn.Flatten"),)
+            tr("Insert {layer}", layer="Flatten"),
+            (InsertBefore(step.id, "input", "nn.Flatten"),),
         )
-        reason = f"It acts on the last {picture.shape[-1]} values. Most networks flatten first."
-        message = f"{step.node.name} acts on the last dimension only"
+        reason = tr(
+            "It acts on the last {count} values. Most networks flatten first.",
+            count=picture.shape[-1],
+        )
+        message = tr("{name} acts on the last dimension only", name=step.node.name)
         problems.append(
             Problem(
                 "warning",
@@ -616,7 +727,10 @@ def _any_batch(step: Step) -> tuple[Cure, ...]:
         if isinstance(sizes, tuple) and -1 not in sizes:
             new = (-1, *sizes[1:])
             return (
-                Cure(f"Set {param.name}={new}", (SetParam(step.id, param.name, new),)),
+                Cure(
+                    tr("Set {name}={value}", name=param.name, value=new),
+                    (SetParam(step.id, param.name, new),),
+                ),
             )
     return ()
 

@@ -29,6 +29,7 @@ from app.builder.plan import Ref, passed_by
 from app.builder.rules import upstream
 from app.builder.value_types import Dim, NumberType, TensorType, TupleType, ValueType
 from app.util.frozen import FrozenMap
+from app.util.language import tr, trn
 
 if TYPE_CHECKING:
     from app.builder.results import Analysis
@@ -166,15 +167,16 @@ class Net(Struct, frozen=True, dict=True):
 
 
 def take_out(node: Node) -> Cure:
-    return Cure(f"Remove {node.name}", (TakeOut(node.id),))
+    return Cure(tr("Remove {name}", name=node.name), (TakeOut(node.id),))
 
 
 def listed(nodes: tuple[Node, ...]) -> str:
     """Join names of nodes, abbreviated after three."""
     names = [node.name for node in nodes]
     if len(names) > 3:
-        return f"{', '.join(names[:2])} and {len(names) - 2} more"
-    return " and ".join(names)
+        more = tr("and {number} more", number=len(names) - 2)
+        return f"{', '.join(names[:2])} {more}"
+    return f" {tr('and')} ".join(names)
 
 
 # --- Layers without the intended effect ---------------------------------------------------------------------------
@@ -191,10 +193,24 @@ def _double_activations(net: Net) -> Iterator[Problem]:
         ):
             continue
         label, shape = net.spec(node).label, net.leaving(node)
-        reason = f"{net.spec(first).label} and {label} are applied to each value of {shape} with no layer in between."
+        reason = tr(
+            "{first} and {second} are applied to each value of {shape} with no layer in between.",
+            first=net.spec(first).label,
+            second=label,
+            shape=shape,
+        )
         if second_name == "relu" and plain_name(first.op) in NEVER_NEGATIVE:
-            reason = f"The output of {first.name} is never below 0, so {label} changes no value of {shape}."
-        message = f"{node.name} follows another activation, {first.name}"
+            reason = tr(
+                "The output of {other} is never below 0, so {second} changes no value of {shape}.",
+                other=first.name,
+                second=label,
+                shape=shape,
+            )
+        message = tr(
+            "{name} follows another activation, {other}",
+            name=node.name,
+            other=first.name,
+        )
         yield Problem(
             "warning",
             node.id,
@@ -229,13 +245,24 @@ def _double_linears(net: Net) -> Iterator[Problem]:
         merged_count = wide * narrow + (
             narrow if net.param(node, "bias") or net.param(first, "bias") else 0
         )
-        message = f"{node.name} follows {first.name} without an activation"
-        reason = (
-            f"Two linear maps {wide}→{middle}→{narrow} are one linear map {wide}→{narrow}: "
-            f"{merged_count:,} parameters could "
-            f"express what these {both:,} do."
+        message = tr(
+            "{name} follows {other} without an activation",
+            name=node.name,
+            other=first.name,
         )
-        cure = Cure("Insert ReLU", (InsertBefore(node.id, "input", "nn.ReLU"),))
+        reason = tr(
+            "Two linear maps {wide}→{middle}→{narrow} are one linear map {wide}→{narrow}: {merged_count:,} "
+            "parameters could express what these {both:,} do.",
+            wide=wide,
+            middle=middle,
+            narrow=narrow,
+            merged_count=merged_count,
+            both=both,
+        )
+        cure = Cure(
+            tr("Insert {layer}", layer="ReLU"),
+            (InsertBefore(node.id, "input", "nn.ReLU"),),
+        )
         yield Problem(
             "warning",
             node.id,
@@ -271,9 +298,19 @@ def _lost_biases(net: Net) -> Iterator[Problem]:
         ):
             continue
         count = net.param(node, "out_channels" if conv else "out_features")
-        message = f"The bias of {node.name} has no effect before {listed(takers)}"
-        reason = f"BatchNorm subtracts the mean of each channel, and {count:,} bias parameters with it."
-        cure = Cure("Set bias=False", (SetParam(node.id, "bias", False),))
+        message = tr(
+            "The bias of {name} has no effect before {norms}",
+            name=node.name,
+            norms=listed(takers),
+        )
+        reason = tr(
+            "BatchNorm subtracts the mean of each channel, and {count:,} bias parameters with it.",
+            count=count,
+        )
+        cure = Cure(
+            tr("Set {name}={value}", name="bias", value=False),
+            (SetParam(node.id, "bias", False),),
+        )
         yield Problem(
             "warning", node.id, message, reason, cures=(cure,), code="bias-before-norm"
         )
@@ -300,8 +337,12 @@ def _late_dropouts(net: Net) -> Iterator[Problem]:
             ):
                 continue
             count = f" {shape.per_sample():,}" if shape.per_sample() else ""
-            message = f"{node.name} comes after the last layer"
-            reason = f"In training it sets each of the{count} output values to 0 with probability {chance}."
+            message = tr("{name} comes after the last layer", name=node.name)
+            reason = tr(
+                "In training it sets each of the{count} output values to 0 with probability {chance}.",
+                count=count,
+                chance=chance,
+            )
             yield Problem(
                 "warning",
                 node.id,
@@ -334,9 +375,21 @@ def _dropped_pixels(net: Net, runs: Callable[[Graph], bool]) -> Iterator[Problem
         )
         if rest <= 1:
             continue
-        cure = Cure("Set ceil_mode=True", (SetParam(node.id, "ceil_mode", True),))
-        message = f"{node.name} leaves out the last {rest} of {size}"
-        reason = f"Of {shape} the windows reach {size - rest} along that side. ceil_mode=True adds one more window."
+        cure = Cure(
+            tr("Set {name}={value}", name="ceil_mode", value=True),
+            (SetParam(node.id, "ceil_mode", True),),
+        )
+        message = tr(
+            "{name} leaves out the last {rest} of {size}",
+            name=node.name,
+            rest=rest,
+            size=size,
+        )
+        reason = tr(
+            "Of {shape} the windows reach {reached} along that side. ceil_mode=True adds one more window.",
+            shape=shape,
+            reached=size - rest,
+        )
         yield Problem(
             "warning",
             node.id,
@@ -382,15 +435,16 @@ def _deaf_outputs(net: Net) -> Iterator[Problem]:
             for node in net.live
             if node.id in before and not net.graph.into(node.id)
         )
-        reason = (
-            f"It depends only on {listed(sources)}, so it is the same for all data."
+        reason = tr(
+            "It depends only on {sources}, so it is the same for all data.",
+            sources=listed(sources),
         )
         cures = (
             (Cure(f"Remove {output.name}", (RemoveNode(output.id),)),)
             if len(net.outputs) > 1
             else ()
         )
-        message = f"No Input reaches {output.name}"
+        message = tr("No Input reaches {name}", name=output.name)
         yield Problem(
             "warning",
             output.id,
@@ -411,10 +465,16 @@ def _large_layers(net: Net, runs: Callable[[Graph], bool]) -> Iterator[Problem]:
         count = net.analysis.parameters.get(node.id, 0)
         if plain_name(node.op) not in LARGE or not _too_large(count, total):
             continue
-        message = f"{node.name} holds {count / 1e6:,.1f} million parameters"
-        reason = (
-            f"That is {100 * count / total:.0f} % of the network and {count * 4 / 1e6:,.0f} MB as float32; gradients "
-            "and the two moment estimates of Adam take three times as much again."
+        message = tr(
+            "{name} holds {million:,.1f} million parameters",
+            name=node.name,
+            million=count / 1000000.0,
+        )
+        reason = tr(
+            "That is {percent:.0f} % of the network and {megabytes:,.0f} MB as float32; gradients and the two "
+            "moment estimates of Adam take three times as much again.",
+            percent=100 * count / total,
+            megabytes=count * 4 / 1000000.0,
         )
         cures = tuple(
             cure
@@ -454,7 +514,7 @@ def _smaller(net: Net, node: Node, others: int) -> Iterator[Cure]:
     )
     if node.params.get("in_features", AUTO) is not AUTO:
         edits = (*edits, SetParam(node.id, "in_features", channels))
-    yield Cure("Insert AdaptiveAvgPool2d", edits)
+    yield Cure(tr("Insert {layer}", layer="AdaptiveAvgPool2d"), edits)
 
 
 def _cut_gradients(net: Net) -> Iterator[Problem]:
@@ -511,13 +571,23 @@ def _cutter(net: Net, start: Node) -> str:
 def _cut_problem(net: Net, cutter: Node, nodes: tuple[Node, ...]) -> Problem:
     count = sum(net.analysis.parameters[node.id] for node in nodes)
     value, label = net.leaving(cutter), net.spec(cutter).label
-    why = f"The derivative of {label} is 0"
+    why = tr("The derivative of {second} is 0", second=label)
     if plain_name(cutter.op) in CUTS:
-        why = f"{label} detaches its output from the graph"
+        why = tr("{second} detaches its output from the graph", second=label)
     if value is not None and not _has_gradient(value):
-        why = f"{label} gives {value.dtype}, which has no gradient"
-    verb = "gets" if len(nodes) == 1 else "get"
-    reason = f"{why}: {listed(nodes)} before it, with {count:,} parameters, {verb} no gradient and will not be trained."
+        why = tr(
+            "{second} gives {dtype}, which has no gradient",
+            second=label,
+            dtype=value.dtype,
+        )
+    reason = trn(
+        "{why}: {layers} before it, with {parameters:,} parameters, gets no gradient and will not be trained.",
+        "{why}: {layers} before it, with {parameters:,} parameters, get no gradient and will not be trained.",
+        len(nodes),
+        why=why,
+        layers=listed(nodes),
+        parameters=count,
+    )
     last = all(taker.op == "output" for taker in net.takers(cutter))
     same = value is not None and net.arriving(cutter) == value
     cures = (
@@ -528,7 +598,7 @@ def _cut_problem(net: Net, cutter: Node, nodes: tuple[Node, ...]) -> Problem:
     return Problem(
         "warning",
         cutter.id,
-        f"No gradient flows through {cutter.name}",
+        tr("No gradient flows through {name}", name=cutter.name),
         reason,
         cures=cures,
         code="cut-gradient",
@@ -571,16 +641,24 @@ def _ranges(net: Net) -> Iterator[Problem]:
         low, high = source.params.get("low"), source.params.get("high")
         table = _TABLES[node.op]
         if high is not None and high > size:
-            message = f"{source.name} has values up to {int(high) - 1}, {node.name} has {size:,} rows"
-            reason = (
-                f"Rows are counted from 0, so {table} must be at least {int(high)}."
+            message = tr(
+                "{source} has values up to {last}, {name} has {size:,} rows",
+                source=source.name,
+                last=int(high) - 1,
+                name=node.name,
+                size=size,
+            )
+            reason = tr(
+                "Rows are counted from 0, so {table} must be at least {high}.",
+                table=table,
+                high=int(high),
             )
             cures = (
                 Cure(
                     f"Set {table}={int(high)}", (SetParam(node.id, table, int(high)),)
                 ),
                 Cure(
-                    f"Set high={size} at {source.name}",
+                    tr("Set high={size} at {source}", size=size, source=source.name),
                     (SetParam(source.id, "high", size),),
                 ),
             )
@@ -588,13 +666,21 @@ def _ranges(net: Net) -> Iterator[Problem]:
                 "error", node.id, message, reason, cures=cures, code="index-range"
             )
         elif low is not None and low < 0:
-            message = f"{source.name} has values from {low}, and {node.name} has no rows below 0"
-            cure = Cure(f"Set low=0 at {source.name}", (SetParam(source.id, "low", 0),))
+            message = tr(
+                "{source} has values from {low}, and {name} has no rows below 0",
+                source=source.name,
+                low=low,
+                name=node.name,
+            )
+            cure = Cure(
+                tr("Set low=0 at {source}", source=source.name),
+                (SetParam(source.id, "low", 0),),
+            )
             yield Problem(
                 "error",
                 node.id,
                 message,
-                "Rows are counted from 0.",
+                tr("Rows are counted from 0."),
                 cures=(cure,),
                 code="index-range",
             )

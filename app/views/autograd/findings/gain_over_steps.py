@@ -13,6 +13,7 @@ from app.telemetry.gradient_gains import EXPLODED, VANISHED
 from app.training.history import History
 from app.training.monitoring.gradient_health import lost_over
 from app.util import formatting
+from app.util.language import trn
 from app.views.training.charts import ticks
 from app.views.training.charts.gradient_map import GradientMap
 from app.views.training.charts.series import TimeScale
@@ -145,10 +146,12 @@ def summary_text(history: History) -> str:
     reach = history.seen.tables["reach"]
     if problems := lost_over(reach):
         return " ".join(problem.text for problem in problems)
-    steps = (
-        f"any of the {len(reach):,} measured steps"
-        if len(reach) > 1
-        else "the measured step"
+    return trn(
+        "No gradient vanishes or explodes at the measured step: every norm is between {least:g} and {most:,.0f} times "
+        "that at the last layer.",
+        "No gradient vanishes or explodes at any of the {count} measured steps: every norm is between {least:g} and "
+        "{most:,.0f} times that at the last layer.",
+        len(reach),
+        least=VANISHED,
+        most=EXPLODED,
     )
-    span = f"between {VANISHED:g} and {EXPLODED:,.0f} times that at the last layer"
-    return f"No gradient vanishes or explodes at {steps}: every norm is {span}."

@@ -10,6 +10,7 @@ from PySide6.QtWidgets import QWidget
 from app.autograd.grouping import LayerGroup
 from app.autograd.tape import Tape, TapeNode
 from app.util.formatting import significant
+from app.util.language import tr
 from app.views.ui.widgets.button import Button
 from app.views.ui.widgets.fitting_label import FittingLabel
 from app.views.ui.widgets.painting import label
@@ -61,14 +62,18 @@ def why_section(
     if answers is None:
         every = "parameter" in title.lower()
         button = Button(
-            "Which parameters get no gradient?" if every else "Does a gradient arrive?"
+            tr("Which parameters get no gradient?")
+            if every
+            else tr("Does a gradient arrive?")
         )
         button.setObjectName("why")
         button.clicked.connect(ask)
         section.body_layout.addWidget(button)
         section.body_layout.addWidget(
             _small(
-                "Follows the gradient from the loss to each parameter, on this batch."
+                tr(
+                    "Follows the gradient from the loss to each parameter, on this batch."
+                )
             )
         )
         return section
