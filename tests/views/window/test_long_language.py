@@ -19,6 +19,7 @@ from pytestqt.qtbot import QtBot
 
 from app.autograd.diagnostics.results import Finding
 from app.features.coach.feature import CoachFeature
+from app.features.coach.line import CoachLine
 from app.features.coach.values import Evidence, Remark, SamplePair
 from app.features.lessons import lesson as lessons
 from app.features.lessons.feature import LessonsFeature
@@ -56,13 +57,21 @@ def longest(folder: str, number: int = 6) -> list[str]:
     return [FIELD.sub("conv1.weight", tr(sentence)) for sentence in every[:number]]
 
 
-def misplaced(parent: QWidget) -> Iterator[str]:
-    """Yield the texts in sight that lie outside of their parents, or over another text."""
-    texts = [
+def in_sight(surface: QWidget) -> list[QLabel | QAbstractButton | QLineEdit]:
+    """The widgets of a surface that show a text now."""
+    return [
         widget
-        for widget in parent.findChildren(QWidget)
-        if isinstance(widget, TEXTS) and widget.isVisible() and widget.text()
+        for widget in surface.findChildren(QWidget)
+        if isinstance(widget, TEXTS)
+        and widget.isVisible()
+        and not widget.visibleRegion().isEmpty()
+        and widget.text()
     ]
+
+
+def misplaced(surface: QWidget) -> Iterator[str]:
+    """Yield the texts in sight that lie outside of their parents, or over another text."""
+    texts = in_sight(surface)
     for widget in texts:
         holder = widget.parentWidget()
         if not holder.rect().adjusted(-1, -1, 1, 1).contains(widget.geometry()):
@@ -75,8 +84,12 @@ def misplaced(parent: QWidget) -> Iterator[str]:
                 yield f"{first.text()!r} over {second.text()!r}"
 
 
-def faults(window: WholeWindow, surface: QWidget, elided: Elisions) -> set[str]:
-    """What stays cut or misplaced on a surface."""
+def faults(
+    qtbot: QtBot, window: WholeWindow, surface: QWidget, elided: Elisions
+) -> set[str]:
+    """What stays cut or misplaced on a surface, which is laid out before."""
+    qtbot.waitUntil(lambda: len(in_sight(surface)) > 1)
+    QApplication.processEvents()
     found: set[str] = set()
     for _ in range(PASSES):
         QApplication.processEvents()
@@ -102,25 +115,27 @@ def test_nothing_is_cut_in_a_language_of_long_words(
         found = set()
         (learn,) = (f for f in window.features if isinstance(f, LessonsFeature))
         window.actions_by_key["lessons"].trigger()
-        found |= faults(window, learn.learn, elisions)
+        found |= faults(qtbot, window, learn.learn, elisions)
         for lesson in lessons.bundled()[::4]:
             for step in range(len(lesson.steps)):
                 learn.learn.show_lesson(lesson, {}, step, "")
                 learn.learn.lesson.hint_button.click()
-                found |= faults(window, learn.learn, elisions)
+                found |= faults(qtbot, window, learn.learn, elisions)
 
-        window.pages.show("curves")
         (coach,) = (f for f in window.features if isinstance(f, CoachFeature))
         evidence = Evidence(tr("Loss"), tr("step"), (1, 2), ((tr("loss"), (1, 2)),))
         pairs = (SamplePair(1, 2, (3, 4)),)
+        line = CoachLine(window)  # as wide as the curves, which show it with a run
+        line.setGeometry(0, 0, window.centre.width(), line.height())
+        line.show()
         numbers = ((tr("Best validation accuracy"), tr("unknown")),)
         for sentence in longest("features/coach/judgement"):
             remark = Remark("leak", sentence, numbers, evidence, pairs=pairs)
-            coach.line.show_remark(remark, tr("Stop and find a rate…"))
-            found |= faults(window, coach.line, elisions)
-            assert sentence in coach.line.sentence.toolTip()
+            line.show_remark(remark, tr("Stop and find a rate…"))
+            found |= faults(qtbot, window, line, elisions)
+            assert sentence in line.sentence.toolTip()
         for dialog in (coach.explain(remark), coach.show_place(remark)):
-            found |= faults(window, dialog, elisions)
+            found |= faults(qtbot, window, dialog, elisions)
         for dialog in window.findChildren(QDialog):
             dialog.close()
 
@@ -133,7 +148,7 @@ def test_nothing_is_cut_in_a_language_of_long_words(
             for sentence, cure in zip(longest("diagnostics"), cures, strict=True)
         ]
         page.list.show_findings(rows, tr("Nothing found."), fine=False)
-        found |= faults(window, page.list, elisions)
+        found |= faults(qtbot, window, page.list, elisions)
         assert len(page.list.findChildren(QLabel)) > len(rows)
     assert len(spoken) > 100, "it was asked for its sentences"
     assert not found, "\n".join(sorted(found))
