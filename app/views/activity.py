@@ -12,7 +12,7 @@ class Activity(QObject):
     `measured(name, values)`: a feature of this name measured values, by name.
 
     Gradients of `parameters` of the net, and of `tensors` of a snippet, are to be predicted before they are shown;
-    `concealed` says that these are others.
+    `concealed(parameters, tensors)` says that these are others.
     """
 
     captured = Signal(object)
@@ -20,7 +20,7 @@ class Activity(QObject):
     diagnosed = Signal(object)
     ran = Signal(str, str, object)
     measured = Signal(str, object)
-    concealed = Signal()
+    concealed = Signal(object, object)
 
     def __init__(self, parent: QObject | None = None) -> None:
         super().__init__(parent)
@@ -31,4 +31,4 @@ class Activity(QObject):
         """Have these gradients hidden, and no others."""
         if (parameters, tensors) != (self.parameters, self.tensors):
             self.parameters, self.tensors = parameters, tensors
-            self.concealed.emit()
+            self.concealed.emit(parameters, tensors)

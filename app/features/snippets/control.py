@@ -116,8 +116,8 @@ class SnippetControl(QObject):
             page.player.moved.connect(lambda _before, _now: self._report_played())
             page.player.stood.connect(lambda _stop: self._moved(0.0))
             activity = self._workspace.activity
-            activity.concealed.connect(lambda: page.conceal(activity.tensors))
-            page.conceal(activity.tensors)
+            activity.concealed.connect(page.conceal)
+            page.conceal(activity.parameters, activity.tensors)
             page.room.exportRequested.connect(self._export)
             if saved_text := self._workspace.settings.snippet:
                 page.load(saved_text, "Your lines from last time.")

@@ -317,10 +317,10 @@ class SnippetPage(QWidget):
             self.output.show_output("")
             self._show_status("Running…")
 
-    def conceal(self, names: frozenset[str]) -> None:
+    def conceal(self, _parameters: frozenset[str], tensors: frozenset[str]) -> None:
         """Hide the gradients of these tensors, in the table and where the graph is played."""
-        self.table.conceal(names)
-        self.player.conceal(names)
+        self.table.conceal(tensors)
+        self.player.conceal(tensors)
 
     def show_output(self, text: str) -> None:
         """Show the output so far."""

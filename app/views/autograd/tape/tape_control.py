@@ -83,7 +83,7 @@ class TapeControl(QObject):
             lambda: workspace.commands.trigger("capture")
         )
         activity = workspace.activity
-        activity.concealed.connect(lambda: player.conceal(activity.parameters))
+        activity.concealed.connect(self._conceal)
         player.conceal(activity.parameters)
         player.replaced.connect(room.set_tape)
         player.tape_changed.connect(self._report_tape)
@@ -137,6 +137,9 @@ class TapeControl(QObject):
         """Write a page that plays the backward pass."""
         self.show()
         self.replay.ask()
+
+    def _conceal(self, parameters: frozenset[str], _tensors: frozenset[str]) -> None:
+        self.player.conceal(parameters)
 
     def _report_tape(self) -> None:
         if self.player.tape is not None:
