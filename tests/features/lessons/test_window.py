@@ -17,6 +17,7 @@ from app.features.lessons.control import LessonControl
 from app.features.lessons.feature import LessonsFeature
 from app.features.lessons.lesson import Lesson, bundled, seeded
 from app.features.lessons.page import LearnPage, LessonView
+from app.training.history import History
 from app.views.autograd.graph.playback_paint import EdgeFlow
 from app.views.autograd.page import AutogradPage
 from app.views.autograd.tape.player import Player
@@ -231,3 +232,20 @@ def test_a_teacher_makes_a_lesson_that_opens_and_is_handed_out_as_a_picture(
     handed_in.parent.mkdir()
     window.document.save(handed_in)
     assert run(["grade", str(folder), str(handed_in.parent)]) == 0
+
+
+def test_beside_a_lesson_the_dock_below_is_high_enough_for_charts_and_as_it_was_after_it(
+    qtbot: QtBot, window: WholeWindow
+) -> None:
+    window.resize(1280, 800)
+    window.pages.show("layers")
+    before = window.bottom.height()
+    window.pages.show("learn")
+    qtbot.waitUntil(lambda: window.bottom.height() > before)
+    window.pages.show("curves")
+    window.curves.set_history(History())
+    qtbot.waitUntil(
+        lambda: all(chart.plot.height() >= 120 for chart in window.curves.charts)
+    )
+    window.pages.show("layers")
+    qtbot.waitUntil(lambda: window.bottom.height() == before)
