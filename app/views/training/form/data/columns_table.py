@@ -21,6 +21,7 @@ ROLE, KIND_OF = (
     80,
     118,
 )  # px of the fields, so that three columns have room beside one another
+LETTERS = 10  # of "auto: number", in those of X
 MOST = 60  # rows; for more columns edit the project's file
 
 
@@ -94,6 +95,7 @@ class ColumnsTable(QWidget):
             self.kinds[name] = ChoiceField((AUTO, NUMBER, KIND))
             self.roles[name].setFixedWidth(beside_text(ROLE))
             self.kinds[name].setMinimumWidth(KIND_OF)
+            self.kinds[name].setMinimumContentsLength(LETTERS)  # at any text size
             self.roles[name].setAccessibleName(f"Role of column {name}")
             self.kinds[name].setAccessibleName(f"Type of column {name}")
             self.roles[name].edited.connect(
