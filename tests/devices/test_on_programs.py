@@ -16,13 +16,13 @@ from app.engine import pool, run_process
 from app.engine.client import Engine
 from app.engine.remote_control import RemoteControl
 from app.engine.requests.shapes import LoadTorch
-from app.export.script.script import write
 from app.main import main
 from app.training.events import Failed, Started, to_json
 from app.training.loop import train
 from app.training.run_requests import LookInside, TellMemory
 from app.util.resources import path as resource_path
 from tapedeck import watcher
+from tests.export.test_script import write
 from tests.support.training_jobs import SMALL_NET, job, losses
 
 DIGITS = resource_path("examples", "digits.tape")
@@ -140,7 +140,7 @@ def test_a_script_on_it_is_watched(device: str, tmp_path: Path, monkeypatch) -> 
     alone = loop()
     with tapedeck.watch(folder=tmp_path, quiet=True) as watch:
         assert loop() == alone
-    lines = [json.loads(line) for line in watch.path.read_text().splitlines()]
+    lines = [json.loads(line) for line in watch.frames.read_text().splitlines()]
     (started,) = (line for line in lines if line["event"] == "started")
     assert started["device"] == device
     memory = [line for line in lines if line["event"] == "memory"]

@@ -12,6 +12,7 @@ import pytest
 import torch
 from msgspec.structs import replace
 
+from app.data.config import DataConfig
 from app.features.trials.compute import dry_run, rate_test
 from app.preflight.setting_checks import memory_cures
 from app.project.project import Project
@@ -100,6 +101,18 @@ def test_losses_and_weights_are_those_of_the_cpu(
     assert {value.device.type for value in weights.values()} == {"cpu"}
     if device.startswith("sim"):
         assert all(torch.equal(weights[key], wanted[key]) for key in wanted)
+
+
+def test_weights_of_classes_are_on_it(device: str) -> None:
+    events, _ = ran(
+        job(
+            CONV_NET,
+            data=DataConfig(class_weights=True),
+            max_steps=2,
+            device=device,
+        )
+    )
+    assert len(losses(events)) == 2
 
 
 def test_mixed_precision_computes_in_it(device: str) -> None:
@@ -349,6 +362,22 @@ def test_memory_of_a_step_and_its_profile(device: str, tmp_path: Path) -> None:
     assert report.device == device and report.step.total.total > 0
     assert report.allocator.allocated > 0 and report.allocator.peak > 0
     assert profile.device == device and profile.rows and trace.stat().st_size
+
+
+def test_a_late_error_is_met_where_the_device_is_waited_for(device: str) -> None:
+    if not device.startswith("sim"):
+        pytest.skip("an assertion on a real device ends it for the whole process")
+    torch.sim.fail_later("late")
+    with pytest.raises(RuntimeError, match="late"):
+        accelerators.synchronize(device)
+
+
+def test_a_peak_is_forgotten(device: str) -> None:
+    kept = torch.zeros(2**22, device=device)
+    del kept
+    assert accelerators.memory(device).peak >= 2**24
+    accelerators.forget_peak(device)
+    assert accelerators.memory(device).peak < 2**24
 
 
 def test_the_cache_can_be_emptied(device: str) -> None:

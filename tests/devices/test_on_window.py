@@ -21,12 +21,7 @@ def window(qtbot, window: WholeWindow) -> WholeWindow:
 
 
 def button(window: WholeWindow, text: str) -> Button:
-    (found,) = (
-        each
-        for each in window.findChildren(Button)
-        if each.text() == text and each.isVisible()
-    )
-    return found
+    return next(each for each in window.findChildren(Button) if each.text() == text)
 
 
 def test_a_run_on_it_has_its_device_and_its_memory_curve(
