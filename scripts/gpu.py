@@ -1,9 +1,8 @@
 """Run the battery of tests/devices on this machine's accelerator, and write what it found.
 
-    python scripts/gpu.py [FILE]
+    python scripts/gpu.py [FILE [ARGUMENTS OF PYTEST]]
 
-FILE is `docs/gpu.md` unless it is given. A GPU needs less than ten minutes. Exit 1 if a test fails, 2 without an
-accelerator.
+FILE is `docs/gpu.md` unless it is given. Exit 1 if a test fails, 2 without an accelerator.
 """
 
 from __future__ import annotations
@@ -20,7 +19,7 @@ from pathlib import Path
 ROOT = Path(__file__).resolve().parent.parent
 
 
-def main(target: Path) -> int:
+def main(target: Path, *chosen: str) -> int:
     """Run the tests, and write the page."""
     sys.path.insert(0, str(ROOT))
     import torch
@@ -45,6 +44,7 @@ def main(target: Path) -> int:
                 "tests/devices",
                 "--ignore",
                 "tests/devices/test_simulated.py",
+                *chosen,
             ],
             cwd=ROOT,
             env={
@@ -105,6 +105,5 @@ def page(rows: dict[str, object], failed: list[str]) -> str:
 
 
 if __name__ == "__main__":
-    raise SystemExit(
-        main(Path(sys.argv[1]) if len(sys.argv) > 1 else ROOT / "docs" / "gpu.md")
-    )
+    file, *others = sys.argv[1:] or [str(ROOT / "docs" / "gpu.md")]
+    raise SystemExit(main(Path(file), *others))

@@ -254,17 +254,18 @@ class Toolbar(QFrame):
                 f"{device.id} · {_short(device.name)}",
                 device.id,
             )
-        if self.device.findData(chosen) < 0:
-            self.device.addItem(
-                icons.icon("chip", "warn"), f"{chosen} (not available)", chosen
-            )
+        self._listed = self.device.count()
         self.show_device(chosen)
 
     def show_device(self, chosen: str) -> None:
-        """Select a device without emitting a signal."""
-        index = self.device.findData(chosen)
-        if index >= 0:
-            self.device.setCurrentIndex(index)
+        """Select a device without emitting a signal; one that is not here is listed while it is chosen."""
+        if self.device.count() > self._listed:
+            self.device.removeItem(self._listed)
+        if self.device.findData(chosen) < 0:
+            missing = self._listed > 1  # else nothing is known yet
+            color, note = ("warn", " (not available)") if missing else ("run", "")
+            self.device.addItem(icons.icon("chip", color), f"{chosen}{note}", chosen)
+        self.device.setCurrentIndex(self.device.findData(chosen))
 
 
 def _short(name: str) -> str:

@@ -76,8 +76,10 @@ def test_a_device_that_is_gone_is_said_with_a_cure(
     )
     assert problem.message == "npu:3 is not available here"
     assert problem.severity == "warning"
+    assert window.toolbar.device.currentText() == "npu:3 (not available)"
     window.cures.apply(problem.cures[0])
     assert window.document.project.training.device == "auto"
+    assert window.toolbar.device.currentText() == f"auto ({device})"
     project = window.document.project
     window.document.apply(
         "there", replace(project, training=replace(project.training, device=device))

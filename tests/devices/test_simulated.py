@@ -10,34 +10,46 @@ from pathlib import Path
 import pytest
 
 from app.util.resources import python_path
+from tests.slow.planted_device_mistakes import MISTAKES, misplaced
 
 HERE = Path(__file__).parent
 PACKAGES = HERE.parent / "support" / "packages"
+
+
+def ran(*command: object) -> subprocess.CompletedProcess[str]:
+    """Run Python with the simulated accelerator, in a process where nothing of this one is known."""
+    plain = {name: text for name, text in os.environ.items() if "XDIST" not in name}
+    paths = os.pathsep.join((str(PACKAGES), python_path()))
+    return subprocess.run(
+        [sys.executable, *map(str, command)],
+        env={**plain, "PYTHONPATH": paths},
+        cwd=HERE.parents[1],
+        capture_output=True,
+        text=True,
+    )
 
 
 @pytest.mark.parametrize(
     "name", sorted(file.stem for file in HERE.glob("test_on_*.py"))
 )
 def test_the_battery_on_a_simulated_accelerator(name: str) -> None:
-    environment = {
-        name: text for name, text in os.environ.items() if "XDIST" not in name
-    }
-    environment["PYTHONPATH"] = os.pathsep.join((str(PACKAGES), python_path()))
-    command = [
-        "-m",
-        "pytest",
-        "-q",
-        "-p",
-        "no:cacheprovider",
-        "-p",
-        "no:xdist",
-        f"{HERE / name}.py",
-    ]
-    done = subprocess.run(
-        [sys.executable, *command],
-        env=environment,
-        cwd=HERE.parents[1],
-        capture_output=True,
-        text=True,
-    )
+    options = ("-q", "-p", "no:cacheprovider", "-p", "no:xdist")
+    done = ran("-m", "pytest", *options, f"{HERE / name}.py")
     assert done.returncode == 0, f"{done.stdout[-12_000:]}{done.stderr[-2_000:]}"
+
+
+def test_the_page_of_an_accelerator_has_its_card_and_each_figure(
+    tmp_path: Path,
+) -> None:
+    page = tmp_path / "gpu.md"
+    done = ran("scripts/gpu.py", page, "-k", "auto_takes_it")
+    assert done.returncode == 0, done.stdout + done.stderr
+    text = page.read_text("utf-8")
+    assert "| Card | sim:0 Simulated accelerator |" in text
+    assert "| device | sim:0, Simulated accelerator, 64.0 GiB |" in text
+    assert "1 passed" in text and "None." in text
+
+
+def test_what_is_planted_is_in_the_program() -> None:
+    """`python -m tests.slow.planted_device_mistakes` runs the battery with each."""
+    assert misplaced() == [] and len(MISTAKES) >= 30
