@@ -23,8 +23,6 @@ from typing import NamedTuple
 
 from msgspec.structs import replace
 
-from app.features.lessons import lesson as lessons
-from app.features.lessons.facts import FACTS, FINDINGS
 from app.util import atomic, resources
 from app.util.language import Entry, files, read
 
@@ -75,6 +73,11 @@ def _of_code(folder: Path) -> Iterator[Sentence]:
 
 
 def _of_lessons() -> Iterator[Sentence]:
+    try:
+        from app.features.lessons import lesson as lessons
+        from app.features.lessons.facts import FACTS, FINDINGS
+    except ModuleNotFoundError:  # the shelf is without this feature
+        return
     for text in (*(fact.goal for fact in FACTS.values()), *FINDINGS.values()):
         yield Sentence(text, "", "app/features/lessons/facts.py")
     for lesson in lessons.bundled():

@@ -22,19 +22,18 @@ SENTENCES = languages.sentences()
 
 def test_there_are_sentences_of_every_kind() -> None:
     files = Counter(sentence.file.partition("/")[0] for sentence in SENTENCES)
-    assert "de" in FILES and files["app"] > 250 and files["resources"] > 400
+    assert "de" in FILES and files["app"] > 250
     assert sum(bool(sentence.many) for sentence in SENTENCES) > 10
-    kinds = ("coach", "diagnostics", "preflight", "lessons")
+    kinds = ("autograd/diagnostics", "builder/diagnostics", "preflight")
     assert all(any(kind in each.file for each in SENTENCES) for kind in kinds)
 
 
 @every(FILES)
 def test_nothing_lacks_a_translation_or_has_an_outdated_one(file) -> None:
     _header, *entries = language.read(file.read_text("utf-8"))
-    unused = {entry.one for entry in entries} - {each.one for each in SENTENCES}
     after = languages.updated(entries, SENTENCES)
     lacking = [entry.one for entry in after if not entry.is_usable]
-    assert not lacking and not unused, "run python -m scripts.languages"
+    assert not lacking, "run python -m scripts.languages"
 
 
 @every(FILES)
