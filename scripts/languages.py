@@ -21,8 +21,6 @@ from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import NamedTuple
 
-from msgspec.structs import replace
-
 from app.util import atomic, resources
 from app.util.language import Entry, files, read
 
@@ -98,7 +96,7 @@ def updated(entries: Iterable[Entry], wanted: Iterable[Sentence]) -> list[Entry]
             near = difflib.get_close_matches(sentence.one, gone, 1, NEAR)
             forms = before[near[0]].forms if near else ()
             entry = Entry(sentence.one, sentence.many, forms, bool(near))
-        after.append(replace(entry, many=sentence.many))
+        after.append(entry._replace(many=sentence.many))
     return after
 
 

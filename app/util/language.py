@@ -15,8 +15,7 @@ from collections.abc import Callable, Iterator, Mapping
 from functools import cache, lru_cache
 from gettext import c2py
 from pathlib import Path
-
-from msgspec import Struct
+from typing import NamedTuple
 
 from app.util import resources
 from app.util.formatting import grouped_digits
@@ -28,9 +27,11 @@ _LINE = re.compile(r'(?:(msgid|msgid_plural|msgstr(?:\[\d\])?)\s+)?(".*")')
 _FIELD = re.compile(r"\{[^{}]*\}")
 
 
-class Entry(Struct, frozen=True):
+class Entry(NamedTuple):
     """A sentence of a catalogue: English for one and, if it counts, for many; its forms in the language, () for none.
-    `outdated` are the forms of an English sentence that has changed since."""
+    `outdated` are the forms of an English sentence that has changed since.
+
+    Made without the packages whose absence is said in that language, as the catalogue is."""
 
     one: str
     many: str = ""
@@ -46,7 +47,7 @@ class Entry(Struct, frozen=True):
         return translated and not self.outdated and named <= fields
 
 
-class Catalogue(Struct, frozen=True):
+class Catalogue(NamedTuple):
     """The forms of each English sentence in a language, and which of them a number takes."""
 
     forms: Mapping[str, tuple[str, ...]]
