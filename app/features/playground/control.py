@@ -50,6 +50,7 @@ FRAME = 0.033  # s from asking for a plane to asking for the next one at least
 GOAL = 0.05  # s from one plane to the next that the number of points is chosen for
 LOOK = 8  # ms between two looks whether a plane is there
 SHARE = 0.1  # of the time of a run that its planes may take
+LEAST_BUSY = 0.1  # of a processor that a run is taken to have
 REST = 200  # ms after the net has changed
 TITLE = "No plane"
 LINEAR = "nn.Linear"
@@ -110,6 +111,8 @@ class PlaygroundControl(QObject):
         self._workspace, self.page = workspace, page
         self._asked: Future[Any] | None = None
         self._asked_at = 0.0
+        self._shown_at = 0.0
+        self._clock = 0.0  # of the run's thread at the last plane
         self._size = SIZE
         self._again = False  # a run is to begin once the one before has ended
         self._folder = TemporaryFolder()
@@ -224,12 +227,21 @@ class PlaygroundControl(QObject):
             return
         plane: Plane | Filters = answer.result()
         self._show(plane, f"Step {plane.step:,}")
-        if isinstance(plane, Plane):
-            self._size = size_for(len(plane.outputs), plane.seconds)
         if self._workspace.session.active:
-            period = max(FRAME, plane.seconds / SHARE)
-            left = period - (monotonic() - self._asked_at)
-            self._next.start(max(0, round(1000 * left)))
+            self._next.start(round(1000 * self._pause(plane)))
+
+    def _pause(self, plane: Plane | Filters) -> float:
+        """Return the seconds until the next question. Planes may take SHARE of what the run has of a processor, which
+        is less than the time that passes where other programs keep it busy."""
+        now = monotonic()
+        passed, self._shown_at = now - self._shown_at, now
+        worked, self._clock = plane.clock - self._clock, plane.clock
+        busy = min(1.0, worked / passed) if worked > 0 < passed else 1.0
+        cost = plane.seconds / max(busy, LEAST_BUSY)
+        if isinstance(plane, Plane):
+            self._size = size_for(len(plane.outputs), cost)
+        period = max(FRAME, cost / SHARE)
+        return max(0.0, period - (now - self._asked_at))
 
     def _refused(self, error: BaseException | None) -> None:
         """Show why the net has no plane; a run that has ended gives way to its weights."""

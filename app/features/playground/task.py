@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
-from time import perf_counter
+from time import thread_time
 from typing import Any
 
 import torch
@@ -103,7 +103,7 @@ def mapped(
     """Return the plane of a model in eval mode. Raises ValueError without two inputs."""
     if data.info.input_shape != (2,) or data.info.inputs:
         raise ValueError(NO_PLANE)
-    began = perf_counter()
+    began = thread_time()
     inputs, labels = data.batch(MOST_POINTS)
     points = inputs.detach().float().cpu()
     low, high = points.amin(0), points.amax(0)
@@ -137,7 +137,8 @@ def mapped(
         _pair(shown[1]),
         tuple(map(str, data.info.classes)),
         step,
-        perf_counter() - began,
+        thread_time() - began,
+        thread_time(),
         FrozenMap(inside),
     )
 
@@ -179,7 +180,7 @@ def filters(
     model: nn.Module, data: Dataset, device: str, sample: int, step: int
 ) -> Filters:
     """Return the filters of the first convolution over pictures, in eval mode. Raises ValueError without any."""
-    began = perf_counter()
+    began = thread_time()
     path, module = _first_convolution(model, data)
     picture = first(data.batch_of(torch.tensor([sample]))[0]).float()
     model.eval()
@@ -192,7 +193,8 @@ def filters(
         _plain(picture[0].permute(1, 2, 0)),
         _plain(answers),
         step,
-        perf_counter() - began,
+        thread_time() - began,
+        thread_time(),
     )
 
 

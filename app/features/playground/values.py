@@ -26,7 +26,8 @@ class Plane(Struct, frozen=True):
     `units` is float32 (size / COARSE, size / COARSE, U): the outputs of a layer's units, None without one; `inside` has
     those of the first units of every module by its path, on INSIDE x INSIDE points. `points` is float32 (n, 2) and
     `labels` float32 (n,), the training samples. `low` and `high` bound the grid, and are `shown_low` and
-    `shown_high` in the units of the data. `seconds` is what the mapping took.
+    `shown_high` in the units of the data. `seconds` of the processor is what the
+    mapping took, `clock` those of its thread.
     """
 
     kind: str
@@ -41,6 +42,7 @@ class Plane(Struct, frozen=True):
     classes: tuple[str, ...]
     step: int
     seconds: float
+    clock: float
     inside: FrozenMap[str, Any] = FrozenMap()
 
 
@@ -71,7 +73,7 @@ class MapPlaneOfWeights(Request[Plane], frozen=True):
 
 class Filters(Struct, frozen=True):
     """The filters of the first convolution over pictures: `weights` float32 (F, h, w, C), and what each answers to the
-    picture `sample` (H, W, C): `answers` float32 (F, H', W')."""
+    picture `sample` (H, W, C): `answers` float32 (F, H', W'). `seconds` and `clock` are as those of a plane."""
 
     layer: str
     weights: Any
@@ -79,6 +81,7 @@ class Filters(Struct, frozen=True):
     answers: Any
     step: int
     seconds: float
+    clock: float
 
 
 class ShowFilters(RunRequest[Filters], frozen=True):
