@@ -34,18 +34,17 @@ def examine(
     evaluator: Evaluator,
     one_batch: bool,
     cancelled: Callable[[], bool] = lambda: False,
-    seconds: float = SECONDS,
 ) -> Examination:
-    """Examine the data and the net of an evaluator. What takes longer than `seconds` is left out."""
+    """Examine the data and the net of an evaluator. What takes longer than SECONDS is left out."""
     result = Examination()
     if not len(evaluator.data.val) or not len(evaluator.data.train):
         return result
     for part in (_repeats, _answers, _neighbours):
         if cancelled():
             return result
-        result = part(evaluator, result, perf_counter() + seconds)
+        result = part(evaluator, result, perf_counter() + SECONDS)
     if one_batch and not cancelled():
-        losses = _batch_losses(evaluator, perf_counter() + 2 * seconds)
+        losses = _batch_losses(evaluator, perf_counter() + 2 * SECONDS)
         result = replace(result, batch_losses=losses)
     return result
 
