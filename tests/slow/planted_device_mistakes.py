@@ -158,10 +158,10 @@ MISTAKES = (
         (TRAINING, "mixed_precision"),
     ),
     Mistake(
-        "memory that ends is any error",
+        "cures of memory that ends are not said",
         "app/training/error_messages.py",
-        "isinstance(error, torch.OutOfMemoryError | MemoryError)",
-        "isinstance(error, MemoryError) and not text",
+        "if batch_size > 1:",
+        "if batch_size > 10_000:",
         ENDS,
     ),
     Mistake(
