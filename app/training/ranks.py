@@ -26,6 +26,11 @@ if TYPE_CHECKING:
 
 GO, WAIT, STOP = range(3)
 
+# Groups that this process was in. One whose last reference goes joins its threads while it holds the interpreter's
+# lock, and such a thread may be about to free a tensor, for which it needs that lock: the process would hang. So a
+# group lasts as long as its process, which ends without running destructors.
+_PARTED: list[object] = []
+
 
 class Decision(NamedTuple):
     """What the first process decides before a step: to go, wait or stop, whether a checkpoint for revisiting is due
@@ -80,6 +85,7 @@ class Ranks:
     def leave(self) -> None:
         """Wait for the others, and part."""
         distributed.barrier()
+        _PARTED.append(distributed.group.WORLD)
         distributed.destroy_process_group()
 
     # --- The net

@@ -499,6 +499,6 @@ def test_a_script_is_interrupted_as_by_ctrl_c(tmp_path):
     assert running.returncode == -signal.SIGINT and trace.rstrip().endswith(
         "KeyboardInterrupt"
     )
-    assert "tapedeck" not in trace
+    assert str(ROOT / "tapedeck") not in trace and str(ROOT / "app") not in trace
     assert told(tmp_path / frames.FRAMES)[-1]["note"] == "The script was interrupted."
     link.close()

@@ -263,7 +263,7 @@ def overlooked(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(
         grad_regions, "watched", lambda _tracer: contextlib.nullcontext()
     )
-    monkeypatch.setattr(patches, "_AUTOCAST", ())
+    monkeypatch.setattr(patches.torch._C, "_is_any_autocast_enabled", lambda: False)
 
 
 @pytest.mark.usefixtures("overlooked")
