@@ -377,6 +377,7 @@ class MainWindow(ShowsCutTexts, QMainWindow):
         self.toolbar.follow(self.workspace)
         self.overlay.changed.connect(self.overlays.choose)
         self.overlays.changed.connect(self.overlay.set_value)
+        self.overlays.offered.connect(self._offer_overlay)
         self.overlays.choose(self.overlay.value())
         self.centre.shown.connect(lambda _page: self.toasts.place_again())
         self.pages.shown.connect(self.pages.make)
@@ -451,8 +452,13 @@ class MainWindow(ShowsCutTexts, QMainWindow):
         for dock, key in self.settings.pages.items():
             if key in self._owners and self.pages.is_offered(dock, key):
                 self.pages.put_in_front(dock, key)
-        if self.settings.overlay in self.overlay.keys():
+        if self.overlay.is_offered(self.settings.overlay):
             self.overlay.set_value(self.settings.overlay)
+
+    def _offer_overlay(self, name: str, on: bool) -> None:
+        if not on and self.overlay.value() == name:
+            self.overlay.set_value(self.overlay.keys()[0])
+        self.overlay.set_option_offered(name, on)
 
     # -- what the program asks of the window --------------------------------------------------------------------------
 

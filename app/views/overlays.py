@@ -14,7 +14,8 @@ if TYPE_CHECKING:
 
 
 class Overlays(QObject):
-    """`changed(name)` reports the chosen overlay; the other signals carry its data to the canvas.
+    """`changed(name)` reports the chosen overlay, `offered(name, on)` whether one has something to draw; the other
+    signals carry its data to the canvas.
 
     `gradients_drawn(norms by node, lowest, highest, step or None)`, `costs_drawn(share by node, words by node,
     caption)`, `pictures_drawn(QImages by node)`, and `cost_known(NetworkCost or None)` with the cost of the net or of
@@ -22,6 +23,7 @@ class Overlays(QObject):
     """
 
     changed = Signal(str)
+    offered = Signal(str, bool)
     gradients_drawn = Signal(object, float, float, object)
     costs_drawn = Signal(object, object, str)
     pictures_drawn = Signal(object)
@@ -41,6 +43,10 @@ class Overlays(QObject):
         if name != self._chosen:
             self._chosen = name
             self.changed.emit(name)
+
+    def offer(self, name: str, on: bool) -> None:
+        """Say whether an overlay has something to draw in this project; one that has not is taken away."""
+        self.offered.emit(name, on)
 
     def draw_gradients(
         self,

@@ -50,6 +50,7 @@ class PlaygroundFeature(Feature):
         project = self.workspace.document.project
         offered = has_plane(project) or has_filters(project)
         self.workspace.pages.set_offered("playground", offered)
+        self.workspace.overlays.offer(UNITS, has_plane(project))
 
     def _overlay_chosen(self, name: str) -> None:
         """Have the page made, which draws the overlay."""

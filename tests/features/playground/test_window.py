@@ -213,6 +213,10 @@ def test_each_node_shows_what_its_units_say(qtbot: QtBot, window: WholeWindow) -
     qtbot.waitUntil(lambda: grown() == {"first", "act", "last", "output"})
     window.overlay.set_value("Shapes")
     qtbot.waitUntil(lambda: not grown())
+    window.overlay.set_value("Units")
+    window.files.open_example("digits.tape")  # has no plane
+    assert not window.overlay.is_offered("Units")
+    assert window.overlay.value() == "Shapes"
 
 
 def test_the_filters_of_a_net_that_sees_pictures_are_shown(

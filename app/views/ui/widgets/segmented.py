@@ -153,6 +153,10 @@ class Segmented(QWidget):
         self._segments[key].setVisible(offered)
         self.updateGeometry()
 
+    def is_offered(self, key: str) -> bool:
+        """Return whether there is an option, which is not hidden."""
+        return key in self._segments and not self._segments[key].isHidden()
+
     def paintEvent(self, event: QPaintEvent) -> None:
         theme = current()
         painter = start(self)
