@@ -216,7 +216,7 @@ class SharedWindow:
             word.hide()
         window.resize(*SIZE)
         for pane, page in (
-            (window.bottom.pane, "problems"),
+            (window.bottom.pane, window.bottom.pane._keys[0]),
             (window.left.pane, "layers"),
             (window.right.pane, "inspector"),
             (window.centre, "network"),
