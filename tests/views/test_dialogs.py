@@ -400,10 +400,10 @@ def test_after_a_failed_download_the_stand_in_or_a_folder_is_taken(
         root: Path,
         progress: Progress,
         cancelled: Callable[[], bool],
-        given: Path | None = None,
+        folder: Path | None = None,
     ) -> None:
-        taken.append(given)
-        if given is None:
+        taken.append(folder)
+        if folder is None:
             raise DownloadError("No mirror gave the file.")
 
     monkeypatch.setattr(

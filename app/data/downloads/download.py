@@ -56,7 +56,7 @@ def download(
 
 
 def unpack_from(
-    given: Path,
+    folder: Path,
     source: str,
     addresses: Addresses,
     root: str | Path | None = None,
@@ -66,11 +66,11 @@ def unpack_from(
     """Take the archives of `source` from a folder of the user's, as `download` does from a server."""
     names = [archive.name for archive in addresses.archives]
     for name in names:
-        if not (given / name).is_file():
+        if not (folder / name).is_file():
             raise DownloadError(
-                f"{given} has no {name}. Choose the folder with {', '.join(names)}, as they are downloaded."
+                f"{folder} has no {name}. Choose the folder with {', '.join(names)}, as they are downloaded."
             )
-    here = replace(addresses, mirrors=(f"{given.resolve().as_uri()}/",))
+    here = replace(addresses, mirrors=(f"{folder.resolve().as_uri()}/",))
     return download(source, here, root, progress, cancelled)
 
 

@@ -104,5 +104,5 @@ class Remark(Struct, frozen=True):
 
     @property
     def gradient_cause(self) -> str:
-        """What it says of a layer without gradient, "" if it speaks of something else."""
+        """The cause of a vanishing gradient that the remark names, "" if it is about something else."""
         return self.sentence.split(": ")[0] if self.kind in LOSES_GRADIENT else ""

@@ -370,7 +370,7 @@ class EvaluationPage(QWidget):
         self._show_found(evaluation)
 
     def set_stored(self, evaluations: dict[str, Evaluation]) -> None:
-        """Show what was found earlier, by part."""
+        """Show the stored evaluations of a run, by part of the data."""
         self.evaluations = evaluations
         if self.part.value() not in evaluations:
             self.part.set_value(next(iter(evaluations)))

@@ -53,7 +53,7 @@ class LessonControl(QObject):
         self._workspace, self._page = workspace, page
         self._situation = Situation()
         self._answers: dict[str, str] = {}
-        self._reached: dict[str, str] = {}  # what is recorded, see `lesson.recorded`
+        self._reached: dict[str, str] = {}  # value of each goal that passed, by key
         self._student = ""
         self._soon = QTimer(self, singleShot=True, interval=SOON)
         self._soon.timeout.connect(self._judge)
@@ -281,7 +281,7 @@ class LessonControl(QObject):
         self._record(lesson)
 
     def _look(self) -> None:
-        """Note what the project is, and what is known of its net."""
+        """Update the situation with the open project and the analysis of its net."""
         live, project = self._workspace.live, self._workspace.document.project
         self._situation = replace(self._situation, project=project)
         analysis = live.analysis

@@ -39,7 +39,7 @@ class LessonsFeature(Feature):
             "make-lesson",
             "Make a lesson of this &project…",
             self._make_lesson,
-            tip="Texts, goals and hints; what is open is what it starts with",
+            tip="Write texts, goals and hints for a lesson that starts with the open project",
             menu="help.learn",
         )
         yield Action("offer-lessons", "", self._offer)

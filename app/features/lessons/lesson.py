@@ -75,7 +75,7 @@ class LessonError(CodedError, ValueError):
 
 
 class Goal(Struct, frozen=True):
-    """What is to be reached: a fact compared with what is `wanted`; of a `question` the typed answer is compared.
+    """A goal of a step: a fact, or the typed answer to a `question`, compared with the expected value `wanted`.
 
     It holds in what is handed in, or where `once`, when its step was done. `occurrence` counts equal goals of a lesson.
     """
@@ -124,13 +124,13 @@ class Goal(Struct, frozen=True):
 
     def in_english(self, typed: str) -> str:
         """Return an answer that was typed in the language of this process as it is stored and graded: in English."""
-        words = (marked("yes"), marked("no"), *filter(None, [self.answer_word]))
-        same = (word for word in words if tr(word).casefold() == typed.casefold())
+        answers = (marked("yes"), marked("no"), *filter(None, [self.answer_word]))
+        same = (word for word in answers if tr(word).casefold() == typed.casefold())
         return next(same, typed)
 
     @property
     def answer_word(self) -> str:
-        """The word that answers its question, "" for a number, or for what is measured."""
+        """The correct answer to the question if it is a word, "" for a number or a measured value."""
         is_word = self.question and isinstance(self.wanted, str) and self.wanted != SAME
         return str(self.wanted) if is_word else ""
 
@@ -250,10 +250,10 @@ def recorded(
     situation: Situation,
     answers: Mapping[str, str],
 ) -> dict[str, str]:
-    """Return the record of a lesson, what was seen of each goal that is reached by its key, after a look at a step.
+    """Return the updated record of a lesson: the value of each goal that passed, by the key of the goal.
 
-    The goals of a step stay in it once all of them held at one moment; until then those are in it that hold, and those
-    of whose fact nothing is known since.
+    `before` is the record so far, `step` the step that is shown. Goals of a step stay recorded once all of them passed
+    at the same time; until then a goal is recorded while it passes, or while its fact has no value.
     """
     is_done = all(goal.key in before for goal in step.goals)
     record = dict(before)
@@ -274,7 +274,7 @@ def is_passed(
     answers: Mapping[str, str],
     reached: Mapping[str, str],
 ) -> bool:
-    """Return whether a goal counts as reached: by a record, or by what is there now."""
+    """Return whether a goal passes: by the record if it holds `once`, else by the present value of its fact."""
     if goal.once:
         return is_recorded(goal, reached, answers)
     return is_reached(goal, situation, answers) or _is_unknown(
@@ -294,7 +294,7 @@ def _is_unknown(
 
 
 def seen_of(goal: Goal, situation: Situation, answers: Mapping[str, str]) -> str:
-    """Return what is there of a goal: the answer that was typed, or the value of its fact."""
+    """Return the present value of a goal as text: the typed answer, or the value of its fact."""
     if goal.question:
         return answers.get(goal.question, "")
     value = value_of(goal.fact, goal.argument, situation)

@@ -58,11 +58,11 @@ def suggested(situation: Situation) -> list[str]:
     for name, fact in FACTS.items():
         arguments = _arguments(name, situation) if fact.takes is not False else [""]
         values = [(each, fact.read(situation, each)) for each in arguments]
-        known = [(each, value) for each, value in values if value not in (None, "")]
-        for argument, value in known:
+        present = [row for row in values if row[1] not in (None, "")]
+        for argument, value in present:
             goal = Goal(name, argument, BOUNDS.get(name, "="), value or 0.0)
             rows.append(row_of(goal))
-        if not known:
+        if not present:
             rows.append(re.split("[:;,]", fact.doc)[0])
     return rows
 

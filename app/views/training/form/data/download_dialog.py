@@ -36,9 +36,9 @@ def fetch(
     root: Path,
     progress: Callable[[int, int, str], None],
     cancelled: Callable[[], bool],
-    given: Path | None = None,
+    folder: Path | None = None,
 ) -> None:
-    """Download from the addresses in the engine's torchvision, or take the same files from the folder `given`.
+    """Download from the addresses in the engine's torchvision, or take the same files from `folder`.
 
     Raises DownloadCancelledError, DownloadError.
     """
@@ -52,7 +52,7 @@ def fetch(
             question.stop()
             raise DownloadCancelledError from None
         break
-    takes = download if given is None else partial(unpack_from, given)
+    takes = download if folder is None else partial(unpack_from, folder)
     takes(source, addresses, root, progress, cancelled)
 
 
@@ -126,7 +126,7 @@ class DownloadDialog(Dialog):
         if name:
             self.start(Path(name))
 
-    def start(self, given: Path | None = None) -> None:
+    def start(self, folder: Path | None = None) -> None:
         """Begin to fetch, or to take the files from a folder."""
         if self._task is not None:
             return
@@ -138,7 +138,7 @@ class DownloadDialog(Dialog):
         self.state.setText("Connecting to the server…")
         self.state.show()
         self._task = BackgroundTask(
-            partial(self._download, given),
+            partial(self._download, folder),
             (0, SOURCES[self._source].download_bytes, ""),
         )
         self._task.ended.connect(self._ended, Qt.ConnectionType.QueuedConnection)
@@ -146,9 +146,9 @@ class DownloadDialog(Dialog):
         self._timer.start()
 
     def _download(
-        self, given: Path | None, report: Report, cancelled: Cancelled
+        self, folder: Path | None, report: Report, cancelled: Cancelled
     ) -> None:
-        fetch = self._fetch if given is None else partial(self._fetch, given=given)
+        fetch = self._fetch if folder is None else partial(self._fetch, folder=folder)
         fetch(self._source, self._root, lambda *progress: report(progress), cancelled)
 
     def _show_progress(self) -> None:
