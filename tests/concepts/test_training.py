@@ -30,8 +30,7 @@ from app.training.setup.initial_weights import initial_module
 from app.training.stepper import Stepper
 from app.training.task import Task
 from app.util.frozen import FrozenMap
-from tests.support.forked_popen import with_forks
-from tests.support.forked_python import run_forked
+from tests.support.forked_python import run_alone
 from tests.support.training_jobs import CONV_NET, SMALL_NET, job, losses, net, run
 
 
@@ -731,9 +730,8 @@ def test_row_32_several_devices_are_taken_by_distributed_data_parallel(tmp_path)
     )
     (tmp_path / "model.py").write_text(source.text)
     (tmp_path / "train.py").write_text(text)
-    torchrun = with_forks(tmp_path, "from torch.distributed.run import main\nmain()\n")
-    ranks = ["--standalone", "--nproc-per-node", "2", "train.py", "--json"]
-    done = run_forked(torchrun, *ranks, cwd=tmp_path)
+    torchrun = ["-m", "torch.distributed.run", "--standalone", "--nproc-per-node", "2"]
+    done = run_alone(*torchrun, "train.py", "--json", cwd=tmp_path)
     assert done.returncode == 0, done.stderr
     told = [json.loads(line) for line in done.stdout.splitlines()]
     two = [line["loss"] for line in told if line["event"] == "step"]

@@ -6,7 +6,9 @@ Not for tests of what a process imports, or of how an interpreter starts and end
 from __future__ import annotations
 
 import os
+import signal
 import subprocess
+import sys
 import tempfile
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
@@ -22,6 +24,8 @@ from tests.support import script_entry
 
 SCRIPT = "script"
 ENTRIES[SCRIPT] = script_entry.__name__
+
+HANGS = 300.0  # seconds that no script takes
 
 COMMAND = "import sys\nfrom app.main import main\nsys.exit(main())\n"
 
@@ -73,11 +77,41 @@ def run_forked(
     *arguments: str,
     cwd: Path | None = None,
     given: bytes = b"",
-    timeout: float | None = None,
+    timeout: float = HANGS,
     **environment: str,
 ) -> CompletedProcess[str]:
-    """Run a script to its end. Raises subprocess.TimeoutExpired, as `subprocess.run` does."""
+    """Run a script to its end; see `finished`."""
     child = start_forked(script, *arguments, cwd=cwd, **environment)
+    return finished(child, [str(script), *arguments], given, timeout)
+
+
+def run_alone(
+    *arguments: str, cwd: Path, timeout: float = HANGS
+) -> CompletedProcess[str]:
+    """Run `python ARGUMENTS` in a fresh process to its end; see `finished`.
+
+    For programs with threads that start others: a fork of theirs may have a lock that none of its threads lets go.
+    """
+    command = [sys.executable, *arguments]
+    child = subprocess.Popen(
+        command,
+        cwd=cwd,
+        env=os.environ | {"PYTHONFAULTHANDLER": "1"},
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        start_new_session=True,
+    )
+    return finished(child, command, b"", timeout)
+
+
+def finished(
+    child: pool.Child, command: list[str], given: bytes, timeout: float
+) -> CompletedProcess[str]:
+    """Wait for the end of a process that leads its session, and return its output.
+
+    Raises subprocess.TimeoutExpired with the stacks of the threads of a process that hangs, and of its session.
+    """
     assert (
         child.stdin is not None
         and child.stdout is not None
@@ -89,13 +123,17 @@ def run_forked(
             to.write(given)
         try:
             code = child.wait(timeout)
+        except subprocess.TimeoutExpired as hang:
+            os.killpg(child.pid, signal.SIGABRT)
+            hang.add_note(said.result().decode())
+            raise
         finally:
             child.kill()
         stdout, stderr = (
             told.result().decode(),
             said.result().decode(),
         )
-    return CompletedProcess([str(script), *arguments], code, stdout, stderr)
+    return CompletedProcess(command, code, stdout, stderr)
 
 
 def fork_scripts(monkeypatch: pytest.MonkeyPatch, module: ModuleType) -> None:
@@ -125,7 +163,7 @@ def fork_scripts(monkeypatch: pytest.MonkeyPatch, module: ModuleType) -> None:
                 *arguments,
                 cwd=named.get("cwd"),
                 given=named.get("input", b""),
-                timeout=named.get("timeout"),
+                timeout=named.get("timeout") or HANGS,
             )
         if hasattr(errors := named.get("stderr"), "write"):
             errors.write(done.stderr.encode())

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import faulthandler
 import os
 import runpy
 import sys
@@ -11,6 +12,7 @@ from pathlib import Path
 
 def main() -> None:
     """Run the script as `__main__`, and leave without the interpreter's shutdown, which threads of gloo may abort."""
+    faulthandler.enable()
     sys.argv = sys.argv[1:]
     sys.path.insert(0, str(Path(sys.argv[0]).resolve().parent))
     status = 0
