@@ -13,18 +13,22 @@ import importlib
 import itertools
 import math
 import os
+import shutil
 import signal
 import sys
+import tempfile
 import threading
 import time
 from collections.abc import Iterator
 from contextlib import suppress
+from functools import cache
 from pathlib import Path
 from types import ModuleType
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, TextIO
 
 import pytest
 from _pytest.faulthandler import fault_handler_stderr_fd_key
+from _pytest.terminal import TerminalReporter
 from hypothesis import HealthCheck, settings
 from pytestqt.qtbot import QtBot
 
@@ -42,6 +46,7 @@ THREADS = (
 PATIENCE = 60_000  # milliseconds; a wait that takes so long is a hang on any machine, however busy
 LOOK = 10  # milliseconds from one look to the next, at most
 HANGS = 600  # seconds that no test takes
+STACKS = "TAPEDECK_TEST_STACKS"  # the folder in which workers write where they hang
 _watched = {"since": -math.inf}  # since when it is seen to that no test hangs
 
 # Before Qt and torch are loaded by anybody, and for every process that a test starts.
@@ -60,6 +65,9 @@ os.environ.pop("PYTHONDONTWRITEBYTECODE", None)
 _import = builtins.__import__
 importlib.import_module("PySide6.QtCore")
 builtins.__import__ = _import
+
+if "PYTEST_XDIST_WORKER" not in os.environ:
+    os.environ[STACKS] = tempfile.mkdtemp(prefix="stacks-")
 
 # Nearly all that is made until the tests begin stays; see `pytest_collection_finish`.
 gc.disable()
@@ -383,10 +391,28 @@ def pytest_runtest_setup(item: pytest.Item) -> None:
     As `faulthandler_timeout` does it; but that starts a thread for each of thousands of tests and waits for its end.
     """
     if (now := time.monotonic()) - _watched["since"] > HANGS / 10:
-        faulthandler.dump_traceback_later(
-            HANGS, file=item.config.stash[fault_handler_stderr_fd_key], exit=True
-        )
+        if "PYTEST_XDIST_WORKER" in os.environ:
+            file: int | TextIO = _stacks()
+        else:
+            file = item.config.stash[fault_handler_stderr_fd_key]
+        faulthandler.dump_traceback_later(HANGS, file=file, exit=True)
         _watched["since"] = now
+
+
+@cache
+def _stacks() -> TextIO:
+    """The file of this worker for where a hang stood, which the process that started it shows at the end."""
+    return Path(os.environ[STACKS], os.environ["PYTEST_XDIST_WORKER"]).open("w")
+
+
+def pytest_terminal_summary(terminalreporter: TerminalReporter) -> None:
+    if "PYTEST_XDIST_WORKER" in os.environ:
+        return
+    for file in sorted(Path(os.environ[STACKS]).iterdir()):
+        if stacks := file.read_text():
+            terminalreporter.section(f"where worker {file.name} hung")
+            terminalreporter.write(stacks)
+    shutil.rmtree(os.environ[STACKS])
 
 
 def pytest_exception_interact() -> None:
