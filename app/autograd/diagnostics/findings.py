@@ -40,6 +40,17 @@ STAGES = (
     marked("Tracing the gradient to each parameter"),
     marked("Running backward: norms, gains, dead units"),
 )
+# What the checks below look for, as the window lists it.
+LOOKED_FOR = (
+    marked("parameters whose .grad stays None"),
+    marked("layers in plain lists, which are not trained"),
+    marked("gradients that are exactly zero"),
+    marked("in-place changes that break backward"),
+    marked("writes through .data"),
+    marked("the first NaN or Inf, forward and backward"),
+    marked("layers where the gradient vanishes or explodes"),
+    marked("dead units"),
+)
 MANY_DEAD = 0.5  # of a layer's units; at least this share is a warning
 RANKS = {marked("error"): 0, marked("warning"): 1, marked("info"): 2}
 

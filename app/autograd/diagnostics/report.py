@@ -6,8 +6,8 @@ import textwrap
 from collections.abc import Iterable, Iterator
 
 from app.autograd.batch import TrainingBatch
-from app.autograd.diagnostics.findings import find_all
-from app.autograd.diagnostics.results import LOOKED_FOR, Finding, Findings
+from app.autograd.diagnostics.findings import LOOKED_FOR, find_all
+from app.autograd.diagnostics.results import Finding, Findings
 from app.util.language import tr
 
 BAD = ("error", "warning")

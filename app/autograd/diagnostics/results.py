@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import ast
 import statistics
 from collections.abc import Mapping
-from pathlib import PurePath
+from functools import cache
+from pathlib import Path, PurePath
 
 from msgspec import Struct, field
 from msgspec.structs import replace
@@ -16,19 +18,30 @@ from app.autograd.place import OpLocation
 from app.autograd.tape import Tape
 from app.util.formatting import MINUS, bytes_text, scientific
 from app.util.frozen import FrozenMap
-from app.util.language import marked, tr, trn
+from app.util.language import tr, trn
 
 FEWEST = 3  # rounds, at least, to tell a difference from noise
-LOOKED_FOR = (
-    marked("parameters whose .grad stays None"),
-    marked("layers in plain lists, which are not trained"),
-    marked("gradients that are exactly zero"),
-    marked("in-place changes that break backward"),
-    marked("writes through .data"),
-    marked("the first NaN or Inf, forward and backward"),
-    marked("layers where the gradient vanishes or explodes"),
-    marked("dead units"),
-)
+
+
+@cache
+def looked_for() -> tuple[str, ...]:
+    """Return what diagnostics look for, in English: `LOOKED_FOR` of `findings`, read from its source.
+
+    The window lists it, and cannot import that module, which needs torch.
+    """
+    source = Path(__file__).with_name("findings.py").read_text("utf-8")
+    (phrases,) = (
+        statement.value.elts
+        for statement in ast.parse(source).body
+        if isinstance(statement, ast.Assign)
+        and isinstance(statement.value, ast.Tuple)
+        and ast.unparse(statement.targets[0]) == "LOOKED_FOR"
+    )
+    return tuple(
+        ast.literal_eval(phrase.args[0])
+        for phrase in phrases
+        if isinstance(phrase, ast.Call)
+    )
 
 
 class PathStep(Struct, frozen=True):
@@ -114,11 +127,10 @@ def line_text(line: int | None, file: str) -> str:
 class Finding(Struct, frozen=True):
     """One thing that was found.
 
-    `kind` is "failed", "in place", "silent", "non-finite", "none", "zero", "cancelled", "vanishes", "explodes",
-    "dead" or "unregistered"; `severity` is "error", "warning" or "info". `title` names the layer or the parameter.
-    `tape_node` is the backward node, `node` the drawing's, `line` a line of the generated text or of `file`. `before`
-    is that line and `after` what to write in its place, where that is known. `others` are findings of the same cause,
-    which this one stands for.
+    `kind` is what its check calls it, such as "in place" or "dead"; `severity` is "error", "warning" or "info". `title`
+    names the layer or the parameter. `tape_node` is the backward node, `node` the drawing's, `line` a line of the
+    generated text or of `file`. `before` is that line and `after` what to write in its place, where that is known.
+    `others` are findings of the same cause, which this one stands for.
     """
 
     kind: str

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 from PySide6.QtWidgets import QStackedWidget, QWidget
 
-from app.autograd.diagnostics.results import LOOKED_FOR
+from app.autograd.diagnostics.results import looked_for
 from app.util.language import tr
 from app.views.autograd.capture_control import AutogradControl
 from app.views.autograd.capture_menu import CaptureMenu
@@ -378,7 +378,7 @@ class AutogradFeature(Feature):
             self.autograd_control.go_on()
 
     def searched(self) -> Iterable[SearchEntry]:
-        for what in LOOKED_FOR:
+        for what in looked_for():
             yield SearchEntry(
                 f"finding.{what}",
                 tr("Look for {what}", what=tr(what)),

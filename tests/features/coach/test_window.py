@@ -49,6 +49,7 @@ def closed(window: WholeWindow):
 def test_amid_a_run_that_diverges_it_names_the_rate_and_stops_to_find_one(
     qtbot: QtBot, window: WholeWindow, tmp_path: Path
 ) -> None:
+    pytest.importorskip("app.features.trials", reason="the rate finder is theirs")
     training = {"epochs": 10_000, "optimizer": Choice("SGD", FrozenMap(lr=100.0))}
     feature, line = opened(qtbot, window, "moons", tmp_path, **training)
     qtbot.waitUntil(line.isVisible)

@@ -10,7 +10,7 @@ from msgspec.structs import replace
 from PySide6.QtCore import QObject, QTimer
 from PySide6.QtWidgets import QWidget
 
-from app.autograd.diagnostics.results import LOOKED_FOR, WhatIf, first_nodes
+from app.autograd.diagnostics.results import WhatIf, first_nodes, looked_for
 from app.autograd.grouping import LayerGroup
 from app.autograd.node_notes import notes_of
 from app.autograd.tape import Tape, TapeNode
@@ -435,7 +435,7 @@ class FindingsControl(QObject):
 
 def show_results(page: FindingsPage, findings: Findings, where: str) -> str:
     """Fill the pages of findings and gains; return how many findings there are in words."""
-    listed = ", ".join(map(tr, LOOKED_FOR))
+    listed = ", ".join(map(tr, looked_for()))
     note = looked = tr("Checked {where}: {list}.", where=tr(where), list=listed)
     if not findings.found:
         note = f"{tr('Nothing found.')} {looked}"
