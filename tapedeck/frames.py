@@ -20,7 +20,7 @@ import stat
 import sys
 import tempfile
 import time
-from pathlib import Path
+from pathlib import Path, PurePath
 from typing import Annotated, Any, NamedTuple
 
 FRAMES = "frames.jsonl"
@@ -278,21 +278,34 @@ def home() -> Path:
     return Path(base) / "tapedeck" / "watched"
 
 
-def new_folder(name: str) -> Path:
-    """Create a folder of mode 0700 for a script, falling back to a temporary one; remove the oldest of many."""
+def folder_title(name: str) -> str:
+    """Return the name of the folder of a script that is started now, but for its random end."""
     letters = (
         "".join(
             letter if letter.isalnum() or letter in "-_." else "-" for letter in name
         )[:40]
         or "script"
     )
-    title = f"{time.strftime('%Y%m%d-%H%M%S')}-{letters}-{os.getpid()}-"
+    return f"{time.strftime('%Y%m%d-%H%M%S')}-{letters}-{os.getpid()}-"
+
+
+def new_folder(name: str, whole: str = "") -> Path:
+    """Create a folder of mode 0700 for a script, falling back to a temporary one; remove the oldest of many.
+
+    With its `whole` name, raises OSError if it cannot be created, FileExistsError if it is there.
+    """
+    title = folder_title(name)
     try:
         above = home()
         above.mkdir(parents=True, exist_ok=True, mode=0o700)
         _remove_oldest(above)
+        if whole:
+            (above / whole).mkdir(mode=0o700)
+            return above / whole
         return Path(tempfile.mkdtemp(prefix=title, dir=above))  # of mode 0700
     except OSError:
+        if whole:
+            raise
         return Path(tempfile.mkdtemp(prefix=f"tapedeck-{title}"))
 
 
@@ -306,7 +319,7 @@ def _remove_oldest(above: Path) -> None:
                 shutil.rmtree(path)
 
 
-def script_of(path: Path) -> str:
+def script_of(path: PurePath) -> str:
     """Return the name of the script that a file of frames in a folder of `new_folder` is of, else that of the file.
 
     >>> script_of(Path("20261128-225930-train-1234-x1y2/frames.jsonl"))

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import os
-import sys
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Literal
@@ -13,7 +11,7 @@ import msgspec
 from app.source import layer_files
 from app.source.layer_files import LayerFile
 from app.source.own_files import OwnFiles
-from app.util import atomic
+from app.util import atomic, user_folders
 
 FILE = "trusted.json"
 MOST = 500
@@ -45,11 +43,7 @@ class _Stored(msgspec.Struct):
 
 def default_file() -> Path:
     """Return the store's path, next to the settings."""
-    if sys.platform == "win32":
-        home = os.environ.get("APPDATA") or Path.home() / "AppData" / "Roaming"
-    else:
-        home = os.environ.get("XDG_CONFIG_HOME") or Path.home() / ".config"
-    return Path(home) / "Tapedeck" / FILE
+    return user_folders.config() / FILE
 
 
 class TrustStore:

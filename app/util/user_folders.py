@@ -16,6 +16,15 @@ def cache() -> Path:
     return Path(home) / "Tapedeck"
 
 
+def config() -> Path:
+    """Return the folder of settings and of what is trusted; it need not exist."""
+    if sys.platform == "win32":
+        home = os.environ.get("APPDATA") or Path.home() / "AppData" / "Roaming"
+    else:
+        home = os.environ.get("XDG_CONFIG_HOME") or Path.home() / ".config"
+    return Path(home) / "Tapedeck"
+
+
 def default_root() -> Path:
     """Return the default folder for downloads."""
     return Path.home() / ".cache" / "tapedeck" / "data"

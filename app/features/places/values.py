@@ -1,0 +1,95 @@
+"""A place is a name for a machine behind ssh and a command that gives a Python there; all of them are in one file."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+
+import msgspec
+from msgspec import Struct
+
+from app.util import atomic, user_folders
+from app.util.errors import CodedError
+
+FILE = "places.json"
+# An alias is also what ssh puts into the commands of its own config, as %h and %n.
+_NAME, _ALIAS = r"[A-Za-z0-9][A-Za-z0-9_.-]+", r"[A-Za-z0-9_][A-Za-z0-9_.@:\[\]-]*"
+
+
+class PlaceError(CodedError):
+    """A place cannot be reached or used; the text says why and what helps. `final`: another try would not."""
+
+    def __init__(self, message: str, final: bool = True) -> None:
+        super().__init__(message)
+        self.final = final
+
+
+class Place(Struct, frozen=True):
+    """`ssh` is a Host of ~/.ssh/config, or user@host; `python` is text for the shell there."""
+
+    name: str
+    ssh: str
+    python: str = "python3"
+
+
+class _Stored(Struct):
+    places: list[Place]
+    format: int = 1
+
+
+def file() -> Path:
+    """Return the file of the places; it need not exist."""
+    return user_folders.config() / FILE
+
+
+def places() -> dict[str, Place]:
+    """Return all places by name. Raises PlaceError for a file that cannot be read."""
+    try:
+        stored = msgspec.json.decode(file().read_bytes(), type=_Stored)
+    except FileNotFoundError:
+        return {}
+    except (OSError, msgspec.DecodeError, UnicodeDecodeError) as error:
+        message = f"{file()} cannot be read: {error}. Correct it, or remove it and add your places again."
+        raise PlaceError(message) from error
+    return {place.name: checked(place) for place in stored.places}
+
+
+def save(new: dict[str, Place]) -> None:
+    """Write all places. Raises OSError."""
+    file().parent.mkdir(parents=True, exist_ok=True)
+    data = msgspec.json.format(msgspec.json.encode(_Stored([*new.values()])), indent=1)
+    atomic.write_bytes(file(), data)
+
+
+def named(name: str) -> Place:
+    """Return a place by its name. Raises PlaceError."""
+    known = places()
+    if name in known:
+        return known[name]
+    others = f"there are {', '.join(known)}" if known else "there are none yet"
+    raise PlaceError(
+        f"{name} is no place; {others}. tapedeck places add {name} --ssh ALIAS makes it one."
+    )
+
+
+def checked(place: Place) -> Place:
+    """Return a place whose names are names. Raises PlaceError."""
+    if not re.fullmatch(_NAME, place.name):
+        problem = f"{place.name!r} is no name of a place: two or more of letters, digits, . _ -"
+    elif not re.fullmatch(_ALIAS, place.ssh):
+        problem = f"{place.ssh!r} is no host for ssh: give a Host of ~/.ssh/config, or user@host"
+    elif not place.python.strip() or not place.python.isprintable():
+        problem = f"{place.python!r} is no command for a Python: it is one line, such as ~/env/bin/python"
+    else:
+        return place
+    raise PlaceError(problem)
+
+
+def split(text: str) -> tuple[str, str]:
+    """Return the name of a place and a path there; the path is "" where only a place is named.
+
+    >>> split("gpubox:runs/a b/frames.jsonl"), split("gpubox")
+    (('gpubox', 'runs/a b/frames.jsonl'), ('gpubox', ''))
+    """
+    name, _, path = text.partition(":")
+    return name, path

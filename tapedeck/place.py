@@ -1,0 +1,329 @@
+"""The far end of a line to a place: begun by ssh, it starts scripts, sends files as they grow, and joins the sockets of
+watched scripts. It listens on nothing.
+
+The pipe carries messages: a channel and a length of four bytes each, then so many bytes. Channel 0 has JSON, the
+requests of the other end and their answers; each other channel has a file that is followed, or a socket that is joined.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import fcntl
+import json
+import os
+import select
+import shutil
+import signal
+import socket
+import stat
+import struct
+import subprocess
+import sys
+import time
+from importlib import metadata
+from pathlib import Path
+from typing import Any
+
+from tapedeck import frames
+from tapedeck.commands import SILENCE
+
+HEAD = struct.Struct(">II")
+CHUNK = 1 << 16  # bytes read at once
+EVERY = 0.05  # seconds between two looks at the files that are followed
+SILENT = 120  # seconds without a message after which the other end is taken for gone
+OUTPUT, EXIT = "output.txt", "exit"  # beside the frames of a script that was started
+# The shell stays beside the script: it leaves the exit status, whatever ends the script.
+_SHELL = '"$@"; echo $? >"$0.part"; mv "$0.part" "$0"'
+_TORCH = """
+import json, sys, torch
+sys.path.insert(0, sys.argv[1])
+from tapedeck import devices
+names = {name: devices.full_name(name) for name in devices.names()}
+print(json.dumps({"torch": torch.__version__, "devices": names}))
+"""
+
+
+class Followed:
+    """A file that grows, sent from a byte offset on; it may not be there yet. With `exit`, it ends with a script.
+
+    Raises OSError.
+    """
+
+    def __init__(self, path: Path, offset: int, exit: Path | None) -> None:
+        self._path, self._offset, self._exit = path, offset, exit
+        self._file = -1
+
+    def read(self) -> bytes:
+        """Return the bytes that have been appended since, CHUNK at most."""
+        if self._file < 0:
+            try:
+                self._file = _opened(self._path)
+            except FileNotFoundError:
+                return b""
+        if os.fstat(self._file).st_size < self._offset:
+            raise OSError(f"{self._path} is shorter than what was read of it")
+        data = os.pread(self._file, CHUNK, self._offset)
+        self._offset += len(data)
+        return data
+
+    def ended(self) -> bool:
+        """Return whether nobody will append any more, before what is there is read."""
+        if self._exit is None or self._file < 0:
+            return False
+        return self._exit.exists() or not _is_locked(self._file)
+
+    def status(self) -> int | None:
+        """Return the exit status of a script that has ended, None where it left none."""
+        try:
+            return int(self._exit.read_text()) if self._exit is not None else None
+        except (OSError, ValueError):
+            return None
+
+    def close(self) -> None:
+        if self._file >= 0:
+            os.close(self._file)
+
+
+class Server:
+    """Answers the requests of the other end until the pipe closes."""
+
+    def __init__(self, reads: int, writes: int) -> None:
+        self._reads, self._writes = reads, writes
+        self._arrived = b""
+        self._files: dict[int, Followed] = {}
+        self._sockets: dict[int, socket.socket] = {}
+
+    def serve(self) -> None:
+        """Carry out what is asked. What holds a script holds it for SILENCE seconds beyond the end of the pipe, so that
+        a line that is cut and taken up again has not let it go on.
+        """
+        behind = False
+        while True:
+            waited: list[Any] = [self._reads, *self._sockets.values()]
+            timeout = 0.0 if behind else EVERY if self._files else None
+            for ready in select.select(waited, (), (), timeout)[0]:
+                if ready is not self._reads:
+                    self._receive(ready)
+                elif not self._take(os.read(self._reads, CHUNK)):
+                    time.sleep(SILENCE if self._sockets else 0.0)
+                    return
+            behind = self._send_growth()
+
+    def _take(self, data: bytes) -> bool:
+        """Handle what the pipe brings; False at its end."""
+        signal.alarm(SILENT)
+        self._arrived += data
+        while len(self._arrived) >= HEAD.size:
+            channel, length = HEAD.unpack_from(self._arrived)
+            end = HEAD.size + length
+            if len(self._arrived) < end:
+                break
+            message, self._arrived = (
+                self._arrived[HEAD.size : end],
+                self._arrived[end:],
+            )
+            if channel == 0:
+                self._answer(json.loads(message))
+            elif not message:
+                self._close(channel)
+            elif channel in self._sockets:
+                self._forward(channel, message)
+        return bool(data)
+
+    def _answer(self, request: dict[str, Any]) -> None:
+        number = request.get("id")
+        try:
+            fields = getattr(self, f"do_{request['do']}")(request)
+        except OSError as error:
+            message = f"{error.filename or ''}: {error.strerror or error}"
+            self._tell(id=number, error=message.removeprefix(": "), errno=error.errno)
+        else:
+            self._tell(id=number, **fields)
+
+    def _tell(self, **fields: Any) -> None:
+        self._send(0, json.dumps(fields).encode())
+
+    def _send(self, channel: int, data: bytes) -> None:
+        view = memoryview(HEAD.pack(channel, len(data)) + data)
+        while view:
+            view = view[os.write(self._writes, view) :]
+
+    # -- requests -----------------------------------------------------------------------------------------------------
+
+    def do_ping(self, _request: dict[str, Any]) -> dict[str, Any]:
+        """Answer, so that both ends know of the other."""
+        return {}
+
+    def do_start(self, request: dict[str, Any]) -> dict[str, Any]:
+        """Start a script that outlives the line, once: the folder of its frames is named by who asks."""
+        script, cwd = request["script"], Path(request["cwd"] or "~").expanduser()
+        if not cwd.is_dir():
+            raise OSError(f"there is no folder {cwd}")
+        if not request["module"] and not (cwd / Path(script).expanduser()).is_file():
+            raise OSError(f"there is no file {script} in {cwd.resolve()}")
+        try:
+            folder = frames.new_folder("", request["title"])
+        except FileExistsError:  # the answer was lost with the line
+            return {"folder": str(frames.home() / request["title"])}
+        launcher = _package(request["version"]) / "script.py"
+        options = ["-m", script] if request["module"] else [os.path.expanduser(script)]
+        command = [sys.executable, str(launcher), str(folder)]
+        with open(folder / OUTPUT, "ab") as output:
+            with contextlib.suppress(OSError):  # of a file system without locks
+                fcntl.flock(output, fcntl.LOCK_EX)  # for as long as the script has it
+            subprocess.Popen(
+                ["/bin/sh", "-c", _SHELL, str(folder / EXIT), *command]
+                + [*options, *request["arguments"]],
+                cwd=cwd,
+                stdin=subprocess.DEVNULL,
+                stdout=output,
+                stderr=subprocess.STDOUT,
+                start_new_session=True,
+            )
+        return {"folder": str(folder)}
+
+    def do_follow(self, request: dict[str, Any]) -> dict[str, Any]:
+        """Send a file on a channel from an offset on, as it grows."""
+        path = Path(request["path"]).expanduser()
+        exit = path.with_name(EXIT) if path.name == OUTPUT else None
+        self._files[request["channel"]] = Followed(path, request["offset"], exit)
+        return {}
+
+    def do_join(self, request: dict[str, Any]) -> dict[str, Any]:
+        """Join a channel to the socket of the script whose frames lie in a folder."""
+        path = frames.socket_path(Path(request["folder"]).expanduser())
+        joined = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
+        try:
+            if not frames.is_private(path.parent):
+                raise PermissionError(f"{path.parent} can be opened by another user")
+            joined.connect(str(path))
+        except OSError:
+            joined.close()
+            self._finish(request["channel"])
+        else:
+            self._sockets[request["channel"]] = joined
+        return {}
+
+    def do_check(self, _request: dict[str, Any]) -> dict[str, Any]:
+        """Describe the place. Imports torch, in a process of its own."""
+        signal.alarm(0)
+        asked = subprocess.run(
+            [sys.executable, "-c", _TORCH, str(Path(__file__).parents[1])],
+            stdin=subprocess.DEVNULL,
+            capture_output=True,
+            check=False,
+        )
+        said = asked.stdout.decode("utf-8", "replace").splitlines()
+        lines = asked.stderr.decode("utf-8", "replace").splitlines()
+        facts = json.loads(said[-1]) if asked.returncode == 0 and said else {}
+        free = shutil.disk_usage(Path.home()).free
+        return {
+            "python": ".".join(map(str, sys.version_info[:3])),
+            "executable": sys.executable,
+            "host": socket.gethostname(),
+            "free": free,
+            "tapedeck": _installed(),
+            "torch": facts.get("torch", ""),
+            "devices": facts.get("devices", {}),
+            "problem": "" if facts else (lines or ["it ends without a word"])[-1],
+        }
+
+    # -- files and sockets --------------------------------------------------------------------------------------------
+
+    def _send_growth(self) -> bool:
+        """Send what was appended; return whether more is there already."""
+        behind = False
+        for channel, file in list(self._files.items()):
+            try:
+                ended = file.ended()
+                data = file.read()
+                while data:
+                    self._send(channel, data)
+                    behind = behind or (len(data) == CHUNK and not ended)
+                    data = file.read() if ended else b""
+            except OSError as error:
+                self._close(channel)
+                self._tell(closed=channel, error=error.strerror or str(error))
+            else:
+                if ended:
+                    self._close(channel)
+                    self._tell(closed=channel, status=file.status())
+        return behind
+
+    def _receive(self, joined: socket.socket) -> None:
+        channel = next(k for k, other in self._sockets.items() if other is joined)
+        try:
+            data = joined.recv(CHUNK)
+        except OSError:
+            data = b""
+        if data:
+            self._send(channel, data)
+        else:
+            self._finish(channel)
+
+    def _forward(self, channel: int, message: bytes) -> None:
+        try:
+            self._sockets[channel].sendall(message)
+        except OSError:
+            self._finish(channel)
+
+    def _finish(self, channel: int) -> None:
+        """Say that a script is gone, after all that it wrote."""
+        while self._send_growth():
+            pass
+        self._close(channel)
+        self._tell(closed=channel)
+
+    def _close(self, channel: int) -> None:
+        closed: Any = self._sockets.pop(channel, None) or self._files.pop(channel, None)
+        if closed is not None:
+            closed.close()
+
+
+def _opened(path: Path) -> int:
+    """Open a regular file for reading. Raises OSError."""
+    file = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)
+    if not stat.S_ISREG(os.fstat(file).st_mode):
+        os.close(file)
+        raise OSError(f"{path} is no file")
+    return file
+
+
+def _is_locked(file: int) -> bool:
+    """Return whether somebody else holds the lock of a file, as far as can be known."""
+    try:
+        fcntl.flock(file, fcntl.LOCK_SH | fcntl.LOCK_NB)
+        fcntl.flock(file, fcntl.LOCK_UN)
+    except OSError:
+        return True
+    return False
+
+
+def _installed() -> str:
+    """Return the version that is installed here, "" if none is."""
+    try:
+        return metadata.version("tapedeck-torch")
+    except metadata.PackageNotFoundError:
+        return ""
+
+
+def _package(version: str) -> Path:
+    """Return the package that watches a script: the installed one where it is of this version, since its graphs can be
+    captured too, else this one.
+    """
+    own = Path(__file__).parent
+    if _installed() != version:
+        return own
+    found = (Path(entry or ".", "tapedeck") for entry in sys.path)
+    others = (path for path in found if path.resolve() != own)
+    return next((path for path in others if (path / "script.py").is_file()), own)
+
+
+def serve() -> None:
+    """Serve the pipe that is this process's stdin and stdout; what else prints goes to stderr."""
+    reads, writes = os.dup(0), os.dup(1)
+    empty = os.open(os.devnull, os.O_RDONLY)
+    os.dup2(empty, 0)
+    os.dup2(2, 1)
+    with contextlib.suppress(BrokenPipeError):
+        Server(reads, writes).serve()
