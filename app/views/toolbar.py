@@ -57,7 +57,7 @@ class Toolbar(QFrame):
         self.setObjectName("toolbar")
         self._fit_text()
         manager().changed.connect(self._fit_text)
-        manager().settled.connect(self._place)
+        manager().styled.connect(self._place)
         self.setSizePolicy(QSizePolicy.Policy.Expanding, QSizePolicy.Policy.Fixed)
         self.project = Button("", "flat", parent=self)
         self.project.setObjectName("project")

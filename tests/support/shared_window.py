@@ -277,7 +277,6 @@ def at_rest(window: WholeWindow) -> bool:
         and not window.background.busy
         and not window.engine.busy
         and not window.hearers.active
-        and not theme.manager()._steps._timer.isActive()
     )
 
 

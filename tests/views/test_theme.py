@@ -2,11 +2,10 @@
 
 import re
 import shutil
-from collections.abc import Callable
 
 import numpy as np
 import pytest
-from PySide6.QtCore import QEvent, QObject, QSize, Qt, QTimer
+from PySide6.QtCore import QSize, QTimer
 from PySide6.QtGui import (
     QColor,
     QFont,
@@ -17,10 +16,10 @@ from PySide6.QtGui import (
     QPaintEvent,
     QRawFont,
 )
-from PySide6.QtWidgets import QApplication, QPushButton, QStackedWidget
+from PySide6.QtWidgets import QApplication, QPushButton
 
 from app.util import resources
-from app.views.ui import icons, scaling, theme
+from app.views.ui import icons, theme
 
 MODES = theme.THEMES
 CATEGORIES = {
@@ -296,56 +295,6 @@ def test_pictures_stand_in_folders_with_odd_names(qapp, tmp_path):
     shutil.rmtree(folder)
 
 
-def test_what_is_out_of_sight_is_styled_in_its_turn_and_before_it_is_shown(qapp, qtbot):
-    theme.apply(qapp, "dark")
-    stack = QStackedWidget()
-    qtbot.addWidget(stack)
-    pages = [QPushButton("in sight"), QPushButton("behind"), QPushButton("last")]
-    for page in pages:
-        stack.addWidget(page)
-        page.ensurePolished()
-    stack.show()
-
-    def ink() -> list[str]:
-        return [page.palette().color(page.foregroundRole()).name() for page in pages]
-
-    dark, light = theme.load("dark").text.name(), theme.load("light").text.name()
-    assert ink() == [dark] * 3
-    theme.apply(qapp, "light")
-    assert ink() == [light, dark, dark]
-    stack.setCurrentIndex(1)
-    assert ink()[1] == light
-    qtbot.waitUntil(lambda: ink() == [light] * 3)
-
-
-def test_a_change_within_the_event_loop_is_painted_once_all_in_sight_is_styled(
-    qapp, qtbot
-):
-    theme.apply(qapp, "dark", 1.0)
-    button = QPushButton("in sight")
-    button.setFont(theme.font("title"))
-    qtbot.addWidget(button)
-    button.show()
-    before, frozen = button.font().pixelSize(), []
-
-    def change() -> None:
-        theme.apply(qapp, "light", 1.5)
-        theme.manager().set_scale(2.0)  # before anybody has heard of the first
-        frozen.append(not button.updatesEnabled())
-
-    QTimer.singleShot(0, change)
-    try:
-        qtbot.waitUntil(lambda: frozen == [True] and button.updatesEnabled())
-        assert (
-            button.palette().color(button.foregroundRole()) == theme.load("light").text
-        )
-        assert button.font().pixelSize() == 2 * before and qapp.font() == theme.font(
-            "body"
-        )
-    finally:
-        theme.apply(qapp, "dark", 1.0)
-
-
 def test_a_change_within_the_event_loop_is_painted_without_any_other_event(qapp, qtbot):
     theme.apply(qapp, "dark", 1.0)
     painted: list[str] = []
@@ -362,144 +311,9 @@ def test_a_change_within_the_event_loop_is_painted_without_any_other_event(qapp,
     qtbot.waitUntil(lambda: painted == ["dark"])
     QTimer.singleShot(0, lambda: theme.apply(qapp, "light", 1.5))
     try:
-        with qtbot.waitSignal(theme.manager().settled):
+        with qtbot.waitSignal(theme.manager().styled):
             pass
         qtbot.waitUntil(lambda: len(painted) > 1)
-        assert painted == ["dark", "light"], "once, and not before all is styled"
-    finally:
-        theme.apply(qapp, "dark", 1.0)
-
-
-def test_a_change_within_the_event_loop_takes_short_turns_and_ends_with_one_picture(
-    qapp, qtbot
-):
-    theme.apply(qapp, "dark", 1.0)
-    button = QPushButton("in sight")
-    qtbot.addWidget(button)
-    button.show()
-    heard: list[str] = []
-
-    def told(word: str) -> Callable[[], None]:
-        return lambda: heard.append(
-            f"{word}{'' if button.updatesEnabled() else ', not painted'}"
-        )
-
-    class Watch(QObject):
-        def eventFilter(self, watched: QObject, event: QEvent) -> bool:
-            if event.type() == QEvent.Type.StyleChange:
-                told("restyled")()
-            return False
-
-    def change() -> None:
-        theme.apply(qapp, "light", 1.5)
-        heard.append("asked")
-
-    watch, manager = Watch(), theme.manager()
-    button.installEventFilter(watch)
-    ends = [
-        (manager.changed, told("changed")),
-        (manager.styled, told("styled")),
-        (manager.settled, told("settled")),
-    ]
-    for signal, slot in ends:
-        signal.connect(slot)
-    QTimer.singleShot(0, change)
-    try:
-        with qtbot.waitSignal(manager.settled):
-            pass
-        ordered = [
-            "asked",
-            *(f"{word}, not painted" for word in ("changed", "restyled", "styled")),
-            "settled",
-        ]
-        assert heard == ordered and qapp.font("QLineEdit") == theme.font("label")
-        assert qapp.font("QPushButton") == button.font() == theme.font("button")
-    finally:
-        for signal, slot in ends:
-            signal.disconnect(slot)
-        theme.apply(qapp, "dark", 1.0)
-
-
-def test_the_theme_chosen_last_is_put_on_when_one_is_under_way(qapp, qtbot):
-    theme.apply(qapp, "dark", 1.0)
-    button = QPushButton("in sight")
-    qtbot.addWidget(button)
-    button.show()
-    heard: list[str] = []
-
-    def hear() -> None:
-        heard.append(theme.current().name)
-
-    def change() -> None:
-        theme.apply(qapp, "light", 1.0)
-        QTimer.singleShot(0, lambda: theme.apply(qapp, "contrast-dark", 1.0))
-
-    theme.manager().changed.connect(hear)
-    QTimer.singleShot(0, change)
-    try:
-        qtbot.waitUntil(
-            lambda: heard[-1:] == ["contrast-dark"] and button.updatesEnabled()
-        )
-        assert (
-            button.palette().color(button.foregroundRole())
-            == theme.load("contrast-dark").text
-        )
-        assert not button.testAttribute(Qt.WidgetAttribute.WA_SetStyle)
-    finally:
-        theme.manager().changed.disconnect(hear)
-        theme.apply(qapp, "dark", 1.0)
-
-
-def test_a_step_that_fails_leaves_no_window_without_a_picture(qapp, qtbot, monkeypatch):
-    theme.apply(qapp, "dark", 1.0)
-    button = QPushButton("in sight")
-    qtbot.addWidget(button)
-    button.show()
-
-    def fail(*_: object) -> None:
-        raise RuntimeError("no font")
-
-    with qtbot.captureExceptions() as failures:
-        monkeypatch.setattr(scaling, "_scaled", fail)
-        button.setFont(QFont(theme.MONO, 31))  # of no role
-        QTimer.singleShot(0, lambda: theme.apply(qapp, "light", 1.5))
-        qtbot.waitUntil(lambda: bool(failures))
-    monkeypatch.undo()
-    assert button.updatesEnabled()
-    theme.apply(qapp, "dark", 1.0)
-
-
-def test_setting_a_stylesheet_within_the_event_loop_notifies_each_widget_once_and_later(
-    qapp, qtbot
-):
-    theme.apply(qapp, "dark", 1.0)
-    told: list[str] = []
-
-    class Told(QPushButton):
-        def event(self, event: QEvent) -> bool:
-            if event.type() == QEvent.Type.StyleChange:
-                told.append("at once" if setting else "in its turn")
-            return super().event(event)
-
-    setting = False
-    button = Told("in sight")
-    qtbot.addWidget(button)
-    button.show()
-    told.clear()
-
-    def change() -> None:
-        nonlocal setting
-        setting = True
-        theme.apply(qapp, "light", 1.0)
-        setting = False
-
-    QTimer.singleShot(0, change)
-    try:
-        with qtbot.waitSignal(theme.manager().settled):
-            pass
-        assert told == ["in its turn"]
-        assert (
-            button.palette().color(button.foregroundRole()) == theme.load("light").text
-        )
+        assert painted == ["dark", "light"], "once, and in the new colours"
     finally:
         theme.apply(qapp, "dark", 1.0)

@@ -41,7 +41,7 @@ class TabbedPane(QWidget):
         self._reserved = 0  # the most that controls wanted until now, at this text size
         self._scale = 0.0  # text size at which controls were measured
         self._styled = True  # for that text size
-        manager().settled.connect(self._measure_again)
+        manager().styled.connect(self._measure_again)
         self.bar, self._row_below, self._extras = (
             QWidget(self),
             QWidget(self),

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 
 from PySide6.QtCore import Qt
 from PySide6.QtGui import QFont
@@ -30,15 +30,15 @@ RESTORED = "_q_styleSheetWidgetFont"  # what Qt's stylesheets set on a widget wh
 FIELDS = (QLineEdit, QComboBox, QAbstractSpinBox)
 
 
-def scaling_fonts(
+def scale_fonts(
     widgets: Sequence[QWidget], fonts: Mapping[str, QFont], share: float
-) -> Iterator[None]:
-    """Set every explicit font of these widgets at another text size, a widget a step.
+) -> None:
+    """Set every explicit font of these widgets at another text size.
 
     `fonts` are those that the theme has for fonts of the size before, by their keys; others become `share` as large.
     """
     for widget in widgets:
-        if not isValid(widget):  # deleted since the first step
+        if not isValid(widget):
             continue
         if widget.testAttribute(Qt.WidgetAttribute.WA_SetFont):
             font = fonts.get(widget.font().key()) or _scaled(widget.font(), share)
@@ -50,7 +50,6 @@ def scaling_fonts(
             and widget.orientation() == Qt.Orientation.Horizontal
         ):
             _scale_columns(widget, share)
-        yield
 
 
 def _scale_columns(header: QHeaderView, share: float) -> None:
@@ -73,20 +72,14 @@ def _scaled(font: QFont, share: float) -> QFont:
     return result
 
 
-def fitting_all(scale: float) -> Iterator[None]:
-    """Fit all windows to a text size, a widget a step."""
+def fit_all(scale: float) -> None:
+    """Fit all windows to a text size."""
     for window in QApplication.topLevelWidgets():
-        if isValid(window):
-            yield from _fitting(window, scale)
+        fit(window, scale)
 
 
 def fit(root: QWidget, scale: float) -> None:
     """Give controls in a widget the size that their text needs, and their containers; at the design's size its own."""
-    for _ in _fitting(root, scale):
-        pass
-
-
-def _fitting(root: QWidget, scale: float) -> Iterator[None]:
     if scale != 1.0:
         _grew.add(True)
     elif not _grew:
@@ -103,7 +96,6 @@ def _fitting(root: QWidget, scale: float) -> Iterator[None]:
         _fit_one(widget, scale)
         if isinstance(widget, QAbstractItemView):
             widget.doItemsLayout()  # rows know their height again
-        yield
 
 
 _grew: set[bool] = set()  # whether anything ever did

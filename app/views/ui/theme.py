@@ -8,15 +8,13 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Iterator
 from functools import cache
-from itertools import chain
 from pathlib import Path
 from string import Template
 from typing import Any
 
 from msgspec import Struct
-from PySide6.QtCore import QObject, Qt, QThread, Signal
+from PySide6.QtCore import QObject, Qt, QTimer, Signal
 from PySide6.QtGui import (
     QColor,
     QFont,
@@ -25,13 +23,11 @@ from PySide6.QtGui import (
     QGuiApplication,
     QPalette,
 )
-from PySide6.QtWidgets import QApplication, QWidget
+from PySide6.QtWidgets import QApplication
 
 from app.util.leftovers import TemporaryFolder
 from app.util.resources import path as resource_path
 from app.views.ui import scaling
-from app.views.ui.restyling import Restyling
-from app.views.ui.turns import Steps
 
 RESOURCES = resource_path()
 
@@ -323,16 +319,11 @@ def _svg_text(name: str) -> str:
 class ThemeManager(QObject):
     """Holds the current theme. Use the shared instance, `manager()`.
 
-    A change within the event loop reaches the widgets in short steps, and nothing is painted before what is in sight
-    has all of it: fonts are set, since one that is set to a styled widget may be lost; `scaled` and `changed` are
-    emitted; controls are fitted to the text; what is in sight is styled; `styled` is emitted to place it.
+    A change of the text size reaches fonts first, and emits `scaled`; after `changed` controls are fitted to the text.
     """
 
     changed = Signal()
-    styled = (
-        Signal()
-    )  # after `changed`: visible widgets are polished and fitted, and not painted yet
-    settled = Signal()  # after `changed`, once all widgets are styled
+    styled = Signal()  # after `changed`, once all is laid out again
     scaled = Signal(float)  # before `changed`: by how much the text grew
 
     def __init__(self) -> None:
@@ -342,16 +333,10 @@ class ThemeManager(QObject):
         self._theme = load("dark")
         self._app: QApplication | None = None
         self._pictures: TemporaryFolder | None = None
-        self._restyling: Restyling | None = None
         self._sheets: dict[
             tuple[str, float], str
         ] = {}  # the stylesheet of each theme and text size that was shown
         self._reduced_motion = False
-        self._steps = Steps(self)
-        self._coming = ""  # the stylesheet that is to be set in a later step
-        self._growing: Iterator[bool | None] | None = (
-            None  # remaining steps of a change of text size
-        )
 
     @property
     def theme(self) -> Theme:
@@ -378,7 +363,6 @@ class ThemeManager(QObject):
 
     def set_scale(self, scale: float) -> None:
         """Set the text size of all existing and future widgets."""
-        self._finish_growing()
         before, self._scale = self._scale, min(max(scale, LEAST_SCALE), MOST_SCALE)
         if self._scale != before and self._app is not None:
             self._show(self._theme.name, before)
@@ -402,7 +386,6 @@ class ThemeManager(QObject):
         """
         if choice not in CHOICES:
             raise ValueError(f"a theme is one of {', '.join(CHOICES)}, not {choice!r}")
-        self._finish_growing()
         hints = app.styleHints()
         if self._app is not app:
             self._app = app
@@ -450,92 +433,34 @@ class ThemeManager(QObject):
             )
         colors, sheet = palette(self._theme), self._sheets[key]
         # Unchanged: setting it would restyle every widget.
-        if (self._coming or app.styleSheet()) == sheet and app.palette() == colors:
-            if not self._coming:
-                _exhaust(self._setting_fonts(app))
+        if app.styleSheet() == sheet and app.palette() == colors:
+            self._set_fonts(app)
             return
         app.setPalette(colors)
-        if self._restyling is None:
-            self._restyling = Restyling(app)
-        in_turns = QThread.currentThread().loopLevel() > 0 and any(
-            widget.isVisible() for widget in app.topLevelWidgets()
-        )
-        self._coming = sheet
-        steps = self._reaching(
-            app, self._restyling, before or self._scale, app.allWidgets()
-        )
-        if before not in (None, self._scale):
-            self._growing = steps
-        if in_turns:
-            self._restyling.hold()
-        else:
-            _exhaust(steps)
-        self._steps.begin(chain(steps, self._settling(self._restyling)))
-
-    def _finish_growing(self) -> None:
-        """Finish another text size at once, if it is not everywhere yet: the next one scales the fonts of widgets."""
-        if self._growing is not None:
-            _exhaust(self._growing)
-
-    def _reaching(
-        self,
-        app: QApplication,
-        restyling: Restyling,
-        before: float,
-        widgets: list[QWidget],
-    ) -> Iterator[bool | None]:
-        """Bring the current theme and text size to the widgets, step by step; `before` was the text size."""
-        grows = self._scale / before
-        try:
-            yield from restyling.setting(self._coming, widgets)
-            self._coming = ""
-            yield from self._setting_fonts(app)
-            if (
-                grows != 1.0
-            ):  # after the stylesheet, which resets widgets to their previous fonts
-                roles = {font_at(role, before).key(): role for role in ROLES}
-                yield from scaling.scaling_fonts(
-                    widgets, {key: font(role) for key, role in roles.items()}, grows
-                )
-            if grows != 1.0:
-                self.scaled.emit(grows)
-                yield True
-            self.changed.emit()
-            yield True
-            if grows != 1.0:
-                yield from scaling.fitting_all(self._scale)
-                self._growing = None
-            yield from restyling.styling_shown()  # after the sizes, as in a window that is made: a style may alter them
-            yield True  # layout is complete
-            self.styled.emit()
-            yield True
-        except Exception:
-            restyling.paint()  # else the windows would keep their picture
-            raise
-        restyling.paint()
-
-    def _settling(self, restyling: Restyling) -> Iterator[bool | None]:
-        """Polish hidden widgets."""
-        yield True  # it is painted
-        yield from restyling.styling_rest()
-        self.settled.emit()
+        app.setStyleSheet("")  # else each widget is polished once for each ancestor
+        app.setStyleSheet(sheet)
+        self._set_fonts(app)
+        grows = self._scale / (before or self._scale)
+        if grows != 1.0:
+            roles = {font_at(role, self._scale / grows).key(): role for role in ROLES}
+            fonts = {key: font(role) for key, role in roles.items()}
+            scaling.scale_fonts(app.allWidgets(), fonts, grows)
+            self.scaled.emit(grows)
+        self.changed.emit()
+        if grows != 1.0:
+            scaling.fit_all(self._scale)
+        QTimer.singleShot(0, self, self.styled.emit)
 
     @staticmethod
-    def _setting_fonts(app: QApplication) -> Iterator[None]:
-        """Set the application's fonts, a step each; call it after the stylesheet, which resets them."""
+    def _set_fonts(app: QApplication) -> None:
+        """Set the application's fonts; call it after the stylesheet, which resets them."""
         # The stubs want bytes, which PySide itself refuses: a class name is a str.
         if app.font() != font("body"):
             app.setFont(font("body"))
         for class_name, role in CLASS_FONTS.items():
             class_font = font(role)
             if app.font(class_name) != class_font:  # type: ignore[call-overload]
-                yield
                 app.setFont(class_font, class_name)  # type: ignore[arg-type]
-
-
-def _exhaust(steps: Iterator[bool | None]) -> None:
-    for _ in steps:
-        pass
 
 
 @cache

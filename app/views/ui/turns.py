@@ -3,13 +3,11 @@
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Callable, Iterator
-from time import perf_counter
+from collections.abc import Callable
 
 from PySide6.QtCore import QObject, QTimer
 
 TURN = 1  # millisecond: a timer of none comes before the window answers
-SHARE = 0.006  # seconds of one turn in which `Steps` takes short steps
 
 
 class Turns(QObject):
@@ -52,27 +50,3 @@ class Turns(QObject):
         if self._left:
             self._timer.start()
         step()
-
-
-class Steps(QObject):
-    """Takes the steps of an iterator, as many per turn as fit into 6 ms; one that yields True ends its turn."""
-
-    def __init__(self, parent: QObject) -> None:
-        super().__init__(parent)
-        self._steps: Iterator[bool | None] = iter(())
-        self._timer = QTimer(self, singleShot=True, interval=0)
-        self._timer.timeout.connect(self._go_on)
-
-    def begin(self, steps: Iterator[bool | None]) -> None:
-        """Take these steps from the next turn on, and none that are left of others."""
-        self._steps = steps
-        self._timer.start()
-
-    def _go_on(self) -> None:
-        end, steps = perf_counter() + SHARE, self._steps
-        for last in steps:
-            if steps is not self._steps:  # a step began others
-                return
-            if last or perf_counter() >= end:
-                self._timer.start()
-                return

@@ -107,7 +107,7 @@ def test_the_name_in_the_menu_bar_is_in_its_middle_at_any_text_size(
 ) -> None:
     bar = window.menuBar()
     for size in ("1.5", "1.0"):
-        with qtbot.waitSignal(theme.manager().settled):
+        with qtbot.waitSignal(theme.manager().styled):
             QTimer.singleShot(0, window.actions_by_key[f"text-size.{size}"].trigger)
         corners = [
             bar.cornerWidget(each)
