@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import inspect
 from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import fields, is_dataclass
 from types import SimpleNamespace
 from typing import Any
@@ -19,10 +20,38 @@ MOST = 200  # tensors that are listed, such as those of a cache
 CHANNELS = (1, 3)  # of a picture: a list of such tensors has one a sample
 
 
+@contextmanager
+def normalised_counts(model: nn.Module) -> Iterator[dict[str, int]]:
+    """Yield the number of values of a channel that each batch norm is called with, by the path of the layer."""
+    counts: dict[str, int] = {}
+
+    def note(path: str, batch: Any) -> None:
+        if isinstance(batch, Tensor) and batch.ndim > 1 and batch.shape[1]:
+            counts[path] = batch.numel() // batch.shape[1]
+
+    hooks = [
+        module.register_forward_pre_hook(
+            lambda _, args, path=path: note(path, *args[:1])
+        )
+        for path, module in module_tree.named_modules(model)
+        if isinstance(module, nn.modules.batchnorm._BatchNorm)
+    ]
+    try:
+        yield counts
+    finally:
+        for hook in hooks:
+            hook.remove()
+
+
 def interface_of(
-    model: nn.Module, args: tuple[Any, ...], kwargs: Mapping[str, Any], output: Any
+    model: nn.Module,
+    args: tuple[Any, ...],
+    kwargs: Mapping[str, Any],
+    output: Any,
+    counts: Mapping[str, int],
 ) -> Interface:
-    """Describe `output = model(*args, **kwargs)`."""
+    """Describe `output = model(*args, **kwargs)`, in which batch norms had as many values a channel as `counts`
+    say."""
     kind = type(model)
     takes = [*_arguments(model, args, kwargs)]
     named = [*module_tree.named_parameters(model)]
@@ -38,7 +67,14 @@ def interface_of(
         tuple(dict.fromkeys(name.rpartition(".")[0] or name for name, _ in named)),
         sum(parameter.numel() for _, parameter in named),
         quantised=module_tree.quantised(model),
+        one_value_norm=_one_value_norm(takes, counts),
     )
+
+
+def _one_value_norm(takes: list[Argument], counts: Mapping[str, int]) -> str:
+    """Return the path of the first batch norm with as many values a channel as there are samples, "" if none is."""
+    batch = next((argument.shape[0] for argument in takes if argument.shape), 0)
+    return next((path for path, count in counts.items() if count == batch), "")
 
 
 def _arguments(

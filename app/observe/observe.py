@@ -13,7 +13,7 @@ from msgspec.structs import replace as set_fields
 from torch import Tensor, nn
 
 from app.observe import tensors
-from app.observe.interface import interface_of
+from app.observe.interface import interface_of, normalised_counts
 from app.observe.observation import Observation
 from app.observe.recorder import Recorder
 from app.source.interface import Interface
@@ -91,7 +91,7 @@ def _run(
         torch.compiler.set_stance("force_eager"),
     ):
         try:
-            with recorder.observing(*way):
+            with normalised_counts(model) as counts, recorder.observing(*way):
                 output = model(*args, **kwargs)
         except (Exception, SystemExit) as error:  # the model's own
             return error
@@ -99,7 +99,7 @@ def _run(
             recorder.boundary(
                 "output", name if name[:1].isalpha() else f"output{name}", contents
             )
-    interface = interface_of(model, args, kwargs, output)
+    interface = interface_of(model, args, kwargs, output, counts)
     if train and interface.own_losses and interface.chief is None:
         return set_fields(
             interface,
@@ -155,11 +155,12 @@ def call_interface(
             rng.borrowed(seed),
             temporary_mode(model, train),
             torch.compiler.set_stance("force_eager"),
+            normalised_counts(model) as counts,
         ):
             output = model(*args, **kwargs)
     except (Exception, SystemExit):  # the model's own
         return None
-    return interface_of(model, args, kwargs, output)
+    return interface_of(model, args, kwargs, output, counts)
 
 
 def _observation(

@@ -7,6 +7,7 @@ from collections.abc import Iterator
 
 from msgspec.structs import replace
 
+from app.builder.diagnostics import training_checks
 from app.builder.diagnostics.problems import Problem
 from app.builder.results import Analysis
 from app.data.config import DataConfig
@@ -373,6 +374,14 @@ def problems(project: Project, source: SourceSpec) -> Iterator[Problem]:
             )
     yield from opened_losses.problems(project, source)
     yield from _other_shape(project, arguments, field_infos, fields)
+
+
+def single_samples(project: Project, samples: int | None) -> Iterator[Problem]:
+    """Report batches of one sample if a batch norm had one value a channel for each sample when it was opened."""
+    assert project.opened is not None
+    if layer := project.opened.interface.one_value_norm:
+        size = project.training.batch_size
+        yield from training_checks.single_samples(layer, None, size, samples)
 
 
 def _other_shape(

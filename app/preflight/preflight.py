@@ -84,6 +84,7 @@ def problems(
             *_choices(project),
             *_data(project, source),
             *opened.problems(project, source),
+            *opened.single_samples(project, _batched_count(project)),
             *knob_problems(project, analysis, samples, source),
             *started,
         )
@@ -334,21 +335,26 @@ def _training(project: Project, analysis: Analysis) -> list[Problem]:
     if not analysis.runnable:
         return []
     ops = _ops(project, analysis)
-    samples = training_count(project.data)
-    if samples is not None and settings.one_batch:
-        samples = min(samples, settings.batch_size)
-    elif (
-        samples is not None and project.data.drop_last and samples > settings.batch_size
-    ):
-        samples -= samples % settings.batch_size
     return training(
         analysis,
         ops,
         "" if settings.losses else settings.loss.name,
         settings.batch_size,
-        samples,
+        _batched_count(project),
         Choice,
     )
+
+
+def _batched_count(project: Project) -> int | None:
+    """Return how many training samples an epoch has in its batches, None if unknown before reading."""
+    settings, samples = project.training, training_count(project.data)
+    if samples is None:
+        return None
+    if settings.one_batch:
+        return min(samples, settings.batch_size)
+    if project.data.drop_last and samples > settings.batch_size:
+        return samples - samples % settings.batch_size
+    return samples
 
 
 def loss_problems(project: Project, analysis: Analysis) -> list[Problem]:

@@ -63,6 +63,7 @@ class InterfaceRecord(msgspec.Struct, forbid_unknown_fields=True, omit_defaults=
     losses_in_training: bool = False
     lazy: bool = False
     quantised: Text = ""
+    one_value_norm: Text = ""
 
 
 class OpenedRecord(msgspec.Struct, forbid_unknown_fields=True):
@@ -108,6 +109,7 @@ def opened_record(opened: OpenedModel) -> dict[str, Any]:
             interface.losses_in_training,
             interface.lazy,
             interface.quantised,
+            interface.one_value_norm,
         ),
         dict(opened.arguments),
         [
@@ -181,6 +183,7 @@ def opened_from(record: OpenedRecord) -> OpenedModel:
             interface.losses_in_training,
             interface.lazy,
             interface.quantised,
+            interface.one_value_norm,
         ),
         record.example,
     )

@@ -99,7 +99,8 @@ class Interface(Struct, frozen=True):
     """`model` is the dotted name of the class; `takes` are in the order of forward's signature, `returns` in that of
     what it returned. `modules` are the paths of the modules that own parameters, `parameters` counts their values.
     `losses_in_training` says that it returned losses in train mode, and something else in eval mode, `lazy` that its
-    first call gives layers their sizes. `quantised` is the path of the first module with packed weights."""
+    first call gives layers their sizes. `quantised` is the path of the first module with packed weights,
+    `one_value_norm` that of the first batch norm with a single value a channel for each sample."""
 
     model: str
     takes: tuple[Argument, ...] = ()
@@ -109,6 +110,7 @@ class Interface(Struct, frozen=True):
     losses_in_training: bool = False
     lazy: bool = False
     quantised: str = ""
+    one_value_norm: str = ""
 
     @property
     def own_losses(self) -> tuple[Returned, ...]:

@@ -9,6 +9,8 @@ import pytest
 import torch
 
 from app.cli import run
+from app.data.config import DataConfig
+from app.data.sample_counts import training_count
 from app.sources.examples import of_batch
 from app.sources.spec import SourceError
 
@@ -28,6 +30,19 @@ class Net(nn.Module):
 class WithLoss(Net):
     def forward(self, x, targets):
         return nn.functional.cross_entropy(self.l(x.flatten(1)), targets)
+
+class Normed(nn.Module):
+    def __init__(self, places=1):
+        super().__init__()
+        self.first, self.norm, self.head = nn.Linear(64, 8 * places), nn.BatchNorm1d(8), nn.Linear(8 * places, 10)
+
+    def forward(self, x):
+        hidden = self.first(x.flatten(1)).unflatten(1, (8, -1))
+        return self.head(self.norm(hidden).flatten(1))
+
+class NormedByTwo(Normed):
+    def __init__(self):
+        super().__init__(2)
 """
 SAID = "inputs: the first batch of digits, 64x1x8x8:float32"
 
@@ -102,6 +117,27 @@ def test_inputs_that_are_given_come_first_and_a_project_keeps_its_data(
     assert SAID not in capsys.readouterr().err
     assert run(["autograd", "p.tape", "--on", "digits", "--out", "o.json"]) == 2
     assert "--on is for a model" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize(
+    ("size", "said"),
+    [
+        ("1", "norm cannot train with a batch size of 1"),
+        ("odd", "The last batch of an epoch has 1 sample, which norm cannot normalise"),
+        ("64", ""),
+    ],
+)
+def test_a_batch_of_one_sample_is_said_before_the_run_where_a_norm_cannot_take_it(
+    size: str, said: str, folder: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    if size == "odd":
+        count = training_count(DataConfig())
+        assert count is not None
+        size = str(count - 1)
+    asked = ["--on", "digits", "--example", "on", "--trust", f"--set=batch_size={size}"]
+    assert run(["check", "nets.py:Normed", *asked]) == bool(said)
+    assert said in capsys.readouterr().out
+    assert run(["check", "nets.py:NormedByTwo", *asked]) == 0
 
 
 class _Fields(torch.nn.Module):

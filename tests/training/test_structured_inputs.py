@@ -187,7 +187,7 @@ class Nested(nn.Module):
 def test_each_tensor_within_an_argument_is_an_argument_of_its_own() -> None:
     x = torch.ones(2, 3)
     given = {"batch": {"x": x, "mask": x > 0}, "state": (x, x), "scale": {"x": [x]}}
-    takes = interface_of(Nested(), (), given, x).takes
+    takes = interface_of(Nested(), (), given, x, {}).takes
     assert [(one.name, one.of, one.way) for one in takes] == [
         ("x", "batch", '["x"]'),
         ("mask", "batch", '["mask"]'),
@@ -195,5 +195,5 @@ def test_each_tensor_within_an_argument_is_an_argument_of_its_own() -> None:
         ("state1", "state", "(1)"),
         ("scalex0", "scale", '["x"][0]'),
     ]
-    odd = interface_of(Nested(), (), {**given, "scale": {"x": "wide"}}, x).takes
+    odd = interface_of(Nested(), (), {**given, "scale": {"x": "wide"}}, x, {}).takes
     assert odd[-1] == Argument("scale", other="dict")

@@ -249,24 +249,9 @@ def _batch_norm(net: Net, batch_size: int, samples: int | None) -> Iterator[Prob
         if plain_name(node.op).startswith(("batchnorm", "syncbatchnorm"))
     )
     alone = tuple(node for node in norms if spatial(net.arriving(node)) == 1)
-    if batch_size == 1 and norms:
-        larger = _batch_of(alone or norms, _usual_batch(alone, samples))
-        if alone:
-            reason = tr(
-                "With 1 sample a channel has 1 value, and torch raises an error. Set batch_size to 2 or more."
-            )
-            message = tr(
-                "{layers} cannot train with a batch size of 1", layers=listed(alone)
-            )
-            yield Problem(
-                "error",
-                alone[0].id,
-                message,
-                reason,
-                cures=larger,
-                code="norm-of-one-sample",
-            )
-            return
+    if alone:
+        yield from single_samples(listed(alone), alone[0].id, batch_size, samples)
+    elif batch_size == 1 and norms:
         count = spatial(net.arriving(norms[0]))
         many = f" {count:,}" if count else ""
         reason = tr(
@@ -275,19 +260,44 @@ def _batch_norm(net: Net, batch_size: int, samples: int | None) -> Iterator[Prob
             many=many,
         )
         message = tr("{layers} would normalise over 1 sample", layers=listed(norms))
+        usual = min(USUAL_BATCH, max(samples, 2)) if samples else USUAL_BATCH
         yield Problem(
             "warning",
             norms[0].id,
             message,
             reason,
-            cures=larger,
+            cures=_batch_of(norms[0].id, usual),
             code="norm-of-one-sample",
         )
-    elif alone and samples and samples % batch_size == 1:
+
+
+def single_samples(
+    layers: str, node: str | None, batch_size: int, samples: int | None
+) -> Iterator[Problem]:
+    """Report batches of one sample, which `layers` cannot normalise: a channel of theirs has one value a sample."""
+    if batch_size == 1:
+        usual = (
+            _without_single_sample(samples, min(USUAL_BATCH, samples))
+            if samples
+            else USUAL_BATCH
+        )
+        reason = tr(
+            "With 1 sample a channel has 1 value, and torch raises an error. Set batch_size to 2 or more."
+        )
+        message = tr("{layers} cannot train with a batch size of 1", layers=layers)
+        yield Problem(
+            "error",
+            node,
+            message,
+            reason,
+            cures=_batch_of(node, usual),
+            code="norm-of-one-sample",
+        )
+    elif samples and samples % batch_size == 1:
         better = _without_single_sample(samples, batch_size + 1)
         message = tr(
             "The last batch of an epoch has 1 sample, which {layers} cannot normalise",
-            layers=listed(alone),
+            layers=layers,
         )
         reason = tr(
             "{samples:,} samples in batches of {size} leave 1. A channel then has 1 value, and torch raises an "
@@ -299,10 +309,10 @@ def _batch_norm(net: Net, batch_size: int, samples: int | None) -> Iterator[Prob
         )
         yield Problem(
             "error",
-            alone[0].id,
+            node,
             message,
             reason,
-            cures=_batch_of(alone, better),
+            cures=_batch_of(node, better),
             code="norm-of-one-sample",
         )
 
@@ -314,20 +324,10 @@ def _without_single_sample(samples: int, start: int) -> int:
     )
 
 
-def _usual_batch(alone: tuple[Node, ...], samples: int | None) -> int:
-    if not samples:
-        return USUAL_BATCH
-    return (
-        _without_single_sample(samples, min(USUAL_BATCH, samples))
-        if alone
-        else min(USUAL_BATCH, max(samples, 2))
-    )
-
-
-def _batch_of(nodes: tuple[Node, ...], size: int) -> tuple[Cure, ...]:
+def _batch_of(node: str | None, size: int) -> tuple[Cure, ...]:
     return (
         Cure(
             tr("Set {name}={value}", name="batch_size", value=size),
-            (SetTraining(nodes[0].id, "batch_size", size),),
+            (SetTraining(node or "", "batch_size", size),),
         ),
     )
