@@ -41,50 +41,13 @@ INSIGNIFICANT = {
     token.DEDENT,
     token.ENDMARKER,
 }
-HANDLERS = "app.engine.tasks."
+HANDLERS, REQUESTS = "app.engine.tasks.", "app.engine.requests."
 # Names of values that say nothing of the value: pronouns, and participles without what they are said of.
 WEAK_NAMES = frozenset(
     """
     one found told words place places part known given kept held asked made wanted taken said seen whole own what each
     """.split()
 )
-# What a person can do, each with the names of files and folders that are about it: a module belongs to a feature if a
-# part of its dotted name is one of them, or one of them followed by `_` and more.
-FEATURES = {
-    "canvas": "canvas",
-    "inspector": "inspector",
-    "palette": "palette",
-    "outline": "outline",
-    "code": "code code_editing",
-    "problems": "problems checks",
-    "cost": "cost net_cost network_cost",
-    "blocks": "blocks block",
-    "custom layers": "custom_layers custom custom_calls custom_classes layer_files layers_control trust",
-    "weights": "weights state_dict_diff stored_weights pretrained",
-    "files": "files file file_lock journal autosave",
-    "gallery": "gallery examples",
-    "curves": "curves charts history",
-    "runs": "runs run_records store tensorboard",
-    "sweep": "sweep sweeps sweep_runs",
-    "evaluation": "evaluation evaluate evaluations evaluator",
-    "layer statistics": "layer layer_stats layer_tables",
-    "panels": "panels run_samples",
-    "memory": "memory layer_memory layer_bytes measured_memory memory_report",
-    "trials": "trials trial lr_range_test",
-    "revisit": "revisit step_hashes timeline",
-    "surgery": "surgery surgery_plan",
-    "watched scripts": "watched scripts run_script remote_control",
-    "findings": "findings diagnostics",
-    "gradcheck": "gradcheck",
-    "snippets": "snippets snippet",
-    "playback": "playback tape",
-    "importing": "importing importer import_model",
-    "opened models": "opened observed observe open_model observe_process sources",
-    "compare": "compare diff",
-    "interpret": "interpret attention attribution interventions",
-    "certify": "certify certificate",
-    "pictures": "pictures picture draw drawing graphviz_export printing",
-}
 NORMS = {"norm", "vector_norm", "_foreach_norm", "get_total_norm", "clip_grad_norm_"}
 MODES = {
     "no_grad",
@@ -132,7 +95,7 @@ class House:
         """Return all figures by the name under which `--list` shows what they count."""
         lines, tokens, code_lines = self.sizes()
         rooms = self.rooms_of_features()
-        spread = [len(names) for names in rooms.values() if names] or [0]
+        spread = [len(names) for names in rooms.values()] or [0]
         rows = tuple(
             f"{feature}: {len(names)}: {' '.join(sorted(names))}"
             for feature, names in rooms.items()
@@ -156,7 +119,9 @@ class House:
                 "rooms that a feature lies in, at most", max(spread), None, rows
             ),
             "lone": _counted(
-                "kernel modules that one feature alone reads", self.lone(), 0
+                "kernel modules that one feature alone reads",
+                sorted(f"{name} -> {feature}" for name, feature in self.lone().items()),
+                0,
             ),
             "late": _counted("imports inside functions", self.late_imports(), 150),
             "weak": Figure(
@@ -239,28 +204,34 @@ class House:
         ]
 
     def rooms_of_features(self) -> dict[str, set[str]]:
-        """Return the rooms that each of FEATURES lies in: folders of `app`, of `app.features` those in it.
+        """Return the rooms of each folder of `app.features`: its own, and those with modules that it alone reads.
 
-        The kernel is no room; a feature that no module is named after lies in none.
+        Kernel modules that several read are nobody's, whatever their names.
         """
-        rooms: dict[str, set[str]] = {feature: set() for feature in FEATURES}
-        for name in self.tree.modules:
-            room, parts = _room(name)
-            for feature, stems in FEATURES.items():
-                if room != "kernel" and any(
-                    _is_about(part, stem) for part in parts for stem in stems.split()
-                ):
-                    rooms[feature].add(room)
+        rooms = {
+            feature: {f"features.{feature}"}
+            for feature in filter(None, map(_feature_of, self.tree.modules))
+        }
+        for module, feature in self.lone().items():
+            rooms[feature].add(_room(module))
         return rooms
 
-    def lone(self) -> list[str]:
-        """Return the modules outside `app.features` that only one of its folders imports, directly or through another.
+    def lone(self) -> dict[str, str]:
+        """Return the modules outside `app.features` that only one of its folders imports, directly or through another,
+        and that folder.
 
-        Handlers of requests are left out: an engine finds them by their folder.
+        Handlers of requests are left out, since an engine finds them by their folder: a request is its asker's. A
+        module that another names as a file beside it, to be run by a process of its own, is imported by that one.
         """
         importers: dict[str, set[str]] = {}
         for each in self.tree.imports:
             importers.setdefault(each.target, set()).add(each.importer)
+        for name in self.tree.modules:
+            for node in self.tree.nodes(name):
+                if isinstance(node, ast.Constant) and isinstance(node.value, str):
+                    beside = f"{name.rpartition('.')[0]}.{node.value}"
+                    if beside.endswith(".py"):
+                        importers.setdefault(beside[:-3], set()).add(name)
         kernel = [
             name
             for name in self.tree.modules
@@ -274,10 +245,11 @@ class House:
                 readers = {
                     reader.get(importer) or _feature_of(importer)
                     for importer in importers[name] - {name}
+                    if not (name.startswith(REQUESTS) and importer.startswith(HANDLERS))
                 }
                 if len(readers) == 1 and "" not in readers:
                     reader[name] = readers.pop()
-        return sorted(f"{name} -> {feature}" for name, feature in reader.items())
+        return reader
 
     def late_imports(self) -> list[str]:
         """Return the import statements, and calls that import, inside functions."""
@@ -452,24 +424,16 @@ def _docstring(node: ast.AST) -> ast.Constant | None:
     return None
 
 
-def _room(name: str) -> tuple[str, list[str]]:
-    """Return the room of a module, and the parts of its name that may say what it is about."""
+def _room(name: str) -> str:
+    """Return the folder of `app` in which a module lies, or its package."""
     parts = name.split(".")
-    if parts[0] != "app":
-        return parts[0], parts[1:]
-    if parts[1:2] == ["features"]:
-        return ".".join(parts[1:3]), parts[2:]
-    return (parts[1] if len(parts) > 1 else "app"), parts[1:]
+    return parts[1] if parts[0] == "app" and len(parts) > 1 else parts[0]
 
 
 def _feature_of(name: str) -> str:
     """Return the folder of the shelf in which a module lies, "" for the kernel."""
     parts = name.split(".")
     return parts[2] if parts[:2] == ["app", "features"] and len(parts) > 2 else ""
-
-
-def _is_about(part: str, stem: str) -> bool:
-    return part == stem or part.startswith(f"{stem}_")
 
 
 def _bound(node: ast.AST) -> str:

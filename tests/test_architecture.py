@@ -54,7 +54,6 @@ ARROWS = {
     "autograd": "telemetry.histogram telemetry.histogram_of",  # how values are spread is counted in one place
     "autograd.pictures": "diagram",
     "observe": "",
-    "observe.picture": "diagram",
     "sources": "",
     "sources.structure": "observe.observation",  # what a file describes is an observation too
     "sources.pt2_file": "observe.observation",

@@ -66,8 +66,8 @@ def test_figures_of_a_small_tree(house: House) -> None:
         "modules": 8,
         "folders": 5,
         "skips": 1,
-        "rooms": 2,
-        "widest": 2,
+        "rooms": 0,
+        "widest": 0,
         "lone": 0,
         "late": 2,
         "weak": pytest.approx(100 * 2 / 7, abs=0.1),
@@ -105,14 +105,21 @@ def test_what_one_feature_alone_reads_is_named_through_others_too(house: House) 
         "app/features/sweep/page.py": "from app.training import grid, rate\n",
         "app/training/grid.py": "from app.training import points\n",
         "app/training/points.py": "",
+        "app/features/sweep/asks.py": "from app.engine.requests import grids\n",
+        "app/engine/requests/grids.py": "",
+        "app/engine/tasks/grids.py": "from app.engine.requests import grids\n",
+        "app/features/panels/page.py": "from app.training import rate\n",
     }
     for name, text in lines.items():
         (house.root / name).parent.mkdir(parents=True, exist_ok=True)
         (house.root / name).write_text(text, "utf-8")
-    assert House(house.root).lone() == [
-        "app.training.grid -> sweep",
-        "app.training.points -> sweep",
-    ]
+    after = House(house.root)
+    alone = "training.grid training.points engine.requests.grids".split()
+    assert after.lone() == {f"app.{module}": "sweep" for module in alone}
+    assert after.rooms_of_features() == {
+        "panels": {"features.panels"},
+        "sweep": {"features.sweep", "training", "engine"},
+    }
 
 
 def test_a_commit_is_counted_beside_the_working_tree(

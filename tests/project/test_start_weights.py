@@ -14,10 +14,8 @@ from msgspec.structs import replace
 from safetensors.torch import load_file, save_file
 
 from app.builder.analysis import analyse
-from app.builder.catalog.catalog import catalog
 from app.builder.diagnostics.problems import Problem
-from app.builder.edits import head as head_edits
-from app.builder.edits.head import HeadError
+from app.builder.edits.edits import with_params
 from app.export.script.script import training_script, write_start
 from app.export.weights_choice import weights_to_export
 from app.preflight import preflight
@@ -258,7 +256,8 @@ def test_keys_that_fit_no_more_are_named_at_their_layer_and_the_others_can_be_ta
     project = with_weights(tmp_path)
     before = analysed(project)
     key = list(state_dicts.net_infos(before.source))[-2]
-    project = head_edits.replace_last(project, catalog(), 7)
+    (last,) = (k for k, node in project.graph.nodes.items() if node.name == "fc2")
+    project = with_params(project, last, {"out_features": 7})
     analysis = analysed(project)
     (problem,) = start_weights.problems(project.training.start, analysis.source)
     assert key in problem.reason and problem.node in project.graph.nodes
@@ -272,24 +271,3 @@ def test_keys_that_fit_no_more_are_named_at_their_layer_and_the_others_can_be_ta
         start_weights.counted(start, analysis.source)[0]
         == len(state_dicts.net_infos(analysis.source)) - 2
     )
-
-
-# --- The last layer
-
-
-def test_dropping_the_last_layer_leads_its_wires_on() -> None:
-    project = digits()
-    head = head_edits.last_layer(project, catalog())
-    dropped = head_edits.drop_last(project, catalog())
-    assert head.node not in dropped.graph.nodes
-    assert (
-        analysed(dropped).runnable
-        and len(dropped.graph.edges) == len(project.graph.edges) - 1
-    )
-    assert head_edits.last_layer(dropped, catalog()) != head
-
-
-@pytest.mark.parametrize("size", [0, -1, True, 10**9])
-def test_a_size_that_no_layer_has_is_refused(size) -> None:
-    with pytest.raises(HeadError, match="number of outputs"):
-        head_edits.replace_last(digits(), catalog(), size)

@@ -76,9 +76,9 @@ def observed(public: Public, folder: Path) -> dict[str, Any]:
 def _drawn(
     model: Any, args: tuple[Any, ...], kwargs: dict[str, Any], public: Public
 ) -> str:
-    from app.observe.folding import to_plain
+    from app.features.opened.folding import to_plain
+    from app.features.opened.picture import to_drawing
     from app.observe.observe import observe
-    from app.observe.picture import to_drawing
 
     found = observe(model, args, kwargs, train=public.train, name=public.name)
     if found.failed is not None or found.error:

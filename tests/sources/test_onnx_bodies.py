@@ -8,7 +8,6 @@ from typing import Any
 import numpy as np
 import pytest
 
-from app.observe.folding import Tree
 from app.observe.observation import Observation
 from app.sources import onnx_file
 from app.sources.spec import SourceError
@@ -176,4 +175,3 @@ def test_a_name_of_very_many_modules_is_drawn_to_a_bound(tmp_path: Path) -> None
     node = helper.make_node("Relu", ["x"], ["y"], name="/m" * 5000 + "/Relu")
     observation = read(tmp_path, [node], [value("x", [2])])
     assert sum(call.kind == "module" for call in observation.calls) == DEEPEST
-    assert Tree(observation).opened()

@@ -12,11 +12,9 @@ import pytest
 import torch
 from torch import Tensor, nn
 
-from app.observe.folding import MOST, MOST_AROUND, Tree
 from app.observe.observation import Observation
 from app.sources import pt2_file
 from app.sources.spec import SourceError
-from tests.slow.deep_graphs import write_deep
 
 
 class Branches(nn.Module):
@@ -159,12 +157,3 @@ def test_a_file_that_is_no_program_is_refused_with_what_it_is(
     )
     torch.save({"w": torch.ones(2)}, path)
     assert "it is a file of torch.save or TorchScript" in refusal(path.read_bytes())
-
-
-def test_modules_without_end_around_few_operations_are_opened_to_a_bound(
-    tmp_path: Path,
-) -> None:
-    path = tmp_path / "deep.pt2"
-    write_deep(path, nodes=10, levels=120)
-    tree = Tree(pt2_file.read(path))
-    assert 10 < len(tree.opened()) <= MOST_AROUND * MOST

@@ -300,8 +300,6 @@ def test_other_threads_or_another_torch_are_said_where_a_run_goes_on(
 ) -> None:
     import torch
 
-    from app.views.run.report_text import lines_of
-
     weights(job(epochs=1, threads=1), folder=tmp_path)
     same, other = (
         next(iter(train(job(epochs=2, threads=t), resume=tmp_path / checkpoint.LAST)))
@@ -311,9 +309,6 @@ def test_other_threads_or_another_torch_are_said_where_a_run_goes_on(
         same.changed == ""
         and "with 2 threads instead of 1: its numbers may differ" in other.changed
     )
-    assert other.changed in [
-        line.text for line in lines_of(other) if line.tone == "warn"
-    ]
     monkeypatch.setattr(torch, "__version__", "9.9.9")
     newer = next(
         iter(train(job(epochs=2, threads=1), resume=tmp_path / checkpoint.LAST))

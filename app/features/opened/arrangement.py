@@ -8,9 +8,9 @@ from typing import NamedTuple
 from msgspec import Struct, field
 
 from app.diagram.layout import KnownPlaces
+from app.features.opened.folding import Tree
+from app.features.opened.picture import to_drawing
 from app.observe.figures import ModuleFigures
-from app.observe.folding import Tree
-from app.observe.picture import to_drawing
 from app.views.autograd.graph.scene import ArrangedDrawing, arranged
 
 READABLE = 0.85  # scale at which the names, 12 pixels high, are 10

@@ -8,8 +8,8 @@ from pathlib import PurePath
 from PySide6.QtCore import Qt, Signal
 from PySide6.QtWidgets import QGridLayout, QScrollArea, QWidget
 
+from app.features.opened.folding import Part
 from app.observe.figures import ModuleFigures
-from app.observe.folding import Part
 from app.observe.observation import Observation, TensorFacts
 from app.util.formatting import bytes_text, counted, shape_text
 from app.views.ui.inspector import note

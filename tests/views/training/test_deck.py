@@ -1,4 +1,4 @@
-"""The deck of a run: what it says of it, and what it asks for; and the sentences of its events."""
+"""The deck of a run: what it says of it, and what it asks for."""
 
 from __future__ import annotations
 
@@ -6,14 +6,12 @@ import pytest
 from PySide6.QtCore import QPoint
 from PySide6.QtGui import QAction
 
-from app.training.events import EpochDone, Finished, Started
 from app.training.setup.device import Device
-from app.views.run.report_text import lines_of
 from app.views.run.session import RunProgress
 from app.views.run.transport_deck import CAPTURE, LOOKS, RunDeck
 from app.views.toolbar import Toolbar
 from app.views.ui import theme
-from tests.support.run_sessions import FAILED, session
+from tests.support.run_sessions import session
 from tests.support.training_jobs import job
 
 __all__ = ["session"]
@@ -150,30 +148,3 @@ def test_the_deck_follows_a_session(qtbot, deck, session):
     session.start(job(epochs=1))
     qtbot.waitUntil(lambda: deck.state == "done", timeout=60_000)
     assert dict(deck.counter.fields())["Batch"] == "23/23"
-
-
-def test_what_a_run_tells_in_sentences():
-    started = Started(
-        "cuda:0", "There is no cuda:1.", 20, 64, 23, 0, 34250, ("conv1",), 1437, 360
-    )
-    assert [line.text for line in lines_of(started)] == [
-        "Training on cuda:0, seed 0: 34,250 parameters, 1,437 training and 360 validation samples, "
-        "20 epochs of 23 batches of 64.",
-        "There is no cuda:1.",
-    ]
-    epoch = EpochDone(3, 69, 0.168, 0.9701, 0.143, 0.9694, 1.0)
-    assert lines_of(epoch, 20)[0].text == (
-        "Epoch 3/20: training loss 0.168, accuracy 97.01 %; validation loss 0.143, accuracy 96.94 %."
-    )
-    assert lines_of(EpochDone(3, 69, 0.168, 0.9701, None, None, 1.0))[0].text.endswith(
-        "no validation samples."
-    )
-    assert (
-        lines_of(Finished("stopped", 2, 30, 4.21))[0].text
-        == "Stopped after 30 steps, 4.2 s."
-    )
-    (failed,) = lines_of(FAILED)
-    assert (
-        failed.text == "Step 2 failed. Look at the wires."
-        and failed.detail.startswith("Traceback")
-    )

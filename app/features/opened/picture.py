@@ -9,8 +9,8 @@ from functools import lru_cache
 from pathlib import PurePath
 
 from app.diagram.diagram import Arrow, Box, Drawing, Group, Shape
+from app.features.opened.folding import Part, Tree
 from app.observe.figures import ModuleFigures, of_modules
-from app.observe.folding import Part, Tree
 from app.observe.observation import Call, Observation, TensorFacts
 from app.util.formatting import counted, shape_text
 
