@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Any
 import torch
 from torch import Tensor, nn
 
-from tapedeck import frames, models, ranks
+from tapedeck import devices, frames, models, ranks
 from tapedeck.capture import Capturing
 from tapedeck.commands import SILENCE, Client, CommandSocket
 
@@ -328,7 +328,7 @@ def described(value: Any, depth: int = 6) -> Any:
             summary |= {
                 "min": float(low),
                 "max": float(high),
-                "mean": float(plain.double().mean()),
+                "mean": float(devices.doubled(plain).mean()),
             }
         return summary
     if depth and isinstance(value, dict):

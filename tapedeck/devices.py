@@ -147,6 +147,17 @@ def widest_float(kind: str) -> torch.dtype:
     return torch.float32
 
 
+def for_double(tensor: torch.Tensor) -> torch.Tensor:
+    """Return a tensor where float64 is computed: on its device, or a copy of it on the CPU."""
+    widest = widest_float(tensor.device.type)
+    return tensor if widest is torch.float64 else tensor.cpu()
+
+
+def doubled(tensor: torch.Tensor) -> torch.Tensor:
+    """Return a tensor in float64; of a device without float64 a copy on the CPU."""
+    return for_double(tensor).double()
+
+
 def rng_states() -> dict[str, list[torch.Tensor]]:
     """Return the states of the generators of the accelerator in use, one for each device, by its type; {} without."""
     kind = accelerator_in_use()

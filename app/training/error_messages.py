@@ -55,6 +55,12 @@ _SPARSE_CURE = (
     "parameter has them, or set sparse=False."
 )
 _DENSE_CURE = "It is for nets whose every parameter has sparse gradients. Choose SGD or Adagrad under Training."
+# As MPS, XPU and others say it.
+_NO_DOUBLE = re.compile(r"(float64|fp64).*n[o']t support", re.IGNORECASE | re.DOTALL)
+_NO_DOUBLE_CURE = (
+    "The device does not compute in float64, which amp float16 (by torch's GradScaler) and code of the net may ask "
+    "for. Choose bfloat16 for amp, keep the net and its data in float32, or train on cpu."
+)
 _ANOTHER = "another label"  # the message itself says what to do
 _LOST_CURE = (
     "Restore the data; Runs can resume from the newest checkpoint, if there is one."
@@ -94,6 +100,8 @@ def failure(
         cure = _SPARSE_CURE if _SPARSE in str(error) else _DENSE_CURE
     elif _OVERFLOW in str(error):
         cure = _OVERFLOW_CURE
+    elif _NO_DOUBLE.search(str(error)):
+        cure = _NO_DOUBLE_CURE
     elif _is_lost(error):
         cure = "" if _ANOTHER in str(error) else _LOST_CURE
     elif source.opened and kind == "shape" and not isinstance(error, OutputError):

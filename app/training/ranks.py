@@ -167,9 +167,9 @@ class Ranks:
 
     def agreed(self, value: float) -> float:
         """Return the value of the first process."""
-        mine = 0.0 if self.rank else value
-        first = torch.tensor(mine, dtype=torch.float64, device=self._device)
-        return self.total(first).item()
+        mine = torch.tensor(0.0 if self.rank else value, dtype=torch.float64)
+        bits = mine.view(torch.int64).to(self._device)  # not every device has float64
+        return self.total(bits).cpu().view(torch.float64).item()
 
     def decided(self, decision: Decision) -> Decision:
         """Return the decision of the first process."""

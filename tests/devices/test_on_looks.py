@@ -37,12 +37,15 @@ def subject(name: str, device: str) -> TrainingBatch:
 
 # No cell of an LSTM runs on `sim`, nor do sparse tensors; conjugates are written out there, and round.
 PLAYED = [name for name in NETS if name not in ("recurrent", "sparse", "complex")]
+RANDOM = ("checkpoint", "reentrant")  # they drop units, and devices draw others
 # The others of `OWN` make their masks on the CPU.
 UNMASKED = ["fused", "is_causal", "enable_gqa", "written out", "einsum", "values first"]
 
 
 @pytest.mark.parametrize("name", PLAYED)
-def test_a_backward_is_captured_and_played(name: str, device: str, same: Same) -> None:
+def test_a_backward_is_captured_and_played(
+    name: str, device: str, exact: bool, same: Same
+) -> None:
     norms: list[dict[str, float]] = []
     for where in ("cpu", device):
         torch.manual_seed(4)
@@ -63,7 +66,8 @@ def test_a_backward_is_captured_and_played(name: str, device: str, same: Same) -
             {key: played.node_norms[node] for key, node in leaves.items()}, ours
         )
         norms.append(ours)
-    assert same(norms[1], norms[0])
+    if exact or name not in RANDOM:
+        assert same(norms[1], norms[0])
 
 
 def test_findings_are_those_of_the_cpu(device: str, same: Same) -> None:

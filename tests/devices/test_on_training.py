@@ -28,6 +28,7 @@ from app.training.events import (
     LayerFigures,
     Looking,
     MemorySample,
+    Skipped,
     Started,
     StepDone,
 )
@@ -39,6 +40,10 @@ from tapedeck import devices as accelerators
 from tests.support.training_jobs import CONV_NET, SETTINGS, SMALL_NET, job, losses, net
 
 Same = Callable[[object, object], bool]
+
+
+def without_float64(device: str) -> bool:
+    return accelerators.widest_float(device.partition(":")[0]) is torch.float32
 
 
 def ran(a_job: Job, **more: Any) -> tuple[list[Any], dict[str, Any]]:
@@ -77,12 +82,12 @@ def test_auto_takes_it_and_it_has_a_name_and_memory(device: str, figure) -> None
 
 @pytest.mark.parametrize("name", SETTINGS)
 def test_losses_and_weights_are_those_of_the_cpu(
-    name: str, device: str, same: Same
+    name: str, device: str, exact: bool, same: Same
 ) -> None:
     a_job = job(CONV_NET if name == "AMP with bfloat16" else SMALL_NET, epochs=1)
     a_job = replace(a_job, training=replace(a_job.training, **SETTINGS[name]))
     # A device draws numbers of its own: dropout differs there.
-    if not device.startswith("sim"):
+    if not exact:
         a_job = replace(
             a_job,
             source=replace(
@@ -96,10 +101,10 @@ def test_losses_and_weights_are_those_of_the_cpu(
     )
     (started,) = (event for event in events if isinstance(event, Started))
     assert started.device == device and started.device_note is None
-    if name != "AMP with bfloat16" or device.startswith("sim"):
+    if name != "AMP with bfloat16" or exact:
         assert same(losses(events), losses(on_cpu))
     assert {value.device.type for value in weights.values()} == {"cpu"}
-    if device.startswith("sim"):
+    if exact:
         assert all(torch.equal(weights[key], wanted[key]) for key in wanted)
 
 
@@ -117,11 +122,24 @@ def test_weights_of_classes_are_on_it(device: str) -> None:
 
 def test_mixed_precision_computes_in_it(device: str) -> None:
     for amp in ("bfloat16", "float16"):
+        if amp == "float16" and without_float64(device):
+            break
         (found,) = answers(
             job(CONV_NET, epochs=2, amp=amp, device=device),
             lambda live: live.stepper.output(live.model, live.data.batch(4)[0]).dtype,
         )
         assert found == getattr(torch, amp)
+
+
+def test_what_takes_float64_is_a_sentence_where_the_device_has_none(
+    device: str,
+) -> None:
+    """Of MPS torch's GradScaler knows that it has none."""
+    if not without_float64(device) or device.startswith("mps"):
+        pytest.skip("the device computes in float64")
+    failed = list(train(job(CONV_NET, amp="float16", device=device)))[-1]
+    assert isinstance(failed, Failed) and "float64" in failed.message
+    assert "Choose bfloat16 for amp" in failed.cure
 
 
 def test_its_memory_is_counted_and_said_as_the_device_s(device: str, figure) -> None:
@@ -201,10 +219,10 @@ def test_losses_are_fetched_together_and_none_is_missed(device: str, figure) -> 
 
 @pytest.mark.parametrize("there_and_back", [False, True])
 def test_a_run_is_resumed_on_another_device(
-    there_and_back: bool, device: str, same: Same, tmp_path: Path
+    there_and_back: bool, device: str, exact: bool, same: Same, tmp_path: Path
 ) -> None:
-    source = SMALL_NET if device.startswith("sim") else CONV_NET
-    if not device.startswith("sim"):
+    source = SMALL_NET if exact else CONV_NET
+    if not exact:
         text = source.text.replace("Dropout(0.2)", "Dropout(0.0)")
         source = replace(source, text=text)
     first, then = (device, "cpu") if there_and_back else ("cpu", device)
@@ -216,7 +234,7 @@ def test_a_run_is_resumed_on_another_device(
     assert same(losses(begun) + losses(rest), losses(whole))
     kinds = [where.partition(":")[0] for where in (then, first)]
     assert f"{kinds[0]} instead of {kinds[1]}" in rest[0].changed
-    if device.startswith("sim"):
+    if exact:
         assert all(torch.equal(weights[key], wanted[key]) for key in wanted)
 
 
@@ -246,6 +264,22 @@ def test_steps_before_are_restored_with_the_random_numbers_of_the_device(
     rest, weights = ran(a_job, resume=checkpoint.newest(tmp_path))
     assert losses(begun) + losses(rest) == losses(whole)
     assert all(torch.equal(weights[key], wanted[key]) for key in wanted)
+
+
+def test_a_loss_that_is_read_late_blames_no_layer(device: str) -> None:
+    source = net(
+        ["self.linear1 = nn.Linear(64, 10)"],
+        ["x = torch.log(x.flatten(1))", "return self.linear1(x)"],
+    )
+    failed = list(train(job(source, device=device)))[-1]
+    assert isinstance(failed, Failed) and failed.kind == "not finite"
+    assert failed.node is None and "which made the weights non-finite" in failed.message
+    (*_, skipped) = (
+        event
+        for event in train(job(source, max_steps=2, not_finite="skip", device=device))
+        if isinstance(event, Skipped)
+    )
+    assert skipped.node == "f1" and "torch.log" in skipped.message
 
 
 # --- Memory that ends

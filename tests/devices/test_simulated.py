@@ -16,13 +16,14 @@ HERE = Path(__file__).parent
 PACKAGES = HERE.parent / "support" / "packages"
 
 
-def ran(*command: object) -> subprocess.CompletedProcess[str]:
-    """Run Python with the simulated accelerator, in a process where nothing of this one is known."""
+def ran(*command: object, **device: str) -> subprocess.CompletedProcess[str]:
+    """Run Python with the simulated accelerator, in a process where nothing of this one is known; `device` are
+    variables that say what it is like."""
     plain = {name: text for name, text in os.environ.items() if "XDIST" not in name}
     paths = os.pathsep.join((str(PACKAGES), python_path()))
     return subprocess.run(
         [sys.executable, *map(str, command)],
-        env={**plain, "PYTHONPATH": paths},
+        env={**plain, "PYTHONPATH": paths, **device},
         cwd=HERE.parents[1],
         capture_output=True,
         text=True,
@@ -35,6 +36,17 @@ def ran(*command: object) -> subprocess.CompletedProcess[str]:
 def test_the_battery_on_a_simulated_accelerator(name: str) -> None:
     options = ("-q", "-p", "no:cacheprovider", "-p", "no:xdist")
     done = ran("-m", "pytest", *options, f"{HERE / name}.py")
+    assert done.returncode == 0, f"{done.stdout[-12_000:]}{done.stderr[-2_000:]}"
+
+
+@pytest.mark.parametrize("name", ["test_on_training", "test_on_looks"])
+def test_the_battery_on_one_without_float64_and_with_random_numbers_of_its_own(
+    name: str,
+) -> None:
+    """Such as MPS: where nothing is compared bit by bit with the CPU but what draws nothing."""
+    options = ("-q", "-p", "no:cacheprovider", "-p", "no:xdist")
+    like_mps = {"SIM_FLOAT64": "0", "SIM_RANDOM": "own"}
+    done = ran("-m", "pytest", *options, f"{HERE / name}.py", **like_mps)
     assert done.returncode == 0, f"{done.stdout[-12_000:]}{done.stderr[-2_000:]}"
 
 

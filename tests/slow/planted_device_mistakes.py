@@ -235,10 +235,10 @@ MISTAKES = (
         LOSSES,
     ),
     Mistake(
-        "entropy is summed on the CPU",
+        "entropy stays on the device",
         "app/features/interpret/compute/attention_maps.py",
-        ", device=attention.output.device)",
-        ")",
+        ".sum((0, 2, 3)).cpu()",
+        ".sum((0, 2, 3))",
         (LOOKS, "attention_is_found and fused"),
     ),
     Mistake(

@@ -16,13 +16,14 @@ from app.project.surgery import surgery_between
 from app.training.surgery.values import Surgery
 from app.util.frozen import FrozenMap
 from app.util.resources import path as resource
+from tests.support.taken_device import DEVICE
 
 
 def example(name: str, **training: Any) -> Project:
-    """A bundled project, with other settings, on the CPU."""
+    """A bundled project, with other settings."""
     project = file.read(resource("examples", f"{name}.tape"))
     return replace(
-        project, training=replace(project.training, device="cpu", **training)
+        project, training=replace(project.training, device=DEVICE, **training)
     )
 
 

@@ -5,9 +5,10 @@ from __future__ import annotations
 import json
 
 from app.util.resources import path as resource_path
+from tests.support.taken_device import DEVICE
 
 DIGITS = resource_path("examples", "digits.tape")
-TRAIN = ["train", str(DIGITS), "--epochs", "2", "--device", "cpu"]
+TRAIN = ["train", str(DIGITS), "--epochs", "2", "--device", DEVICE]
 
 
 def steps(text: str) -> list[tuple[int, float]]:

@@ -12,6 +12,7 @@ from app.runs import store
 from app.util.resources import path as resource_path
 from app.views.settings import Settings
 from app.views.training.charts.feature import ChartsFeature
+from tests.support.taken_device import DEVICE
 from tests.support.whole_window import WholeWindow
 from tests.support.windows import leave
 from tests.views.window.test_window import ready, wait_for
@@ -23,7 +24,7 @@ def small(**training: object) -> Project:
     return replace(
         EXAMPLE,
         training=replace(
-            EXAMPLE.training, **{"device": "cpu", "epochs": 2, **training}
+            EXAMPLE.training, **{"device": DEVICE, "epochs": 2, **training}
         ),
     )
 

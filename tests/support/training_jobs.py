@@ -24,6 +24,7 @@ from app.training.job import Job
 from app.training.loop import train
 from app.util.frozen import FrozenMap
 from app.util.resources import path as resource
+from tests.support.taken_device import DEVICE
 
 HEAD = """\
 import torch
@@ -164,9 +165,9 @@ SETTINGS: dict[str, dict[str, Any]] = {
 def job(
     source: Source = SMALL_NET, *, data: DataConfig = DataConfig(), **training: Any
 ) -> Job:
-    """A run on the digits; three epochs on the CPU unless told otherwise."""
+    """A run on the digits; three epochs on the device of the tests unless told otherwise."""
     return Job(
-        source, data, replace(TrainingConfig(epochs=3, device="cpu"), **training)
+        source, data, replace(TrainingConfig(epochs=3, device=DEVICE), **training)
     )
 
 
@@ -188,5 +189,5 @@ def example(name: str, count: int, **settings: Any) -> Job:
     data = replace(project.data, options=FrozenMap(count=count))
     source = analyse(project.graph, catalog()).source
     return Job(
-        source, data, replace(project.training, epochs=2, device="cpu", **settings)
+        source, data, replace(project.training, epochs=2, device=DEVICE, **settings)
     )

@@ -119,6 +119,20 @@ def test_of_a_batch_that_is_gone_nothing_is_claimed():
     )
 
 
+def test_weights_that_a_late_loss_finds_spoilt_blame_no_layer():
+    import torch
+
+    from app.training.monitoring.nonfinite import not_finite
+
+    stepper = stepper_of(linear_net())
+    with torch.no_grad():
+        stepper.model.linear1.weight.fill_(float("nan"))
+    later = torch.rand(9, 1, 8, 8)
+    error = not_finite(stepper, linear_net(), float("nan"), 1, later=later)
+    assert error.node is None and "previous step" not in str(error)
+    assert "With not_finite set to skip" in str(error)
+
+
 TWO_LINEAR = ["self.linear1 = nn.Linear(64, 16)", "self.linear2 = nn.Linear(16, 10)"]
 
 

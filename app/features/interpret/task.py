@@ -44,6 +44,7 @@ from app.training.inputs import arguments
 from app.training.setup.torch_flags import cpu_threads
 from app.training.task import CLASSES, TOKENS
 from app.util import module_tree
+from tapedeck import devices
 
 LARGEST_BATCH = 64  # samples of one intervention
 
@@ -337,7 +338,7 @@ def effect(source: Evaluator | ModelCapture, request: MeasureEffect) -> Effect:
         with torch.no_grad():
             measure, before, each_before = subject.losses(net, plain, plain)
             _, after, each_after = subject.losses(net, changed, plain)
-            old, new = net.scores(plain).double(), net.scores(changed).double()
+            old, new = (devices.doubled(net.scores(each)) for each in (plain, changed))
             shift = float((new - old).norm() / old.norm().clamp_min(1e-300))
     return Effect(
         measure,

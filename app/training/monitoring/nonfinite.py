@@ -21,6 +21,8 @@ if TYPE_CHECKING:
 
     from app.training.stepper import Stepper
 
+_READ_EARLIER = "With not_finite set to skip, the loss is read at every step and the layer is named."
+
 
 def not_finite(
     stepper: Stepper, source: Source, value: float, step: int, later: Any = None
@@ -45,6 +47,10 @@ def not_finite(
         ),
         None,
     )
+    if spoilt and later is not None:
+        return NotFinite(
+            f"{head}. It was read after the step, which made the weights non-finite too. {_READ_EARLIER}"
+        )
     if spoilt:
         node = _owner(spoilt, source)
         return NotFinite(
@@ -61,8 +67,7 @@ def not_finite(
     if later is not None:
         return NotFinite(
             f"{head}. It was read after the step, when its batch was gone; for {len(later)} other samples every "
-            f"layer's output is finite{where}. With not_finite set to skip, the loss is read at every step and the "
-            "layer is named."
+            f"layer's output is finite{where}. {_READ_EARLIER}"
         )
     if state is None:
         return NotFinite(

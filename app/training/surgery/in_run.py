@@ -24,6 +24,7 @@ from app.training.stepper import Stepper
 from app.training.surgery.operation import Edited, groups_of, regroup
 from app.training.surgery.values import Fate, Outcome, Surgery, SurgeryError
 from app.util.rng import Generators, borrowed
+from tapedeck import devices
 
 if TYPE_CHECKING:
     from torch import Tensor, nn
@@ -118,7 +119,7 @@ class Operation:
                 output = self._stepper.task.answer(
                     model(*self._stepper.arguments(inputs))
                 )
-                outputs.append(output.double())
+                outputs.append(devices.doubled(output))
         before, after = outputs
         if before.shape != after.shape:
             return None

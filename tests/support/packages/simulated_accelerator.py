@@ -10,9 +10,11 @@ reaches; each operation runs on the CPU, so results are the CPU's bit for bit. W
 - memory ends: `SIM_MEMORY=bytes`, or `torch.sim.set_memory_limit`. OutOfMemoryError then, and the tensors that were
   there stay;
 - errors come late: those of `torch.sim.fail_later` at the next read or `synchronize`;
-- `SIM_FLOAT64=0` makes it one without double precision.
+- `SIM_FLOAT64=0` makes it one without double precision, to which no copy from or to it can convert either, as on MPS;
+- `SIM_RANDOM=own` gives it random numbers of its own.
 
-Its random numbers are drawn from the CPU's generator, and are those of the CPU. Autocast casts what it casts there.
+Without that its random numbers are drawn from the CPU's generator, and are those of the CPU. Autocast casts what it
+casts there.
 """
 
 from __future__ import annotations
@@ -22,6 +24,7 @@ import os
 import sys
 import threading
 import types
+from contextlib import nullcontext
 from functools import partial, wraps
 from typing import Any
 
@@ -82,6 +85,37 @@ class _Memory:
         }
 
 
+class _Random:
+    """The generator: that of the CPU, or with `SIM_RANDOM=own` a state that takes its place while `sim` draws."""
+
+    def __init__(self) -> None:
+        self.own = os.environ.get("SIM_RANDOM") == "own"
+        self.state = torch.Generator().manual_seed(1).get_state()
+
+    def seed(self, number: int) -> None:
+        self.state = torch.Generator().manual_seed(number).get_state()
+
+    def get(self, _device: Any = None) -> torch.Tensor:
+        return self.state.clone() if self.own else torch.get_rng_state()
+
+    def set(self, state: torch.Tensor, _device: Any = None) -> None:
+        """Where the state is the CPU's, who restores it restores that too."""
+        self.state = state.clone()
+
+    def drawn(self, op: Any, args: Any, kwargs: Any) -> Any:
+        """Call an operation with the generator of the device."""
+        if not self.own or torch.Tag.nondeterministic_seeded not in op.tags:
+            return op(*args, **kwargs)
+        host = torch.get_rng_state()
+        torch.set_rng_state(self.state)
+        try:
+            return op(*args, **kwargs)
+        finally:
+            self.state = torch.get_rng_state()
+            torch.set_rng_state(host)
+
+
+_random = _Random()
 _memory = _Memory()
 _late: list[str] = []  # messages of errors that come at the next read
 
@@ -108,8 +142,7 @@ class SimTensor(torch.Tensor):
 
     @staticmethod
     def __new__(cls, raw: torch.Tensor, requires_grad: bool = False) -> SimTensor:
-        if raw.dtype == torch.float64 and os.environ.get("SIM_FLOAT64") == "0":
-            raise TypeError(NO_FLOAT64)
+        _refuse_double(raw.dtype)
         lease = _Lease(raw)
         made = torch.Tensor._make_wrapper_subclass(
             cls,
@@ -159,6 +192,7 @@ class SimTensor(torch.Tensor):
         return f"{torch.Tensor.__repr__(self.raw)[:-1]}, device='{NAME}:0')"
 
 
+_DOUBLE = (torch.float64, torch.complex128)
 _COPIES = {
     "aten::copy_",
     "aten::_to_copy",
@@ -217,6 +251,10 @@ def _run(op: Any, *args: Any, **kwargs: Any) -> Any:
     to_host = device is not None and torch.device(device).type != NAME
     if name in _READS and (name != "aten::_to_copy" or to_host):
         _raise_late()
+    if name in _COPIES:
+        source, *target = reversed(args[:2]) if name == "aten::copy_" else args[:2]
+        if isinstance(source, SimTensor):
+            _refuse_double(target[0].dtype if target else kwargs.get("dtype"))
     if name == "aten::copy_":
         _raw(args[0]).copy_(_raw(args[1]))
         return args[0]
@@ -224,7 +262,7 @@ def _run(op: Any, *args: Any, **kwargs: Any) -> Any:
         kwargs = {**kwargs, "device": device if to_host else torch.device("cpu")}
         if "pin_memory" in kwargs:
             kwargs["pin_memory"] = None
-    result = op(*tree_map(_raw, args), **tree_map(_raw, kwargs))
+    result = _random.drawn(op, tree_map(_raw, args), tree_map(_raw, kwargs))
     if to_host:
         return result
 
@@ -235,6 +273,11 @@ def _run(op: Any, *args: Any, **kwargs: Any) -> Any:
         return ours[id(x)] if id(x) in ours else SimTensor(x)
 
     return tree_map(on_device, result)
+
+
+def _refuse_double(dtype: Any) -> None:
+    if os.environ.get("SIM_FLOAT64") == "0" and dtype in _DOUBLE:
+        raise TypeError(NO_FLOAT64)
 
 
 def _raw(value: Any) -> Any:
@@ -267,24 +310,22 @@ def _set_memory_limit(size: int | None) -> None:
     _memory.chosen = size
 
 
-def _set_rng_state(state: torch.Tensor, _device: Any = None) -> None:
-    """Do nothing: the state of the CPU's generator is restored by whoever restores this one."""
-
-
 def _backend() -> types.ModuleType:
     module = types.ModuleType(f"torch.{NAME}")
     said = {
         "is_available": lambda: True,
         "is_initialized": lambda: True,
+        "_initialized": True,  # else a checkpoint keeps no random state of it
+        "device": lambda _device: nullcontext(),
         "_is_in_bad_fork": lambda: False,
         "device_count": lambda: 1,
         "current_device": lambda: 0,
         "set_device": lambda _device: None,
         "synchronize": _synchronize,
-        "manual_seed": lambda _seed: None,
-        "manual_seed_all": lambda _seed: None,
-        "get_rng_state": lambda _device=None: torch.get_rng_state(),
-        "set_rng_state": _set_rng_state,
+        "manual_seed": _random.seed,
+        "manual_seed_all": _random.seed,
+        "get_rng_state": _random.get,
+        "set_rng_state": _random.set,
         "get_amp_supported_dtype": lambda: [torch.bfloat16, torch.float16],
         "get_device_name": lambda _device=None: "Simulated accelerator",
         "get_device_properties": lambda _device=None: Properties(

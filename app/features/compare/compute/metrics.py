@@ -9,6 +9,7 @@ from torch import Tensor, nn
 
 from app.features.compare.values import Apart
 from app.util import module_tree
+from tapedeck import devices
 
 # Of a layer's few operations and of the terms that cancel in them: equal models in float32 and bfloat16, and in float32
 # and float64, stay below it (python -m tests.slow.planted_bugs --equal).
@@ -107,11 +108,8 @@ def size_of(tensor: Tensor) -> float:
 
 
 def _doubled(tensor: Tensor) -> Tensor:
-    return (
-        torch.view_as_real(tensor.resolve_conj()).double()
-        if tensor.is_complex()
-        else tensor.double()
-    )
+    real = torch.view_as_real(tensor.resolve_conj()) if tensor.is_complex() else tensor
+    return devices.doubled(real)
 
 
 def _ulps(b: Tensor, a: Tensor) -> float:
@@ -129,4 +127,4 @@ def _ordered(tensor: Tensor) -> Tensor:
     """Return integers that are in the order of the numbers, consecutive for neighbours."""
     bits = tensor.view(_BITS[tensor.dtype]).long()
     lowest = -(1 << (8 * tensor.dtype.itemsize - 1))
-    return torch.where(bits < 0, lowest - bits, bits).double()
+    return devices.doubled(torch.where(bits < 0, lowest - bits, bits))

@@ -92,8 +92,7 @@ def _flat(outputs: Sequence[Tensor]) -> Tensor:
         if tensor.layout is torch.strided
     ]
     flat = [
-        tensor.detach().reshape(-1).to("cpu", torch.float64, copy=True)
-        for tensor in parts
+        tensor.detach().reshape(-1).to("cpu", copy=True).double() for tensor in parts
     ]
     return torch.cat(flat) if flat else torch.empty(0)
 

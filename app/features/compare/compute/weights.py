@@ -12,6 +12,7 @@ from torch import Tensor, nn
 from app.features.compare.values import Distance
 from app.util import module_tree
 from app.util.formatting import significant
+from tapedeck import devices
 
 SIGMAS = 8.0  # of the difference of two samples' mean or spread, beyond which they were drawn differently
 LEAST = 16  # elements from which a sample tells its spread
@@ -94,7 +95,7 @@ def initial_differences(
 
 def _drawn_differently(a: Tensor, b: Tensor) -> str:
     """Describe how the values of two tensors are distributed, if that differs; "" if one distribution explains both."""
-    a, b = a.detach().double().flatten(), b.detach().double().flatten()
+    a, b = (devices.doubled(values.detach()).flatten() for values in (a, b))
     if torch.equal(a, b) or not a.numel():
         return ""
     deviation, other = float(a.std(correction=0)), float(b.std(correction=0))
@@ -186,7 +187,7 @@ def _distance(a: str, b: str, tensors: list[tuple[Tensor, Tensor]]) -> Distance:
     square = norm = 0.0
     differing = count = 0
     for tensor, other in tensors:
-        x, y = tensor.double(), other.to(tensor.device).double()
+        x, y = (devices.doubled(values) for values in (tensor, other.to(tensor.device)))
         square += float((y - x).square().sum())
         norm += float(x.square().sum())
         differing += int((x != y).sum())

@@ -12,6 +12,7 @@ from torch import Tensor, nn
 from app.autograd.capture import ReadyLoss
 from app.util import module_tree
 from app.util.torch_calls import FunctionCalls
+from tapedeck import devices
 
 _NARROW = frozenset((torch.float32, torch.float16, torch.bfloat16))
 _NARROWING = frozenset(("float", "half", "bfloat16"))
@@ -78,7 +79,10 @@ def modules_in(owned: Any) -> list[nn.Module]:
 
 
 def cast(value: Any, dtype: torch.dtype) -> Any:
-    """Copy a tensor to a precision, complex ones to the matching one; return other values unchanged."""
+    """Copy a tensor to a precision, complex ones to the matching one; return other values unchanged.
+
+    Of a device without float64 every copy is on the CPU, so that the precisions are compared with the same operations.
+    """
     if not isinstance(value, Tensor):
         return value
     complex_ = torch.complex128 if dtype is torch.float64 else torch.complex64
@@ -89,7 +93,7 @@ def cast(value: Any, dtype: torch.dtype) -> Any:
         if value.is_complex()
         else value.dtype
     )
-    copied = value.detach().to(kind, copy=True)
+    copied = devices.for_double(value.detach()).to(kind, copy=True)
     return (
         copied.coalesce()
         if copied.layout is torch.sparse_coo

@@ -24,6 +24,7 @@ from torch.utils.weak import WeakTensorKeyDictionary
 
 from app.util import module_tree, user_frames
 from app.util.torch_calls import FunctionCalls, KernelCalls
+from tapedeck import devices
 
 CHUNK = 1 << 26  # bytes of weights that are computed at a time
 OPEN = 4  # results of softmax that wait for their matmul
@@ -182,15 +183,15 @@ class AttentionFinder:
             mask = mask[..., :keys]
 
         def rows(begin: int, end: int) -> tuple[Tensor, float]:
-            double = query[..., begin:end, :].double()
-            scores = double @ key.double().transpose(-2, -1) * scale
+            double = devices.doubled(query[..., begin:end, :])
+            scores = double @ devices.doubled(key).transpose(-2, -1) * scale
             top = float(scores.abs().amax()) if scores.numel() else 0.0
             if mask is not None:
                 some = (
                     mask[..., begin:end, :]
                     if mask.ndim > 1 and mask.shape[-2] > 1
                     else mask
-                )
+                ).to(scores.device)
                 scores = (
                     scores.masked_fill(~some, -math.inf)
                     if some.dtype == torch.bool
@@ -198,8 +199,8 @@ class AttentionFinder:
                 )
             if causal:  # aligned to the upper left, as torch documents it
                 later = (
-                    torch.arange(keys, device=query.device)
-                    > torch.arange(begin, end, device=query.device)[:, None]
+                    torch.arange(keys, device=scores.device)
+                    > torch.arange(begin, end, device=scores.device)[:, None]
                 )
                 scores = scores.masked_fill(later, -math.inf)
             none = (scores == -math.inf).all(
@@ -340,7 +341,7 @@ class AttentionFinder:
         )
 
         def rows(begin: int, end: int) -> tuple[Tensor, float]:
-            return weights[..., begin:end, :].double(), 0.0
+            return devices.doubled(weights[..., begin:end, :]), 0.0
 
         self._tell(
             "softmax",

@@ -12,6 +12,7 @@ from torch import Tensor, nn
 
 from app.features.interpret.compute.attention import Attention, AttentionFinder
 from app.features.interpret.values import AttentionReading
+from tapedeck import devices
 
 REGISTERS = 9  # tokens before those of patches, at most
 LARGEST = 1 << 26  # bytes of the maps of one attention; larger ones are pooled
@@ -59,19 +60,18 @@ def read(attention: Attention, batch: int, sample: int, keep: bool) -> Attention
     groups, heads = dims(attention.lead, batch)
     pooled = _pooling(groups * heads, attention.queries, attention.keys) if keep else 1
     parts: list[Tensor] = []
-    entropy = torch.zeros(heads, dtype=torch.float64, device=attention.output.device)
+    entropy = torch.zeros(heads, dtype=torch.float64)
     difference = largest = top = 0.0
     for begin, end, weights, score in attention.chunks(pooled):
         top = max(top, score)
-        output_chunk = attention.output[..., begin:end, :].double()
-        difference = max(
-            difference, _largest(weights @ attention.values.double() - output_chunk)
-        )
+        output_chunk = devices.doubled(attention.output[..., begin:end, :])
+        product = weights @ devices.doubled(attention.values)
+        difference = max(difference, _largest(product - output_chunk))
         largest = max(largest, _largest(output_chunk))
         sample_weights = weights.reshape(
             -1, groups, heads, end - begin, attention.keys
         )[sample if attention.lead else 0]
-        entropy += torch.special.entr(sample_weights).sum((0, 2, 3))
+        entropy += torch.special.entr(sample_weights).sum((0, 2, 3)).cpu()
         if keep:
             parts.append(_pool(sample_weights, pooled))
     error = difference / largest if largest else difference

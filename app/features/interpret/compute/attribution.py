@@ -23,6 +23,7 @@ from app.features.interpret.values import (
     SampleLook,
 )
 from app.util import module_tree
+from tapedeck import devices
 
 STEPS = (50, 200, 800, 3200)  # of integrated gradients, until they are complete
 TOGETHER = 16  # steps that are computed at a time
@@ -223,7 +224,9 @@ def _integrated_gradients(
     from captum.attr import IntegratedGradients
 
     with torch.no_grad():
-        difference = float(score(value)[0].double() - score(start)[0].double())
+        difference = float(
+            devices.doubled(score(value)[0]) - devices.doubled(score(start)[0])
+        )
         base = float(score(start)[0])
     attributions, total, steps, remark = start, math.nan, 0, ""
     for steps in STEPS:
@@ -231,7 +234,7 @@ def _integrated_gradients(
         attributions = method.attribute(
             value.detach().clone(), start, n_steps=steps, internal_batch_size=TOGETHER
         ).detach()
-        total = float(attributions.double().sum())
+        total = float(devices.doubled(attributions).sum())
         if abs(total - difference) <= COMPLETE / 2 * abs(difference):
             break
     else:

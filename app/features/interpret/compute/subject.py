@@ -17,6 +17,7 @@ from torch.utils._pytree import tree_flatten, tree_unflatten
 from app.features.interpret.values import InterpretError
 from app.util import rng
 from app.util.module_tree import temporary_mode
+from tapedeck import devices
 
 CLASSES, VALUES, TOKENS = "classes", "values", "tokens"
 _CHIEF = ("logits", "output", "out", "last_hidden_state", "prediction", "sample")
@@ -130,7 +131,11 @@ def _is_batch(subject: Subject, output: Any) -> bool:
     if len(scores) != subject.batch or alone.shape[1:] != scores.shape[1:]:
         return False
     return torch.allclose(
-        scores[:1].double(), alone.double(), rtol=1e-3, atol=1e-5, equal_nan=True
+        devices.doubled(scores[:1]),
+        devices.doubled(alone),
+        rtol=1e-3,
+        atol=1e-5,
+        equal_nan=True,
     )
 
 

@@ -13,7 +13,7 @@ from torch import Tensor, nn
 from app.autograd.walk import short_name
 from app.features.snippets.values import NamedTensor
 from app.util import module_tree
-from tapedeck import norms
+from tapedeck import devices, norms
 
 FEW = 8  # values that are shown, and members of a list that are inspected
 MOST = 400  # rows
@@ -117,7 +117,7 @@ def _row(name: str, tensor: Tensor) -> NamedTensor:
     grad = tensor.grad if tensor.is_leaf or tensor.retains_grad else None
     norm = None
     if grad is not None:
-        norm = float(norms.norm_of(norms.values_of(grad).double()))
+        norm = float(norms.norm_of(devices.doubled(norms.values_of(grad))))
     return NamedTensor(
         name,
         tuple(map(int, tensor.shape)),
