@@ -10,8 +10,8 @@ from app.util.user_frames import allow_deep_calls
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """`tapedeck [FILE]` opens the window on a project or the lines of a run (*.jsonl), `tapedeck COMMAND ...` does its
-    job without one. Returns the exit code.
+    """`tapedeck [FILE]` opens the window on a project or the lines of a run (*.jsonl, PLACE:*.jsonl), `tapedeck COMMAND
+    ...` does its job without one. Returns the exit code.
     """
     allow_deep_calls()
     with interrupts.interruptible():

@@ -325,5 +325,6 @@ def serve() -> None:
     empty = os.open(os.devnull, os.O_RDONLY)
     os.dup2(empty, 0)
     os.dup2(2, 1)
+    os.chdir(Path.home())  # paths are from there
     with contextlib.suppress(BrokenPipeError):
         Server(reads, writes).serve()

@@ -6,11 +6,13 @@ import argparse
 import os
 import subprocess
 import sys
+from importlib import import_module
 from pathlib import Path
 from typing import Any
 
 import tapedeck
 from app.cli import arguments, console, startup
+from app.util import shelf
 from app.util.resources import PROGRAM, python_path
 from tapedeck import frames
 
@@ -31,8 +33,13 @@ def add(commands: Any) -> argparse.ArgumentParser:
         "run",
         help="run a training script of your own, and watch it",
         description=WORDS,
-        usage="tapedeck run [--window] [--quiet] [--capture STEP --out FILE [--play] [--rank R]] [--python FILE] "
-        "[-m] SCRIPT [ARGUMENTS ...]",
+        usage="tapedeck run [--on PLACE[:FOLDER]] [--window] [--quiet] [--capture STEP --out FILE "
+        "[--play] [--rank R]] [--python FILE] [-m] SCRIPT [ARGUMENTS ...]",
+    )
+    parser.add_argument(
+        "--on",
+        metavar="PLACE[:FOLDER]",
+        help="run it at a place of `tapedeck places`, in a folder there; it goes on when this terminal is closed",
     )
     parser.add_argument(
         "--window", action="store_true", help="open the window on it at once"
@@ -90,13 +97,18 @@ def run(options: argparse.Namespace) -> int:
         )
         raise console.CommandError(f"--rank {options.rank}: {ranks}")
     console.check_graph_output(options)
-    if not options.module and not Path(name).is_file():
+    if options.on is None and not options.module and not Path(name).is_file():
         kind = "is a folder" if Path(name).is_dir() else "does not exist"
         raise console.CommandError(
             f"{name} {kind}; pass a Python file, or -m and the name of a module"
         )
     if options.window and (why := startup.hindrance(window=True)):
         raise console.CommandError(f"{why}; or leave out --window", 1)
+    if options.on is not None:
+        for module in shelf.modules("cli.elsewhere"):
+            status: int = import_module(module).run(options)
+            return status
+        raise console.CommandError("--on needs the feature places, which is not there")
     try:
         folder = frames.new_folder(Path(name).stem if not options.module else name)
     except OSError as error:
@@ -148,8 +160,8 @@ def _begin_capture(options: argparse.Namespace, frames: Path) -> None:
     )
 
 
-def open_window(path: Path) -> None:
-    """Open the window on the frames of a script."""
+def open_window(path: Path | str) -> None:
+    """Open the window on the frames of a script, here or PLACE:path."""
     _start_detached([sys.executable, "-m", f"{PROGRAM}.main", str(path)])
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import gc
 from collections.abc import Iterator
+from importlib import import_module
 from pathlib import Path
 from types import TracebackType
 from typing import TYPE_CHECKING
@@ -11,6 +12,7 @@ from typing import TYPE_CHECKING
 from app.cli import console, doctor
 from app.cli.display import obstacle
 from app.cli.doctor import DoctorCheck
+from app.util import shelf
 from app.util.errors import CodedError
 
 if TYPE_CHECKING:
@@ -47,6 +49,12 @@ def window(file: str | None, model: AskedModel | None = None) -> int:
     message = hindrance(window=True)
     if message:
         return refuse(message)
+    if file is not None and ":" in file and file.endswith(".jsonl"):
+        try:
+            for name in shelf.modules("cli.elsewhere"):
+                file = import_module(name).frames_here(file)
+        except CodedError as error:
+            return refuse(str(error))
     # For the rest of the process: `Housekeeping` collects, on the window's thread. What a start makes lives on.
     gc.disable()
     try:

@@ -1,0 +1,202 @@
+"""`tapedeck run --on PLACE`, and the window on `PLACE:path/frames.jsonl`."""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import queue
+import secrets
+import shlex
+import subprocess
+import sys
+import threading
+import time
+from pathlib import Path, PurePosixPath
+from typing import Any
+
+from app import __version__
+from app.cli import console
+from app.cli.run_command import open_window
+from app.features.places import values
+from app.features.places.line import KeptLine, Line, parsed
+from app.features.places.values import Place, PlaceError
+from app.util import interrupts
+from app.util.resources import PROGRAM, python_path
+from tapedeck import frames
+
+OUTPUT, COMMANDS = 1, 2  # channels
+EVERY = 0.05  # seconds between two looks at what is typed
+PINGS = 2.0  # seconds; a script that is held goes on without them
+STEERING = "pause, resume, step, lr 0.01, save, stop"
+SIGNALLED = (
+    128  # a shell's exit status of a process that a signal ended, and its number
+)
+_mirrors: list[subprocess.Popen[str]] = []  # they end with this process
+
+
+def run(options: argparse.Namespace) -> int:
+    """Run a script at a place with this terminal as its own; return its exit status."""
+    if options.capture is not None or options.python != sys.executable:
+        raise console.CommandError(
+            "--on PLACE takes neither --capture nor --python: the place has its own Python, and the window captures"
+        )
+    name, folder = values.split(options.on)
+    return _Terminal(values.named(name), folder, options).run()
+
+
+def frames_here(text: str) -> str:
+    """Return the file here that the frames of PLACE:path are copied into, as long as this process lives; any other text
+    as it is. Raises PlaceError.
+    """
+    name, path = values.split(text)
+    if len(name) < 2 or not path or Path(text).exists():
+        return text
+    place = values.named(name)
+    mirror = subprocess.Popen(
+        [sys.executable, "-m", f"{PROGRAM}.features.places.mirror", place.name, path],
+        env={**os.environ, "PYTHONPATH": python_path()},
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        text=True,
+        start_new_session=True,
+    )
+    _mirrors.append(mirror)
+    assert mirror.stdout is not None
+    message = parsed(mirror.stdout.readline().encode() or b"{}")
+    if "frames" not in message:
+        raise PlaceError(str(message.get("error", "the line has ended")))
+    return str(message["frames"])
+
+
+class _Terminal:
+    """Shows what a script at a place prints, and sends there what is typed."""
+
+    def __init__(self, place: Place, folder: str, options: argparse.Namespace) -> None:
+        self._place, self._options = place, options
+        name = options.script if options.module else PurePosixPath(options.script).stem
+        self._asked = {
+            "title": frames.folder_title(name) + secrets.token_hex(4),
+            "cwd": folder,
+            "module": options.module,
+            "script": options.script,
+            "arguments": options.arguments,
+            "version": __version__,
+        }
+        self._folder = ""
+        self._offset = 0
+        self._joined = self._holds = False
+        self._typed: queue.SimpleQueue[str] = queue.SimpleQueue()
+        self._pinged = 0.0
+
+    def run(self) -> int:
+        """Follow the script until it ends. Raises PlaceError."""
+        kept = KeptLine(self._place, self._begin, console.warn)
+        try:
+            self._introduce()
+            while True:
+                self._steer(kept.line)
+                for channel, data in kept.messages(EVERY):
+                    if channel == OUTPUT:
+                        self._offset += len(data)
+                        sys.stdout.buffer.write(data)
+                        sys.stdout.buffer.flush()
+                    elif channel == COMMANDS:
+                        self._report(data)
+                    elif (message := parsed(data)).get("closed") == OUTPUT:
+                        return self._ended(message)
+                    elif message.get("closed") == COMMANDS:
+                        self._joined = self._holds = False
+        except KeyboardInterrupt:
+            console.warn(f"the script goes on; tapedeck {self._frames} watches it")
+            return interrupts.STATUS
+        finally:
+            kept.close()
+
+    @property
+    def _frames(self) -> str:
+        path = f"{self._place.name}:{self._folder}/{frames.FRAMES}"
+        return shlex.quote(path)
+
+    def _begin(self, line: Line) -> None:
+        """Start the script, once, and ask for what has not come of its output."""
+        if not self._folder:
+            self._folder = str(line.ask("start", **self._asked)["folder"])
+        path = f"{self._folder}/output.txt"
+        line.request("follow", channel=OUTPUT, path=path, offset=self._offset)
+        self._joined = False
+        if self._holds:
+            self._send(line, {"do": "pause"})
+
+    def _introduce(self) -> None:
+        if self._options.window:
+            open_window(f"{self._place.name}:{self._folder}/{frames.FRAMES}")
+        typed = sys.stdin is not None and sys.stdin.isatty()
+        if typed:
+            threading.Thread(target=self._read, daemon=True, name="typed").start()
+        if not self._options.quiet:
+            console.warn(f"watched in {self._frames}")
+            if typed:
+                console.warn(f"type {STEERING}; Ctrl+C leaves it, and it goes on")
+
+    def _read(self) -> None:
+        for text in sys.stdin:
+            self._typed.put(text.strip())
+
+    def _steer(self, line: Line) -> None:
+        """Send what was typed."""
+        while not self._typed.empty():
+            if text := self._typed.get():
+                command = command_of(text)
+                if command is None:
+                    console.warn(f"{text} is no command; there are {STEERING}")
+                else:
+                    self._holds = command["do"] in ("pause", "step")
+                    self._send(line, {"id": text, **command})
+        if self._joined and time.monotonic() - self._pinged > PINGS:
+            self._pinged = time.monotonic()
+            self._send(line, {"do": "ping"})
+
+    def _send(self, line: Line, command: dict[str, Any]) -> None:
+        if not self._joined:
+            self._joined = True
+            line.request("join", channel=COMMANDS, folder=self._folder)
+        line.send(COMMANDS, json.dumps(command).encode() + b"\n")
+
+    def _report(self, data: bytes) -> None:
+        """Print what became of what was typed."""
+        for answer in map(parsed, data.splitlines()):
+            if text := answer.get("id"):
+                step = f"at step {answer['step']}" if "step" in answer else "done"
+                console.warn(
+                    f"{text}: {answer.get('error') or answer.get('path') or step}"
+                )
+
+    def _ended(self, message: dict[str, Any]) -> int:
+        """Return the exit status of the script. Raises PlaceError."""
+        status = message.get("status")
+        if status is None:
+            reason = message.get("error") or "was the machine started again?"
+            raise PlaceError(f"The script has left no exit status: {reason}")
+        if int(status) > SIGNALLED:
+            console.warn(f"the script was ended by signal {int(status) - SIGNALLED}")
+        return int(status)
+
+
+def command_of(text: str) -> dict[str, Any] | None:
+    """Return the command to a script that a line of text is, None of any other text.
+
+    >>> command_of("lr 0.01"), command_of("stop"), command_of("lr fast")
+    ({'do': 'rate', 'rate': 0.01}, {'do': 'interrupt'}, None)
+    """
+    match text.split():
+        case ["pause" | "resume" | "step" | "save" as do]:
+            return {"do": do}
+        case ["stop"]:
+            return {"do": "interrupt"}
+        case ["lr", rate]:
+            try:
+                return {"do": "rate", "rate": float(rate)}
+            except ValueError:
+                return None
+    return None
