@@ -172,7 +172,7 @@ def opening(window: WholeWindow, project: Project) -> float:
     until(lambda: window.live.up_to_date)
     began = time.perf_counter()
     window.document.new(project)
-    until(lambda: window.live.up_to_date and not window.canvas.growth.active)
+    until(lambda: window.live.up_to_date)
     window.canvas.frame_all()
     window.canvas.view.viewport().repaint()
     return 1000 * (time.perf_counter() - began)
@@ -221,7 +221,7 @@ def beside(
     """Opening, panning and zooming `count` nodes, ours and theirs in turns."""
     project = chain(count - 2)
     ours = [opening(window, project) for _ in range(ROUNDS)]
-    until(lambda: window.live.up_to_date and not window.canvas.growth.active)
+    until(lambda: window.live.up_to_date)
     pause(REST)
     size = window.canvas.view.viewport().size()
     request = {

@@ -120,8 +120,6 @@ class AnalysisService(QObject):
         self._look = 0  # incremented whenever facts about the data change
         self._recall = QTimer(self, singleShot=True, interval=0)
         self._recall.timeout.connect(self._show_recalled)
-        self._held = False
-        self._waits = ""  # what to request after a pause: "all" or the "rest"
         # What waits for the analysis, by key: what to do then, and what if it fails.
         self._awaiting: dict[
             str, tuple[Callable[[], object], Callable[[str], object]]
@@ -143,11 +141,6 @@ class AnalysisService(QObject):
         self._engine.ask(
             "torch", LoadTorch(), on_answer=self._loaded, on_error=self._not_loaded
         )
-
-    @property
-    def paused(self) -> bool:
-        """Return whether requests are paused because the window has much to paint."""
-        return self._held
 
     @property
     def up_to_date(self) -> bool:
@@ -276,20 +269,10 @@ class AnalysisService(QObject):
         elif before.data != after.data or before.training != after.training:
             self._publish()
 
-    def pause(self, on: bool) -> None:
-        """Request nothing while the window has much to paint, such as a large graph drawn over several turns."""
-        self._held = on
-        waits, self._waits = self._waits, self._waits if on else ""
-        if not on and waits == "all":
-            self._request_analysis()
-        elif not on and waits == "rest":
-            self._ask_rest()
-
     def _replaced(self, _project: Project) -> None:
         self._raised = None
         self._awaiting.clear()
         self._recall.stop()
-        self._waits = ""
         self._forget()
         self._request_analysis()
 
@@ -299,11 +282,9 @@ class AnalysisService(QObject):
         self._background.forget("preflight")
 
     def _request_analysis(self) -> None:
-        if self._held:
-            self._waits = "all"
-        elif self.torch is not None and not self.up_to_date:
+        if self.torch is not None and not self.up_to_date:
             self._recall.stop()
-            self._waits, self.failure = "", None
+            self.failure = None
             self._forget()
             if self._document.project.opened is not None:
                 self._analyse_opened()
@@ -365,13 +346,6 @@ class AnalysisService(QObject):
         if recalled is not None:
             self._shapes = recalled[0]
             self.shapes_ready.emit(recalled[0])
-            self._continue()
-
-    def _continue(self) -> None:
-        """Request the rest, after a pause if there is one."""
-        if self._held:
-            self._waits = "rest"
-        else:
             self._ask_rest()
 
     def _shaped(self, question: Question, shapes: Analysis) -> None:
@@ -384,7 +358,7 @@ class AnalysisService(QObject):
                 if later
                 else shapes
             )
-            self._continue()
+            self._ask_rest()
 
     def _ask_rest(self) -> None:
         recalled, self._recalled = self._still_recalled, None

@@ -32,7 +32,7 @@ from app.views.engine_service import EngineService
 from app.views.training.form.data.columns_table import INPUT, LEFT_OUT, TARGET
 from app.views.training.form.data.data_section import DataSection
 from app.views.ui import theme
-from app.views.ui.dialogs.listing import ListingDialog
+from app.views.ui.dialogs.message import ListingDialog
 from tests.data.test_files import BAD, TABLE, pictures
 
 

@@ -75,9 +75,6 @@ class CostControl(QObject):
         )
 
     def _ask(self) -> None:
-        if self._workspace.live.paused:
-            self._rest.start()
-            return
         question = (self._workspace.document.project.graph, self._workspace.catalog.now)
         self._workspace.engine.ask(
             "cost",

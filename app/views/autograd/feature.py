@@ -13,7 +13,7 @@ from app.util.language import tr
 from app.views.autograd.capture_control import AutogradControl
 from app.views.autograd.capture_menu import CaptureMenu
 from app.views.autograd.graph_tab import MODEL, NET, GraphTab
-from app.views.autograd.model_links import place_of, select_calls
+from app.views.autograd.opened_model import place_of, select_calls
 from app.views.autograd.options_control import OptionsControl
 from app.views.autograd.page import AutogradPage
 from app.views.autograd.tape.player import Player

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from functools import partial
 from typing import TYPE_CHECKING
 
 from PySide6.QtCore import QObject, QTimer
 
+from app.autograd.grouping import LayerGroup, module_link
+from app.autograd.tape import Tape, TapeNode
 from app.engine import observe_process
 from app.engine.client import Question
 from app.engine.observe_process import (
@@ -18,6 +20,7 @@ from app.engine.observe_process import (
 )
 from app.engine.protocol import EngineDiedError
 from app.engine.requests.observe import CapturedModel, ModelCapture, Observe
+from app.observe.observation import CallPlace
 from app.sources.finding import digest_of
 from app.sources.spec import SourceError
 from app.views.engine_service import OwnEngineService
@@ -25,6 +28,7 @@ from app.views.ui.background import WorkerFailure
 
 if TYPE_CHECKING:
     from app.engine.own_engine import OwnEngine
+    from app.views.autograd.page import AutogradPage
     from app.views.ui.background import Background
 
 CAPTURE, START = "capture", "engine of a model"  # keys of questions
@@ -132,3 +136,41 @@ class OpenedModel(QObject):
         service, self.service = self.service, None
         if service is not None:
             service.close()
+
+
+def place_of(tape: Tape, item: TapeNode | LayerGroup) -> CallPlace:
+    """Return where the operation of a backward node, or the module of a group, was called."""
+    if isinstance(item, TapeNode):
+        return CallPlace(item.layer, item.call, item.file, item.line or 0)
+    path = (item.link or "").removeprefix(module_link(""))
+    first = tape.nodes[item.nodes[0]]
+    return CallPlace(path, first.call if first.layer == path else 0)
+
+
+def select_calls(page: AutogradPage, call_locations: Iterable[CallPlace]) -> None:
+    """Outline the backward nodes of these calls: the nodes that are drawn, else the groups of their modules, or what
+    those lie in."""
+    tape, calls = page.tape, tuple(call_locations)
+    if tape is None:
+        return
+    paths = {location.path for location in calls}
+    page.select_nodes(frozenset(map(module_link, paths)))
+    while (
+        paths
+        and paths != {""}
+        and not (page.scene.linked_parts() or page.scene.current_key())
+    ):
+        paths = {path.rpartition(".")[0] for path in paths}
+        page.select_nodes(frozenset(map(module_link, paths)))
+    lines = {
+        (location.path, location.file, location.line)
+        for location in calls
+        if location.line
+    }
+    drawn = (
+        str(node.id)
+        for node in tape.nodes
+        if (node.layer, node.file, node.line) in lines and not node.is_leaf
+    )
+    if key := next((box_key for box_key in drawn if box_key in page.scene.boxes), ""):
+        page.choose_quietly(key)

@@ -24,10 +24,8 @@ from app.views.canvas.commands import Commands
 from app.views.canvas.folding import Folding
 from app.views.canvas.gestures.autoscroll import AutoScroll
 from app.views.canvas.gestures.gesture import Hit
-from app.views.canvas.growth import Growth
 from app.views.canvas.items import node_item, node_shapes
 from app.views.canvas.items.animation import Glide
-from app.views.canvas.items.deferred_show import DeferredShow
 from app.views.canvas.items.painter import forget_fonts
 from app.views.canvas.keyboard_actions import KeyboardActions
 from app.views.canvas.menus import menu_for
@@ -115,13 +113,6 @@ class Canvas(QWidget):
         self.commands = Commands(document, selection, catalog, self.scene, self)
         self.view = CanvasView(self.scene, self.commands, selection, self)
         self.view.make_access = self._make_access
-        self.growth = Growth(self.scene, self.view, self)
-        self._unveiling = DeferredShow(
-            self.view,
-            self.scene.near,
-            self._frame_once,
-            lambda: self.growth.growing,
-        )
         self.autoscroll = AutoScroll(self.view)
         self.glide = Glide(self.scene, self)
         self.hand = KeyboardActions(self)
@@ -204,9 +195,6 @@ class Canvas(QWidget):
         view.menu_wanted.connect(self.open_menu)
         view.menu_key.connect(self.hand.open_menu)
         view.dragging.connect(self._dragging)
-        self.growth.said.connect(lambda message: self.say(message))
-        self.growth.began.connect(self._began)
-        self.growth.grown.connect(self._refresh)
         view.focus_ring.connect(self.ring.setVisible)
         self.zoom_control.out.clicked.connect(lambda: view.zoom_by(0.8))
         self.zoom_control.into.clicked.connect(lambda: view.zoom_by(1.25))
@@ -236,7 +224,7 @@ class Canvas(QWidget):
 
     def set_shapes(self, analysis: Analysis) -> None:
         """Show what `set_analysis` does but for the callout, which is placed once shapes are painted."""
-        self.growth.learn(analysis)
+        self.scene.set_analysis(analysis)
         if self._running:
             self._show_widths()
 
@@ -396,7 +384,7 @@ class Canvas(QWidget):
                 self.view.cancel_gesture()
             self.connect_box.close_box()  # its wires are of the graph before
             self.glide.finish()
-            self.growth.show(after)
+            self.scene.show_project(after)
             selected = self.selection.ids & frozenset(after.graph.nodes)
             if selected != self.selection.ids:
                 self.selection.set(selected, self)
@@ -404,16 +392,16 @@ class Canvas(QWidget):
             self._refresh()
 
     def _replaced(self, project: Sheet) -> None:
-        """Another project: everything in sight once it is drawn."""
+        """Another project: it is painted once everything is in sight."""
         self.view.cancel_gesture()
-        self._unveiling.veil()
         self._framed = False
+        self.view.viewport().setUpdatesEnabled(False)
+        QTimer.singleShot(0, self, self._show_whole)
         self.selection.set((), self)
 
-    def _began(self) -> None:
-        """Prepare for a large sheet: it is painted when it is complete, and shown whole."""
-        self._framed = False
-        self._unveiling.veil()
+    def _show_whole(self) -> None:
+        self._frame_once()
+        self.view.viewport().setUpdatesEnabled(True)
 
     def _frame_once(self) -> None:
         if (

@@ -58,7 +58,6 @@ class CanvasFeature(Feature):
         canvas.exampleRequested.connect(lambda: workspace.commands.trigger("gallery"))
         canvas.netRequested.connect(lambda: workspace.commands.trigger("start-net"))
         canvas.leaveRequested.connect(workspace.place.leave)
-        canvas.growth.busy.connect(live.pause)
         canvas.legendShown.connect(workspace.notifier.make_way)
         workspace.sheet.refused.connect(canvas.say)
         workspace.sheet.leaving.connect(self._forget_analysis)

@@ -45,7 +45,6 @@ if TYPE_CHECKING:
 CLEARED = 500  # nodes; fewer are taken away one by one
 PAUSE = 20  # milliseconds between two such turns, for what else is painted
 STRIPS = 8  # nodes whose strips change in one turn: each is drawn again, and a turn has 16 ms
-_FREED_PER_TURN = 100  # items of a sheet that was removed
 
 
 class CanvasScene(QGraphicsScene):
@@ -63,16 +62,12 @@ class CanvasScene(QGraphicsScene):
         self.places = NodePositions(self.nodes)
         self.index = self.places.index
         self._drawn_positions: Positions = FrozenMap()
-        self.coming: Positions | None = (
-            None  # of all nodes, while the sheet comes in turns
-        )
         self._unfolded: frozenset[str] = frozenset()
         self._touched: int | None = None  # number of repaints in the current change
         self.notes = Notes(self)
         self.bends = BendDots(self)
         self.wiring = Wiring(self.nodes, self.index, self.bends, self, QTimer(self))
         self.wires = self.wiring.items
-        self._clearing = _Clearing(self)
         see = partial(CanvasSight, self.nodes, self.index, self.wiring)
         self.near = NearLayer(see, QTimer(self))
         self.far = CanvasOverview(self.nodes, self.wires, self.wiring.catch_up)
@@ -93,7 +88,7 @@ class CanvasScene(QGraphicsScene):
     @property
     def positions(self) -> Positions:
         """Return a position for each node, also for those without one in the project."""
-        return self.places.positions if self.coming is None else self.coming
+        return self.places.positions
 
     def set_zoom(self, zoom: float) -> None:
         """From afar everything is painted at once and simply."""
@@ -159,7 +154,6 @@ class CanvasScene(QGraphicsScene):
 
     def _clear(self) -> None:
         """Remove a large sheet of which little stays; node by node would be slow."""
-        self._clearing.take((*self.nodes.values(), *self.wires.values()))
         for container in (self.far, self.wiring, self.places, self.nodes):
             container.clear()
         self.graph, self.selected_wires, self.hovered_wire = Graph(), frozenset(), None
@@ -260,35 +254,27 @@ class CanvasScene(QGraphicsScene):
 
     # --- The analysis
 
-    def learn(self, analysis: Analysis) -> set[str]:
-        """Take shapes, counts and problems; returns the nodes of which something else is known, for `show_known`."""
+    def set_analysis(self, analysis: Analysis) -> None:
+        """Show shapes, counts and problems. Only differences are processed."""
         before, old_problems = self.analysis, self.problems
         self.analysis, self.problems = analysis, problems_by_node(analysis)
         learnt = differing(old_problems, self.problems) | learnt_of(before, analysis)
         new = analysis.results
-        return learnt | {
+        learnt |= {
             n
             for n in self._unfolded
             if before is None or before.results.get(n) is not new.get(n)
         }
-
-    def show_known(self, nodes: set[str], last: bool = True) -> None:
-        """Show the analysis of some nodes and on their wires; with the `last` ones the frames' sums are updated."""
         with self._change():
-            self._show_faces(nodes)
+            self._show_faces(learnt)
             self.wiring.label(
-                self.analysis,
+                analysis,
                 self.problems,
-                set(self.wiring.wires_at(nodes & self.nodes.keys())),
+                set(self.wiring.wires_at(learnt & self.nodes.keys())),
             )
-            if self._widths and last:
-                self.wiring.widen(self.analysis)
-        if last:
-            self._notes_changed()
-
-    def set_analysis(self, analysis: Analysis) -> None:
-        """Show shapes, counts and problems. Only differences are processed."""
-        self.show_known(self.learn(analysis))
+            if self._widths:
+                self.wiring.widen(analysis)
+        self._notes_changed()
 
     def refresh_faces(self, ops: Collection[str] | None = None) -> None:
         """Update faces after a change of some ops, or of all."""
@@ -502,10 +488,8 @@ class CanvasScene(QGraphicsScene):
             [self.places.content_rect(), *self.notes.bodies(), *self.bends.bodies()]
         )
 
-    def map_shapes(self) -> MapShapes | None:
-        """Return all nodes and frames for a minimap; None while a large sheet is being added."""
-        if self.coming is not None:
-            return None
+    def map_shapes(self) -> MapShapes:
+        """Return all nodes and frames for a minimap."""
         rects, complete = self.far.map_rects()
         return MapShapes(
             rects,
@@ -528,22 +512,3 @@ class CanvasScene(QGraphicsScene):
         self.near.forget()
         self._reshaped(set(self.nodes))
         self.redrawn.emit()
-
-
-class _Clearing(QObject):
-    """Frees the items of a large removed sheet a few per turn, since all at once would block the window."""
-
-    def __init__(self, parent: QObject) -> None:
-        super().__init__(parent)
-        self._kept: list[object] = []
-        self._timer = QTimer(self, interval=1)
-        self._timer.timeout.connect(self._free_some)
-
-    def take(self, items: Iterable[object]) -> None:
-        self._kept += items
-        self._timer.start()
-
-    def _free_some(self) -> None:
-        del self._kept[-_FREED_PER_TURN:]
-        if not self._kept:
-            self._timer.stop()

@@ -32,7 +32,7 @@ from app.views.settings import Settings
 from app.views.trust.trust_dialog import DatasetTrustDialog, TrustDialog
 
 if TYPE_CHECKING:
-    from app.views.trust.trust_model import ModelTrustDialog
+    from app.views.trust.trust_dialog import ModelTrustDialog
 
 TRIED = "layers.tried"
 FILTER = "Python file (*.py)"

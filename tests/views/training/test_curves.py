@@ -70,34 +70,9 @@ def curves(qtbot, qapp):
 def run_curves(qtbot, curves, run):
     curves.loss.set_loss_name(run.job.training.loss_name)
     curves.set_history(run.history, run.job.source)
-    qtbot.waitUntil(lambda: not any(chart.plot.blank for chart in curves.charts))
     for _ in range(4):  # run_curves, laid out, resized, drawn again
         QApplication.processEvents()
     return curves
-
-
-def test_charts_that_come_into_sight_together_are_painted_one_after_the_other(
-    qtbot, curves, run
-):
-    """In one turn of the event loop they take longer than two frames."""
-    shown, count = [], len(curves.charts)
-    curves._next_painting.timeout.connect(
-        lambda: shown.append(sum(not chart.plot.blank for chart in curves.charts))
-    )
-    curves.set_history(run.history, run.job.source)
-    assert one_colour(curves.chart(MemoryChart).plot), "no rest of another picture"
-    qtbot.waitUntil(lambda: len(shown) == count + 1)
-    assert shown == [*range(count + 1)], "first the page around them"
-    assert not one_colour(curves.chart(MemoryChart).plot)
-    for chart in curves.charts:  # each was laid out for its size then
-        assert (
-            abs(chart.plot.view.sceneBoundingRect().right() - (chart.plot.width() - 14))
-            < 1
-        )
-    curves.hide()
-    curves.show()
-    qtbot.waitUntil(lambda: len(shown) == 2 * count + 1)
-    assert shown[count + 1 :] == shown[1 : count + 1]
 
 
 def test_a_run_that_goes_on_lays_nothing_out_anew(qtbot, qapp, curves, events):
@@ -113,7 +88,6 @@ def test_a_run_that_goes_on_lays_nothing_out_anew(qtbot, qapp, curves, events):
     history, half = History(), len(events) // 2
     history.extend(events[:half])
     curves.set_history(history)
-    qtbot.waitUntil(lambda: not any(chart.plot.blank for chart in curves.charts))
     for _ in range(4):
         QApplication.processEvents()
     requests, shown = LayoutRequests(), set()
@@ -132,20 +106,6 @@ def drawn(chart, label):
     """The points of the curves of a label, in the view's x and y."""
     of_label = [c for c in chart.plot.curves if c.series and c.series.label == label]
     return [curve.points() for curve in of_label]
-
-
-def one_colour(plot):
-    picture = plot.viewport().grab().toImage()
-    return (
-        len(
-            {
-                picture.pixel(x, y)
-                for x in range(picture.width())
-                for y in range(picture.height())
-            }
-        )
-        == 1
-    )
 
 
 def wheel(plot, x=0.5, up=True, modifiers=Qt.KeyboardModifier.NoModifier):
@@ -253,9 +213,7 @@ def test_a_run_of_one_step_has_a_point(qtbot, curves, run, events):
     history.extend(events[: first + 1])
     curves.set_history(history, run.job.source)
     plot = curves.loss.plot
-    qtbot.waitUntil(
-        lambda: not plot.blank and len(drawn(curves.loss, SMOOTHED)[0][0]) == 1
-    )
+    qtbot.waitUntil(lambda: len(drawn(curves.loss, SMOOTHED)[0][0]) == 1)
     (((x,), (y,)),) = drawn(curves.loss, SMOOTHED)
     spot = plot.mapFromScene(plot.view.mapViewToScene(QPointF(x, y))) - QPoint(1, 0)
     qtbot.waitUntil(

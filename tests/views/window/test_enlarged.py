@@ -67,7 +67,6 @@ def test_a_double_click_on_a_chart_makes_it_large_and_chooses_no_step(
 ) -> None:
     run(qtbot, window)
     curves = window.curves
-    qtbot.waitUntil(lambda: not curves._unpainted)
     before = curves.loss.height()
     surface = curves.loss.plot.viewport()
     qtbot.mouseClick(surface, LEFT)

@@ -11,8 +11,6 @@ from PySide6.QtWidgets import QApplication, QLabel
 from pytestqt.qtbot import QtBot
 
 from app.project import file
-from app.views.canvas.items.sheet_part import SheetPart
-from app.views.canvas.scene import CanvasScene
 from app.views.fields.line_edits import TOO_LONG, NotesField
 from app.views.inspector.io_section import MOST, InputsOutputsSection
 from app.views.ui.widgets import ShapeChip
@@ -54,59 +52,7 @@ def at_rest(qtbot: QtBot, window: WholeWindow) -> None:
             and window.canvas.scene.analysis is window.live.in_front
         )
     )
-    qtbot.waitUntil(lambda: not window.canvas.growth.active)
     window.canvas.scene.wiring.finish()
-
-
-def test_the_wires_of_a_sheet_that_came_in_turns_run_as_if_it_had_come_at_once(
-    qtbot: QtBot, window: WholeWindow
-) -> None:
-    scene = window.canvas.scene
-    fresh = CanvasScene(window.catalog)
-    fresh.show_project(window.document.project)
-    fresh.set_analysis(window.live.analysis)
-    fresh.wiring.finish()
-    assert len(scene.wires) == len(window.document.project.graph.edges) == 1_001
-    assert {edge: item.route for edge, item in scene.wires.items()} == {
-        edge: item.route for edge, item in fresh.wires.items()
-    }
-    ranks = [(item.edge, item.rank) for item in scene.wires.values()]
-    assert sorted(ranks) == sorted(
-        (edge, rank) for rank, edge in enumerate(window.document.project.graph.edges)
-    )
-    assert whole_map(scene) == whole_map(fresh)
-    assert scene.content_rect() == fresh.places.about(fresh.nodes)
-
-
-def whole_map(scene: CanvasScene) -> list[list[float]]:
-    """The rectangles of a map with their colours, in the end."""
-    complete = False
-    while not complete:
-        shapes = scene.map_shapes()
-        assert shapes is not None
-        complete = shapes.complete
-    return sorted(shapes.rects.tolist())
-
-
-def test_parts_of_a_sheet_know_the_wires_that_a_graph_of_them_would_find(
-    window: WholeWindow,
-) -> None:
-    project = window.document.project
-    part = SheetPart(project, ())
-    while part.remaining > 400:
-        some = part.take(200)
-        plain = type(some.graph)(some.graph.nodes, some.graph.edges)
-        assert (some.graph.incoming, some.graph.outgoing) == (
-            plain.incoming,
-            plain.outgoing,
-        )
-        assert some.positions.keys() == some.graph.nodes.keys()
-        inside = {
-            edge
-            for edge in project.graph.edges
-            if {edge.source, edge.target} <= some.graph.nodes.keys()
-        }
-        assert set(some.graph.edges) == inside and len(some.graph.edges) == len(inside)
 
 
 def test_the_last_layer_is_looked_for_when_a_menu_opens_and_not_at_every_click(
@@ -157,46 +103,13 @@ def test_notes_with_a_line_that_takes_a_minute_to_lay_out_are_cut_where_they_are
     field.show_text(window.document.project.notes)
 
 
-def test_wires_that_come_at_once_between_few_nodes_get_the_ways_that_they_would_have(
-    qtbot: QtBot, window: WholeWindow
-) -> None:
-    project = file.loads(MONSTERS["5,000 wires into one cat"]())
-    some = replace(
-        project, graph=replace(project.graph, edges=project.graph.edges[:1_100])
-    )
-    scene, fresh, shown = window.canvas.scene, CanvasScene(window.catalog), list[int]()
-
-    def count(_words: str) -> None:
-        shown.append(len(scene.wires))
-
-    window.canvas.growth.said.connect(count)
-    window.document.new(some)
-    at_rest(qtbot, window)
-    window.canvas.growth.said.disconnect(count)
-    assert 0 < shown[0] < shown[-1] == 1_100, "they come in turns"
-    fresh.show_project(some)
-    fresh.set_analysis(window.live.analysis)
-    fresh.wiring.finish()
-    assert {edge: item.route for edge, item in scene.wires.items()} == {
-        edge: item.route for edge, item in fresh.wires.items()
-    }
-
-
-def test_wires_that_are_wanted_again_between_nodes_that_are_there_come_in_turns_and_in_order(
+def test_wires_that_are_wanted_again_between_nodes_that_are_there_come_in_order(
     qtbot: QtBot, window: WholeWindow
 ) -> None:
     project = file.loads(MONSTERS["5,000 wires into one cat"]())
     some = replace(
         project, graph=replace(project.graph, edges=project.graph.edges[:1_500])
     )
-    part = SheetPart(some, some.graph.nodes, ())
-    sizes = []
-    while part.remaining:
-        step = part.take(40).graph
-        plain = type(step)(step.nodes, step.edges)
-        assert (step.incoming, step.outgoing) == (plain.incoming, plain.outgoing)
-        sizes.append(len(step.edges))
-    assert sizes[:3] == [320, 640, 960] and step.edges == some.graph.edges[: sizes[-1]]
     window.document.new(some)
     at_rest(qtbot, window)
     window.document.apply("Cut", replace(some, graph=replace(some.graph, edges=())))

@@ -83,18 +83,6 @@ class Wiring:
             set()
         )  # outputs whose wires' labels may overlap
         self._widened = False
-        self.held = False
-
-    def hold(self) -> None:
-        """Until `release` only the wires of what moves follow, and new ones are plain: a sheet comes in turns."""
-        self.held = True
-
-    def release(self) -> None:
-        """Route every wire."""
-        self.held = False
-        self._late = dict.fromkeys(self.items)
-        self._late_back.clear()
-        self._turn.start(0)
 
     def change(self, after: Graph) -> list[WireItem]:
         """Update the items to a graph; return the new ones. `follow` has to be called next."""
@@ -104,7 +92,7 @@ class Wiring:
             index.remove_all(gone)
         for edge in gone:
             self._remove(edge)
-        back = {edge for edge in came if not self.held and self._runs_back(edge)}
+        back = {edge for edge in came if self._runs_back(edge)}
         new_items = [self._make(edge) for edge in (*sorted(came - back), *sorted(back))]
         self._fresh |= came
         if gone or came:
@@ -118,11 +106,7 @@ class Wiring:
         return new_items
 
     def _make(self, edge: Edge) -> WireItem:
-        way = (
-            unled(*self._ends(edge))
-            if self.held and not self.bends.points(edge)
-            else self._compute_route(edge)
-        )
+        way = self._compute_route(edge)
         item = self.items[edge] = WireItem(edge, way, self._ground, self.index)
         self._keep(item)
         return item
@@ -276,8 +260,6 @@ class Wiring:
         heapify(waiting)
 
     def _touched(self, moved: set[str], swept: list[QRectF]) -> set[Edge]:
-        if self.held:
-            return set(self.wires_at(moved))
         if len(swept) > MANY:
             return set(self.items)
         touched = set(self.wires_at(moved))
@@ -377,9 +359,7 @@ class Wiring:
             fan = [self.items[edge] for edge in wires if edge.output == output]
             for item in fan[LABELS:]:
                 item.set_crowded(True)
-            if len(fan) > LABELS and (
-                self.held or self._late
-            ):  # once, when all have their ways
+            if len(fan) > LABELS and self._late:  # once, when all have their ways
                 self._unsettled.add((source, output))
                 continue
             del fan[LABELS:]

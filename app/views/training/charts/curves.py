@@ -50,7 +50,6 @@ SHARE = 0.005  # of the time may go into redrawing; a slower machine gets fewer 
 BESIDE = 2  # charts that are redrawn beside the loss; the others follow in turn
 STAGGER = 20  # milliseconds between the redraws of two charts
 NEAR = 8  # pixels from a mark in which it is meant
-PAINTING = 5  # milliseconds between the first paintings of two charts
 
 
 ONE = 115  # px that a chart needs of a column, at the designed text size
@@ -119,9 +118,6 @@ class Curves(QWidget):
         self._fit = QTimer(self, singleShot=True, interval=0)
         self._fit.timeout.connect(self._redraw_resized)
         self._around: list[QWidget] = []  # above and below the charts
-        self._unpainted: list[Chart] = []
-        self._next_painting = QTimer(self, singleShot=True, interval=PAINTING)
-        self._next_painting.timeout.connect(self._paint_next)
         self._build()
         self._connect()
 
@@ -281,11 +277,6 @@ class Curves(QWidget):
         own = ((self.loss.run_name or "this run", self._history),)
         runs = [ComparedRun(*run, None) for run in (*own, *others)] if others else []
         self.loss.runs = self.accuracy.runs = runs
-        if history is not None and not self.has_run:
-            self._paint_in_turns()
-            self._pages.setUpdatesEnabled(
-                False
-            )  # the layout in this turn, the painting in another
         for widget in self._around:
             widget.setVisible(history is not None)
         present(self.layout()).activate()  # else the charts are given their sizes twice
@@ -467,25 +458,7 @@ class Curves(QWidget):
 
     def showEvent(self, event: QShowEvent) -> None:
         super().showEvent(event)
-        if self.has_run:
-            self._paint_in_turns()
         self._redraw_if_new(every=True)
-
-    def _paint_in_turns(self) -> None:
-        """Charts that come into sight at once are painted one after the other: together they take too long."""
-        self._unpainted = list(self.charts)
-        for chart in self.charts:
-            chart.plot.set_blank(True)
-        self._next_painting.start()
-
-    def _paint_next(self) -> None:
-        if not self._pages.updatesEnabled():
-            self._pages.setUpdatesEnabled(True)
-        else:
-            chart, *self._unpainted = self._unpainted
-            chart.plot.set_blank(False)
-        if self._unpainted:
-            self._next_painting.start()
 
     def sizeHint(self) -> QSize:
         return QSize(980, 304)

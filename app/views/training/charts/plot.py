@@ -19,7 +19,6 @@ from PySide6.QtGui import (
     QPainterPath,
     QPaintEvent,
     QPen,
-    QResizeEvent,
 )
 from PySide6.QtWidgets import (
     QGraphicsObject,
@@ -70,6 +69,21 @@ class PlotLayer(QGraphicsObject):
 
     def boundingRect(self) -> QRectF:
         return self._plot.view.rect()
+
+    def column(self, x: float) -> float:
+        """Return the pixel of an x of the view."""
+        rect, (low, high) = self.boundingRect(), self._plot.view.viewRange()[0]
+        return rect.left() + (x - low) / (high - low) * rect.width()
+
+    def row(self, y: float) -> float:
+        """Return the pixel of a y of the view."""
+        rect, (low, high) = self.boundingRect(), self._plot.view.viewRange()[1]
+        return rect.bottom() - (y - low) / (high - low) * rect.height()
+
+    def draw_upright(self, painter: QPainter, x: float) -> None:
+        """Draw a line from top to bottom at a whole pixel."""
+        rect, column = self.boundingRect(), round(x)
+        painter.drawLine(QPointF(column, rect.top()), QPointF(column, rect.bottom()))
 
     def restyle(self) -> None:
         """Take colours from the theme in force."""
@@ -129,11 +143,7 @@ class Backdrop(PlotLayer):
         painter.setRenderHint(QPainter.RenderHint.Antialiasing)
         painter.setPen(Qt.PenStyle.NoPen)
         painter.setBrush(theme.current().error)
-        shown = {
-            round(rect.left() + (x - x0) / (x1 - x0) * rect.width())
-            for x in self._flags
-            if x0 <= x <= x1
-        }
+        shown = {round(self.column(x)) for x in self._flags if x0 <= x <= x1}
         for flag_x in shown:
             at = min(max(flag_x, rect.left() + FLAG), rect.right() - FLAG)
             corners = [
@@ -155,29 +165,21 @@ class Backdrop(PlotLayer):
         painter.setPen(QPen(now.line, 1))
         (x0, x1), (y0, y1) = plot.view.viewRange()
         for y in plot.left.ticks(y0, y1, rect.height())[1] if plot.grid_y else ():
-            level = round(rect.bottom() - (y - y0) / (y1 - y0) * rect.height())
+            level = round(self.row(y))
             painter.drawLine(QPointF(rect.left(), level), QPointF(rect.right(), level))
         for x in plot.bottom.ticks(x0, x1, rect.width())[1] if plot.grid_x else ():
-            line_x = round(rect.left() + (x - x0) / (x1 - x0) * rect.width())
-            painter.drawLine(
-                QPointF(line_x, rect.top()), QPointF(line_x, rect.bottom())
-            )
+            self.draw_upright(painter, self.column(x))
         pen = QPen(now.line3, 1)
         pen.setDashPattern([2, 3])
         painter.setPen(pen)
         for line in self.epoch_lines():
-            painter.drawLine(
-                QPointF(line.place, rect.top()), QPointF(line.place, rect.bottom())
-            )
+            self.draw_upright(painter, line.place)
         pen = QPen(now.warn, 1)
         pen.setDashPattern([4, 3])
         painter.setPen(pen)
         for x in self._marks:
             if x0 <= x <= x1:
-                line_x = round(rect.left() + (x - x0) / (x1 - x0) * rect.width())
-                painter.drawLine(
-                    QPointF(line_x, rect.top()), QPointF(line_x, rect.bottom())
-                )
+                self.draw_upright(painter, self.column(x))
         self._paint_flags(painter, rect, x0, x1)
         self._paint_cuts(painter, rect, x0, x1)
 
@@ -189,10 +191,7 @@ class Backdrop(PlotLayer):
         painter.setRenderHint(QPainter.RenderHint.Antialiasing, False)
         painter.setFont(theme.font("axis"))
         metrics = QFontMetricsF(painter.font())
-        positions = [
-            round(rect.left() + (cut.x - x0) / (x1 - x0) * rect.width())
-            for cut in self.cuts
-        ]
+        positions = [round(self.column(cut.x)) for cut in self.cuts]
         for cut, line_x in zip(self.cuts, positions, strict=True):
             if not x0 <= cut.x <= x1:
                 continue
@@ -204,9 +203,7 @@ class Backdrop(PlotLayer):
                     1,
                 )
             )
-            painter.drawLine(
-                QPointF(line_x, rect.top()), QPointF(line_x, rect.bottom())
-            )
+            self.draw_upright(painter, line_x)
             end = min([other for other in positions if other > line_x] + [rect.right()])
             room = min(end - line_x - 8, CUT_ROOM)
             if room > metrics.averageCharWidth() * 6:
@@ -250,10 +247,10 @@ class Backdrop(PlotLayer):
             end = self._epochs[index - 1]
             if not x0 <= end <= x1:
                 continue
-            line_x = round(rect.left() + (end - x0) / (x1 - x0) * rect.width())
+            line_x = round(self.column(end))
             label = f"{index + 1:,}" if lines else f"epoch {index + 1:,}"
             width = metrics.horizontalAdvance(label)
-            at = line_x + LABEL_GAP
+            at: float = line_x + LABEL_GAP
             if at + width >= rect.right():
                 at = line_x - LABEL_GAP - width
                 label = (
@@ -313,27 +310,19 @@ class CursorLine(PlotLayer):
     ) -> None:
         if self._x is None:
             return
-        rect, now = self.boundingRect(), theme.current()
+        now = theme.current()
         (x0, x1), (y0, y1) = self._plot.view.viewRange()
         if not x0 <= self._x <= x1:
             return
-        line_x = rect.left() + (self._x - x0) / (x1 - x0) * rect.width()
+        line_x = self.column(self._x)
         painter.setPen(QPen(now.text2, 1))
-        painter.drawLine(
-            QPointF(round(line_x), rect.top()), QPointF(round(line_x), rect.bottom())
-        )
+        self.draw_upright(painter, line_x)
         painter.setRenderHint(QPainter.RenderHint.Antialiasing)
         for y, color in self._dots:
             if y0 <= y <= y1:
                 painter.setPen(QPen(now.plot, 1.5))
                 painter.setBrush(color)
-                painter.drawEllipse(
-                    QPointF(
-                        line_x, rect.bottom() - (y - y0) / (y1 - y0) * rect.height()
-                    ),
-                    4,
-                    4,
-                )
+                painter.drawEllipse(QPointF(line_x, self.row(y)), 4, 4)
 
 
 class Curve(PlotLayer):
@@ -506,8 +495,6 @@ class StepPlot(pg.GraphicsView):
     show_epochs = True
 
     def __init__(self, left: FigureAxis | None = None, kind: Scale = "number") -> None:
-        # Nothing but the background is painted; whether the axes are laid out for the size in force.
-        self.blank, self._laid_out = False, True
         super().__init__()
         self.view = StepView()
         self.left = left or FigureAxis("left", kind)
@@ -650,25 +637,7 @@ class StepPlot(pg.GraphicsView):
         super().leaveEvent(event)
         self.pointed.emit(None)
 
-    def resizeEvent(self, event: QResizeEvent | None) -> None:
-        """Lay the axes out, of a blank plot when it is painted."""
-        self._laid_out = not self.blank
-        if self._laid_out:
-            super().resizeEvent(event)
-
-    def set_blank(self, blank: bool) -> None:
-        """Paint nothing but the background, or everything."""
-        self.blank = blank
-        if not self._laid_out:
-            self.resizeEvent(None)
-        self.viewport().update()
-
     def paintEvent(self, event: QPaintEvent) -> None:
-        if self.blank:
-            painter = QPainter(self.viewport())
-            painter.fillRect(event.rect(), theme.current().panel)
-            painter.end()
-            return
         began = perf_counter()
         super().paintEvent(event)
         self.paint_seconds += perf_counter() - began

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from enum import Enum
 
 from PySide6.QtGui import QGuiApplication
@@ -177,3 +178,25 @@ def running_dialog(
     )
     dialog.offer(stay, DialogAnswer.CANCEL, "primary", default=True)
     return dialog
+
+
+class ListingDialog(Dialog):
+    """Shows lines of text below a title."""
+
+    def __init__(
+        self, title: str, lines: Sequence[str], parent: QWidget | None = None
+    ) -> None:
+        super().__init__(title, parent)
+        self.setWindowTitle("Tapedeck")
+        self.lines = QPlainTextEdit("\n".join(lines))
+        self.lines.setReadOnly(True)
+        self.lines.setFont(theme.font("formula"))
+        self.lines.setLineWrapMode(QPlainTextEdit.LineWrapMode.NoWrap)
+        self.lines.setAccessibleName(title)
+        self.body.addWidget(self.lines, 1)
+        copy = self.add_button("Copy", left=True)
+        copy.clicked.connect(
+            lambda: QGuiApplication.clipboard().setText(self.lines.toPlainText())
+        )
+        self.add_button("Close", "primary", default=True).clicked.connect(self.accept)
+        self.resize(620, 420)

@@ -60,8 +60,7 @@ class MapSource(Protocol):
 
     def content_rect(self) -> QRectF: ...
 
-    def map_shapes(self) -> MapShapes | None:
-        """Return the shapes; None while too much changes for a picture to pay off."""
+    def map_shapes(self) -> MapShapes: ...
 
 
 class Minimap(QWidget):
@@ -180,8 +179,6 @@ class Minimap(QWidget):
     def nodes_in_view(self) -> NDArray[np.float64]:
         """Return the areas of the nodes in sight, n×4: left, top, right, bottom in pixels of the view."""
         shapes = self._source.map_shapes()
-        if shapes is None:
-            return np.empty((0, 4))
         corner = self.view.viewportTransform().map(QPointF(0, 0))
         areas: NDArray[np.float64] = shapes.rects[:, :4] * self.view.zoom + [
             corner.x(),
@@ -226,9 +223,6 @@ class Minimap(QWidget):
     def _make_picture(self) -> None:
         began = perf_counter()
         shapes = self._source.map_shapes()
-        if shapes is None:
-            self.refresh()
-            return
         self._whole, self._stale = self._source.content_rect(), False
         self._picture = self._draw(shapes)
         # The picture of a very large drawing is made seldom, so that it takes no more than a tenth of the time.

@@ -143,19 +143,6 @@ class Sprites:
         painter.setOpacity(1.0)
         return sharp
 
-    def prepare(
-        self, things: Iterable[SpriteRequest], scale: Scale, seconds: float
-    ) -> bool:
-        """Make sprites before they are drawn, within a time budget; return whether all are made."""
-        until = perf_counter() + seconds
-        for thing in things:
-            sprite = self._usable(thing, scale)
-            if sprite is None or sprite.scale != scale:
-                self._make(thing, scale)
-                if perf_counter() > until:
-                    return False
-        return True
-
     def _usable(self, thing: SpriteRequest, scale: Scale) -> Sprite | None:
         """Return the cached picture of a thing if it is up to date and need not be stretched too far, else None."""
         sprite = self._kept.get(thing.key)
@@ -230,14 +217,6 @@ class NearLayer(QGraphicsItem):
         """Clear the cache after a change of fonts or colours."""
         self._sprites.clear()
         self.update()
-
-    def prepare(
-        self, view: QTransform, ratio: float, area: QRectF, seconds: float
-    ) -> bool:
-        """Make sprites for an area within a time budget; return whether all are made."""
-        zoom = view.m11()
-        things = self._see(area, zoom).things(view)
-        return self._sprites.prepare(things, (zoom, ratio), seconds)
 
     def paint(
         self,

@@ -69,7 +69,6 @@ class Graph(QGraphicsScene):
 
     def __init__(self) -> None:
         super().__init__()
-        self.here = True
         self.rects = np.array(
             [(0, 0, 400, 400, RED), (3600, 1600, 4000, 2000, BLUE)], float
         )
@@ -77,8 +76,8 @@ class Graph(QGraphicsScene):
     def content_rect(self) -> QRectF:
         return QRectF(0, 0, 4000, 2000)
 
-    def map_shapes(self) -> MapShapes | None:
-        return MapShapes(self.rects) if self.here else None
+    def map_shapes(self) -> MapShapes:
+        return MapShapes(self.rects)
 
 
 class View(PanZoomView):
@@ -112,17 +111,6 @@ def test_a_press_goes_there_and_the_colours_are_the_things(qtbot, parts) -> None
     middle = spots[len(spots) // 2]
     qtbot.mouseClick(minimap, Qt.MouseButton.LeftButton, pos=middle)
     assert QRectF(3500, 1500, 600, 600).contains(view.visible_area().center())
-
-
-def test_a_graph_that_is_on_its_way_is_shown_once_it_is_there(qtbot, parts) -> None:
-    graph, _, minimap = parts
-    before = minimap.grab().toImage()
-    graph.here, graph.rects = False, graph.rects[:1]
-    minimap.refresh()
-    qtbot.waitUntil(lambda: minimap._timer.isActive())
-    assert minimap.grab().toImage() == before
-    graph.here = True
-    qtbot.waitUntil(lambda: minimap.grab().toImage() != before)
 
 
 def test_a_map_steps_aside_where_it_would_cover_the_view(parts) -> None:

@@ -35,7 +35,7 @@ from app.views.training.form.data.data_reader import DataReader
 from app.views.training.form.data.transforms_list import TransformsList
 from app.views.training.form.fields_box import FieldsBox
 from app.views.ui.background import WorkerFailure
-from app.views.ui.dialogs.listing import ListingDialog
+from app.views.ui.dialogs.message import ListingDialog
 from app.views.ui.layouts import hbox
 from app.views.ui.widgets import Button, ChoiceField, Section
 from app.views.ui.widgets.painting import label, set_property
