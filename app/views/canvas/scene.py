@@ -66,11 +66,11 @@ class CanvasScene(QGraphicsScene):
         self._touched: int | None = None  # number of repaints in the current change
         self.notes = Notes(self)
         self.bends = BendDots(self)
-        self.wiring = Wiring(self.nodes, self.index, self.bends, self, QTimer(self))
+        self.wiring = Wiring(self.nodes, self.index, self.bends, self)
         self.wires = self.wiring.items
         see = partial(CanvasSight, self.nodes, self.index, self.wiring)
         self.near = NearLayer(see, QTimer(self))
-        self.far = CanvasOverview(self.nodes, self.wires, self.wiring.catch_up)
+        self.far = CanvasOverview(self.nodes, self.wires)
         self.addItem(self.near)
         self.addItem(self.far)
         self._selected: frozenset[str] = frozenset()
@@ -162,8 +162,6 @@ class CanvasScene(QGraphicsScene):
     def _change_items(
         self, before: Graph, after: Graph, folded: frozenset[str]
     ) -> None:
-        if after is not before:
-            self.wiring.finish_few()  # while the nodes at both ends of every wire are there
         swept: list[QRectF] = []
         touched = self._change_nodes(before, after, folded, swept)
         self.places.bring(after, self._drawn_positions, touched, swept)

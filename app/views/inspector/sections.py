@@ -60,52 +60,54 @@ class ShapeSection(Section):
             return
         self._last = state
         column = emptied(self)
-        short = sum(len(shape.text) for shape in (*inputs, *outputs)) <= 30
-        if len(inputs) <= 1 and len(outputs) <= 1 and short:
-            self._in_a_row(column, [*inputs], [*outputs])
-        else:
-            self._in_a_table(column, [*inputs], [*outputs])
+        self._lay_chips(
+            column, inputs, outputs, [shape_chip(shape) for shape in outputs]
+        )
         if message:
             column.addWidget(label(message, "label", tone, wrap=True))
 
-    def _in_a_row(
-        self, column: QVBoxLayout, inputs: list[PortShape], outputs: list[PortShape]
+    @staticmethod
+    def _lay_chips(
+        column: QVBoxLayout,
+        inputs: Sequence[PortShape],
+        outputs: Sequence[PortShape],
+        chips: Sequence[ShapeChip],
+        arrow: bool = False,
     ) -> None:
-        row = hbox(spacing=8)
-        for shape in inputs:
-            row.addWidget(_chip(shape))
-        if inputs and outputs:
-            row.addWidget(Glyph("chevron-right", "text3", 12))
-        for shape in outputs:
-            row.addWidget(_chip(shape))
-        dtypes = " → ".join(
-            dict.fromkeys(
-                port_shape.dtype
-                for port_shape in (*inputs, *outputs)
-                if port_shape.dtype
-            )
-        )
-        row.addWidget(label(dtypes, "caption", "text3"))
-        row.addStretch(1)
-        column.addLayout(row)
-
-    def _in_a_table(
-        self, column: QVBoxLayout, inputs: list[PortShape], outputs: list[PortShape]
-    ) -> None:
+        """Put the shapes into a row where they are few and short, else below one another; `chips` are those of the
+        outputs. In a row there is an `arrow` without inputs too."""
+        short = sum(len(shape.text) for shape in (*inputs, *outputs)) <= 30
+        if len(inputs) <= 1 and len(outputs) <= 1 and short:
+            row = hbox(spacing=8)
+            for shape in inputs:
+                row.addWidget(shape_chip(shape))
+            if outputs and (inputs or arrow):
+                row.addWidget(Glyph("chevron-right", "text3", 12))
+            for chip in chips:
+                row.addWidget(chip)
+            dtypes = dict.fromkeys(shape.dtype for shape in (*inputs, *outputs))
+            row.addWidget(label(" → ".join(filter(None, dtypes)), "caption", "text3"))
+            row.addStretch(1)
+            column.addLayout(row)
+            return
         table = QGridLayout()
         table.setHorizontalSpacing(10)
         table.setVerticalSpacing(5)
         table.setColumnStretch(2, 1)
-        for line, (shape, arrow) in enumerate(
-            [(i, "") for i in inputs] + [(o, "→ ") for o in outputs]
-        ):
-            table.addWidget(label(arrow + shape.port, "formula", "text2"), line, 0)
-            table.addWidget(_chip(shape), line, 1)
-            table.addWidget(label(shape.dtype, "caption", "text3"), line, 2)
+        lines = [(shape.port, shape_chip(shape), shape.dtype) for shape in inputs]
+        lines += [
+            (f"→ {shape.port}", chip, shape.dtype)
+            for shape, chip in zip(outputs, chips, strict=True)
+        ]
+        for line, (port, chip, dtype) in enumerate(lines):
+            table.addWidget(label(port, "formula", "text2"), line, 0)
+            table.addWidget(chip, line, 1)
+            table.addWidget(label(dtype, "caption", "text3"), line, 2)
         column.addLayout(table)
 
 
-def _chip(shape: PortShape) -> ShapeChip:
+def shape_chip(shape: PortShape) -> ShapeChip:
+    """Return the chip of a value on a wire."""
     chip = ShapeChip(shape.text, shape.state)
     chip.setAccessibleName(
         f"{shape.port}: {shape.text}"

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable
+from itertools import accumulate
 from pathlib import PurePath
 
-from PySide6.QtCore import QRectF, Qt, QTimer
+from PySide6.QtCore import QRectF, Qt
 from PySide6.QtGui import QPaintEvent
 from PySide6.QtWidgets import (
     QGridLayout,
@@ -14,7 +15,6 @@ from PySide6.QtWidgets import (
     QLayout,
     QScrollArea,
     QSizePolicy,
-    QVBoxLayout,
     QWidget,
 )
 
@@ -53,8 +53,7 @@ _ELEMENTWISE = re.compile(
 )
 _WITH_BIAS = re.compile(r"(Addmm|Addmv|Addbmm|Baddbmm)Backward\d*$")
 MOST_MODULES = 24  # that are listed with their bytes
-MANY_NODES = 20  # of a layer whose page is made in several turns
-MOST_ROWS = 8  # tensors of a layer that are listed at first, and in one turn
+MOST_ROWS = 8  # tensors of a layer that are listed at first
 _KINDS = {
     "parameter": "a parameter",
     "buffer": "a buffer",
@@ -101,7 +100,7 @@ class TapeInspector(QScrollArea):
         self._shown: TapeNode | LayerGroup | None = None
         self.tape: Tape | None = None
         self._top: QWidget | None = None
-        self._bottom: QWidget | None = None  # None until the page is complete
+        self._bottom: QWidget | None = None
         self.above: list[Sections] = []
         self.below: list[Sections] = []
         self.show_item(None, None)
@@ -109,11 +108,6 @@ class TapeInspector(QScrollArea):
     def shown_item(self) -> TapeNode | LayerGroup | None:
         """Return the item in view."""
         return self._shown
-
-    @property
-    def complete(self) -> bool:
-        """Return whether all parts of the page are there."""
-        return self._bottom is not None
 
     def show_item(self, tape: Tape | None, item: TapeNode | LayerGroup | None) -> None:
         """Show one node or one layer of `tape`, or for None the whole of it."""
@@ -136,41 +130,20 @@ class TapeInspector(QScrollArea):
             return
         page = QWidget()
         layout = vbox(on=page, margins=0, spacing=0)
-        if item is None:
-            parts = iter(_tape_page(tape))
-        else:
-            parts = iter(
-                _node_page(tape, item)
-                if isinstance(item, TapeNode)
-                else _group_page(tape, item)
-            )
-        self._top, self._bottom = self._sections_of(self.above), None
-        layout.addWidget(next(parts))
-        layout.addWidget(self._top)
-        layout.addStretch(1)
-        if isinstance(item, LayerGroup) and len(item.nodes) > MANY_NODES:
-            self.setWidget(page)
-            self._add_in_turns(layout, parts)
-        else:
-            while self._add(layout, parts):
-                pass
-            self.setWidget(page)
-
-    def _add(self, layout: QVBoxLayout, parts: Iterator[QWidget]) -> bool:
-        """Add the next part of a page, after the last one the sections of `below`; return whether there is more."""
-        widget = next(parts, None)
-        if widget is None:
-            widget = self._bottom = self._sections_of(self.below)
-        layout.insertWidget(layout.count() - 1, widget)
-        return not self.complete
-
-    def _add_in_turns(self, layout: QVBoxLayout, parts: Iterator[QWidget]) -> None:
-        """Add a part a turn: to make all widgets of a large layer in one would hold the window."""
-        timer = QTimer(self.widget(), interval=1)
-        timer.timeout.connect(
-            lambda: None if self._add(layout, parts) else timer.stop()
+        parts = (
+            _tape_page(tape)
+            if item is None
+            else _node_page(tape, item)
+            if isinstance(item, TapeNode)
+            else _group_page(tape, item)
         )
-        timer.start()
+        self._top = self._sections_of(self.above)
+        self._bottom = self._sections_of(self.below)
+        title, *rest = parts
+        for widget in (title, self._top, *rest, self._bottom):
+            layout.addWidget(widget)
+        layout.addStretch(1)
+        self.setWidget(page)
 
     def refresh(self, below: bool = False) -> None:
         """Recreate the sections of `above`, and with `below` those too; the rest stays."""
@@ -352,21 +325,20 @@ def _saved_section(tape: Tape, nodes: list[TapeNode]) -> Section:
                 -sum(s.bytes for s in node.saved if s.kind == "activation")
             ),
         )
-    named, parts = len(nodes) > 1, _in_turns(nodes)
-    section.body_layout.addWidget(_saved_table(tape, parts[0], named))
-    if rest := parts[1:]:
-        count = sum(len(node.saved) for chunk in rest for node in chunk)
-        more = Button(f"Show {count:,} more", "link")
+    named = len(nodes) > 1
+    tensors = accumulate(len(node.saved) for node in nodes)
+    shown = next(
+        (at for at, count in enumerate(tensors, 1) if count >= MOST_ROWS), len(nodes)
+    )
+    section.body_layout.addWidget(_saved_table(tape, nodes[:shown], named))
+    if rest := nodes[shown:]:
+        more = Button(f"Show {sum(len(node.saved) for node in rest):,} more", "link")
 
         def show_rest() -> None:
-            """Make one part per event-loop turn, so that the window stays responsive."""
             more.hide()
             section.body_layout.insertWidget(
-                section.body_layout.indexOf(more),
-                _saved_table(tape, rest.pop(0), named),
+                section.body_layout.indexOf(more), _saved_table(tape, rest, named)
             )
-            if rest:
-                QTimer.singleShot(0, section, show_rest)
 
         more.clicked.connect(show_rest)
         section.body_layout.addWidget(more)
@@ -374,16 +346,6 @@ def _saved_section(tape: Tape, nodes: list[TapeNode]) -> Section:
         note(_saved_note([saved for node in nodes for saved in node.saved]))
     )
     return section
-
-
-def _in_turns(nodes: list[TapeNode]) -> list[list[TapeNode]]:
-    """Split nodes into parts of as many tensors as can be shown in one turn of the window."""
-    parts: list[list[TapeNode]] = [[]]
-    for node in nodes:
-        if sum(len(earlier.saved) for earlier in parts[-1]) >= MOST_ROWS:
-            parts.append([])
-        parts[-1].append(node)
-    return parts
 
 
 def _saved_table(tape: Tape, nodes: Iterable[TapeNode], named: bool) -> QWidget:

@@ -1,17 +1,14 @@
-"""Thumbnails of projects, painted by the canvas's painter a few nodes at a time, so that nothing blocks."""
+"""Thumbnails of projects, painted by the canvas's painter, one a turn of the event loop."""
 
 from __future__ import annotations
 
 from collections import OrderedDict
-from collections.abc import Callable, Hashable, Iterator
+from collections.abc import Callable, Hashable
 from functools import partial
-from itertools import islice
 from typing import TYPE_CHECKING
 
 from msgspec import Struct
-from msgspec.structs import replace
 from PySide6.QtCore import (
-    QElapsedTimer,
     QObject,
     QPointF,
     QRectF,
@@ -24,9 +21,7 @@ from PySide6.QtCore import (
 from PySide6.QtGui import QPainter, QPixmap
 
 from app.builder.catalog.catalog import Catalog
-from app.builder.graph import Graph
 from app.project.project import Project
-from app.util.frozen import FrozenMap
 from app.util.lru import LruCache
 from app.views.canvas.scene import CanvasScene
 from app.views.ui import theme
@@ -34,8 +29,6 @@ from app.views.ui import theme
 if TYPE_CHECKING:
     from app.builder.results import Analysis
 
-AT_ONCE = 4  # nodes or wires in one piece of work
-BUDGET = 4.0  # ms per turn of the event loop; a started step is finished
 SHARP = 2.0  # painted so much larger than shown, and made smaller by the screen: thin lines stay smooth
 MARGIN = 28.0
 LARGEST = 1.3
@@ -63,7 +56,6 @@ class Thumbnails(QObject):
         super().__init__(parent)
         self._size = size
         self._waiting: OrderedDict[Hashable, ThumbnailRequest] = OrderedDict()
-        self._work: Iterator[None] | None = None
         self._timer = QTimer(self, interval=0)
         self._timer.timeout.connect(self._go_on)
 
@@ -79,7 +71,6 @@ class Thumbnails(QObject):
     def forget(self) -> None:
         """Drop the requests that are not painted yet."""
         self._waiting.clear()
-        self._work = None
         self._timer.stop()
 
     def _cache_key(self, request: ThumbnailRequest) -> Hashable:
@@ -87,33 +78,19 @@ class Thumbnails(QObject):
         return (request.key, request.analysis is not None, theme.current().name, size)
 
     def _go_on(self) -> None:
-        clock = QElapsedTimer()
-        clock.start()
-        while True:  # a piece a turn at least
-            if self._work is None:
-                if not self._waiting:
-                    self._timer.stop()
-                    return
-                self._work = self._painting(self._waiting.popitem(last=False)[1])
-            if next(self._work, "done") == "done":
-                self._work = None
-            if clock.nsecsElapsed() > BUDGET * 1e6:
-                return
-
-    def _painting(self, request: ThumbnailRequest) -> Iterator[None]:
-        """Draw the project step by step on a separate scene, then paint the scene."""
+        if not self._waiting:
+            self._timer.stop()
+            return
+        request = self._waiting.popitem(last=False)[1]
         if len(request.project.graph.nodes) > FEW:
             self._finish(
                 request, partial(paint_boxes, request.project, request.catalog)
             )
             return
-        scene = CanvasScene(request.catalog, self)
+        scene = CanvasScene(request.catalog)
+        scene.show_project(request.project)
         if request.analysis is not None:
             scene.set_analysis(request.analysis)
-        yield
-        for partial_project in growing(request.project):
-            scene.show_project(partial_project)
-            yield
         self._finish(request, partial(paint, scene))
         scene.deleteLater()
 
@@ -126,19 +103,6 @@ class Thumbnails(QObject):
         painted(picture, QRectF(0, 0, self._size.width(), self._size.height()))
         _cache.put(self._cache_key(request), picture)
         self.ready.emit(request.key, picture)
-
-
-def growing(project: Project) -> Iterator[Project]:
-    """Yield the project with a few more nodes each time, then a few more wires, until it is complete."""
-    nodes, edges = iter(project.graph.nodes.items()), iter(project.graph.edges)
-    graph = Graph()
-    while some := dict(islice(nodes, AT_ONCE)):
-        graph = replace(graph, nodes=FrozenMap({**graph.nodes, **some}))
-        yield replace(project, graph=graph)
-    while few := tuple(islice(edges, AT_ONCE)):
-        graph = replace(graph, edges=(*graph.edges, *few))
-        yield replace(project, graph=graph)
-    yield project
 
 
 def paint(scene: CanvasScene, picture: QPixmap, room: QRectF) -> None:

@@ -25,7 +25,7 @@ from app.util.resources import path as resource_path
 from app.views.engine_service import EngineService
 from app.views.ui import theme, thumbnails
 from app.views.ui.background import WorkerFailure
-from app.views.ui.thumbnails import AT_ONCE, ThumbnailRequest, Thumbnails, growing
+from app.views.ui.thumbnails import ThumbnailRequest, Thumbnails
 from tests.support.builder_nets import chain
 
 
@@ -139,25 +139,7 @@ def test_layers_within_blocks_and_repetitions_are_counted() -> None:
 # --- Pictures
 
 
-def test_a_drawing_grows_a_few_nodes_or_wires_at_a_time_and_is_whole_in_the_end() -> (
-    None
-):
-    project = Project("a", chain(9))
-    parts = list(growing(project))
-    counts = [
-        len(part.graph.nodes) + len(part.graph.edges) for part in (Project(), *parts)
-    ]
-    assert all(
-        after - before <= AT_ONCE
-        for before, after in zip(counts, counts[1:], strict=False)
-    )
-    assert parts[-1] is project
-
-
-def test_pictures_are_painted_in_turns_and_kept(
-    qtbot: QtBot, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(thumbnails, "BUDGET", 0.0)  # one piece a turn at most
+def test_pictures_are_painted_in_turns_and_kept(qtbot: QtBot) -> None:
     painter = Thumbnails(QSize(120, 60))
     wanted = ThumbnailRequest("picture", Project("a", chain(6)), catalog())
     with qtbot.waitSignal(painter.ready) as made:

@@ -170,7 +170,6 @@ class Hand:
 
 def shown(scene: CanvasScene) -> dict[str, object]:
     """All that there is to see, as values."""
-    scene.wiring.finish()
     nodes = {
         key: (
             item.face,

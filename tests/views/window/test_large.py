@@ -52,7 +52,6 @@ def at_rest(qtbot: QtBot, window: WholeWindow) -> None:
             and window.canvas.scene.analysis is window.live.in_front
         )
     )
-    window.canvas.scene.wiring.finish()
 
 
 def test_the_last_layer_is_looked_for_when_a_menu_opens_and_not_at_every_click(

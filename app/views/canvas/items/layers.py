@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from functools import partial
 from operator import attrgetter
 from typing import Any
 
 from PySide6.QtCore import QPointF, QRectF
 from PySide6.QtGui import QPainter, QTransform
-from PySide6.QtWidgets import QStyleOptionGraphicsItem, QWidget
 
 from app.builder.graph import Edge
 from app.views.canvas.items.geometry import HEADER, OUTLINE
@@ -52,7 +51,6 @@ class CanvasSight:
         zoom: float,
     ) -> None:
         self._area, self._zoom, self._bends = area, zoom, wiring.bends
-        wiring.catch_up(area)
         wires = [wiring.items[edge] for edge in wiring.index.inside(area)]
         self._wires = sorted(wires, key=attrgetter("raised", "rank"))
         items = [nodes[node] for node in index.inside(_wide(area))]
@@ -196,16 +194,15 @@ class NodeBatch(Batch[NodeItem]):
 
 
 class CanvasOverview(Overview):
-    """Paints nodes and wires of the scene by their state; `catch_up` has routed the wires before."""
+    """Paints nodes and wires of the scene by their state."""
 
     def __init__(
         self,
         nodes: Mapping[str, NodeItem],
         wires: Mapping[Edge, WireItem],
-        catch_up: Callable[[QRectF], None],
     ) -> None:
         super().__init__()
-        self._all_nodes, self._all_wires, self._catch_up = nodes, wires, catch_up
+        self._all_nodes, self._all_wires = nodes, wires
         self.clear()
         self._grouped = True
         self.setVisible(False)
@@ -262,15 +259,6 @@ class CanvasOverview(Overview):
     def set_zoom(self, zoom: float) -> None:
         """Keep rings at the same width on the screen."""
         self._margin = 2 * RING / zoom
-
-    def paint(
-        self,
-        painter: QPainter,
-        option: QStyleOptionGraphicsItem,
-        widget: QWidget | None = None,
-    ) -> None:
-        self._catch_up(option.exposedRect)
-        super().paint(painter, option, widget)
 
 
 def _looked_into(

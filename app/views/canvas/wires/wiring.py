@@ -5,10 +5,9 @@ from __future__ import annotations
 import math
 from collections.abc import Iterable, Mapping
 from heapq import heapify, heappop
-from time import perf_counter
 from typing import TYPE_CHECKING
 
-from PySide6.QtCore import QPointF, QRectF, QTimer
+from PySide6.QtCore import QPointF, QRectF
 
 from app.builder.graph import Edge, Graph
 from app.builder.value_types import TensorType
@@ -27,21 +26,11 @@ if TYPE_CHECKING:
 
 WIDTH_LEAST, WIDTH_MORE = 1.5, 5.5
 MANY = 64  # more changed areas than this reroute every wire
-LATE = 16  # with more wires than this, invisible ones are routed after painting
 LABELS = 200  # of the wires of one output
-WHICH, FAR = (
-    400,
-    8000.0,
-)  # in a wider area all count as seen; where more wires wait, none goes before its turn
-PAINTING = 0.003  # seconds of a paint for routing visible wires
-SLICE = 0.004  # seconds per turn for routing invisible wires
 
 
 class Wiring:
-    """Makes, routes and labels wire items. `nodes`, `places` and `turn`, a timer, are the scene's.
-
-    After very many nodes have moved at once, a wire is routed when it becomes visible, see `catch_up`, or when the
-    event loop is idle.
+    """Makes, routes and labels wire items. `nodes` and `places` are the scene's.
 
     The route of a forward wire depends on the nodes alone. A backward wire avoids the lanes of forward wires and of
     earlier backward ones, in the order of edges. So routes do not depend on the order of edits.
@@ -53,7 +42,6 @@ class Wiring:
         places: RectIndex[str],
         bends: BendDots,
         ground: RepaintTarget,
-        turn: QTimer,
     ) -> None:
         self._nodes, self._places, self.bends, self._ground = (
             nodes,
@@ -61,12 +49,6 @@ class Wiring:
             bends,
             ground,
         )
-        self._late: dict[Edge, None] = {}  # not routed yet, the next one last,
-        self._late_back: set[Edge] = (
-            set()
-        )  # and those of them that are known to run back
-        self._turn = turn
-        turn.timeout.connect(self._go_on)
         self.items: dict[Edge, WireItem] = {}
         self.index: RectIndex[Edge] = RectIndex()  # painted areas
         self._graph = Graph()
@@ -114,19 +96,14 @@ class Wiring:
     def _remove(self, edge: Edge) -> None:
         item = self.items.pop(edge)
         self._leave_lane(edge)
-        self._late.pop(edge, None)
-        for pending in (self._back, self._late_back):
-            pending.discard(edge)
+        self._back.discard(edge)
         self._unsettled.add((edge.source, edge.output))
         item.remove()
 
     def clear(self) -> None:
         """Remove all wires."""
-        self._turn.stop()
         for collection in (
             self.items,
-            self._late,
-            self._late_back,
             self._back,
             self._fresh,
             self._stirred,
@@ -148,85 +125,21 @@ class Wiring:
         """Reroute the wires of moved nodes, and those whose routes are near changed areas (`swept`)."""
         touched = self._touched(moved, swept) - self._fresh
         self._fresh = set()
-        if len(touched) > LATE or len(self._late) + len(self._late_back) > LATE:
-            self._late.update(
-                dict.fromkeys(sorted(touched, key=lambda edge: self.items[edge].rank))
-            )
-            self._late_back -= touched
-            self._turn.start(0)
-            return
-        self.finish()
-        self._late_back = self._routed_but_for_back(touched)
-        self._follow_back()
+        self._follow_back(self._routed_but_for_back(touched))
 
-    def _routed_but_for_back(
-        self, edges: Iterable[Edge], plain: bool = False
-    ) -> set[Edge]:
-        """Route wires, except backward ones, which are returned: they are routed after all others, and are straight
-        lines until then if `plain`."""
+    def _routed_but_for_back(self, edges: Iterable[Edge]) -> set[Edge]:
+        """Route wires, except backward ones, which are returned: they are routed after all others."""
         back = set()
         for edge in edges:
             ends = self._ends(edge)
-            if not runs_back(*ends) or self.bends.points(edge):
+            if runs_back(*ends) and not self.bends.points(edge):
+                back.add(edge)
+            else:
                 self._route(self.items[edge], ends)
-                continue
-            back.add(edge)
-            if plain:
-                self.items[edge].set_route(unled(*ends))
         return back
 
-    def catch_up(self, area: QRectF) -> None:
-        """Route the visible wires, except backward ones, which are routed after all others.
-
-        Very many, as in a fitted large drawing, keep their old routes until their turn.
-        """
-        wide = area.width() > FAR
-        if self._late and not (wide and len(self._late) > WHICH):
-            end = perf_counter() + PAINTING
-            visible = (
-                self._late
-                if wide
-                else [
-                    edge
-                    for edge in self.wires_at(self._places.inside(area))
-                    if edge in self._late
-                ]
-            )
-            for edge in tuple(visible):
-                self._late.pop(edge, None)
-                self._late_back |= self._routed_but_for_back((edge,), plain=True)
-                if perf_counter() > end:
-                    break
-            self._settle_labels()
-
-    def finish_few(self) -> None:
-        """Route every wire at once, unless many are pending."""
-        if len(self._late) + len(self._late_back) <= LATE:
-            self.finish()
-
-    def finish(self) -> None:
-        """Route every wire at once."""
-        if self._turn.isActive():
-            self._turn.stop()
-            self._follow_late(math.inf)
-
-    def _go_on(self) -> None:
-        if self._follow_late(perf_counter() + SLICE):
-            self._turn.stop()
-
-    def _follow_late(self, end: float) -> bool:
-        """Route pending wires until a time; return whether all are done."""
-        while self._late:
-            self._late_back |= self._routed_but_for_back(
-                (self._late.popitem()[0],), plain=True
-            )
-            if perf_counter() > end:
-                return False
-        return self._follow_back(end)
-
-    def _follow_back(self, end: float = math.inf) -> bool:
-        """Route backward wires after all others, until a time; return whether all are done."""
-        back, self._late_back = self._late_back, set()
+    def _follow_back(self, back: set[Edge]) -> None:
+        """Route backward wires, and those behind them that have to go elsewhere then."""
         for edge in back - self._back:  # drop the lane that it had while it ran forward
             self._leave_lane(edge)
             self._back.add(edge)
@@ -237,11 +150,7 @@ class Wiring:
             back.discard(edge)
             self._route(self.items[edge])
             self._stir(waiting, back, edge)
-            if waiting and perf_counter() > end:
-                self._late_back = back
-                return False
         self._settle_labels()
-        return True
 
     def _stir(self, waiting: list[Edge], queued: set[Edge], after: Edge | None) -> None:
         """Queue the backward wires behind `after` whose area contains a changed lane."""
@@ -275,7 +184,6 @@ class Wiring:
 
     def follow_drag(self, dragged: Iterable[str], plain: bool = False) -> None:
         """Reroute the wires of nodes that are being dragged; the others wait for the drop."""
-        self.finish_few()
         for edge in set(self.wires_at(dragged)):
             if plain:
                 self.items[edge].set_route(unled(*self._ends(edge)))
@@ -286,7 +194,6 @@ class Wiring:
         """Reroute the wires whose bends changed."""
         bent = [self.items[wire] for wire in wires if wire in self.items]
         if bent:
-            self.finish_few()
             for item in bent:
                 self._route(item)
             self.follow(set(), [])
@@ -359,9 +266,6 @@ class Wiring:
             fan = [self.items[edge] for edge in wires if edge.output == output]
             for item in fan[LABELS:]:
                 item.set_crowded(True)
-            if len(fan) > LABELS and self._late:  # once, when all have their ways
-                self._unsettled.add((source, output))
-                continue
             del fan[LABELS:]
             rising = len(fan) > 1 and any(item.route.past < 0 for item in fan)
             shown: list[QRectF] = []
@@ -432,7 +336,6 @@ class Wiring:
 
     def wire_at(self, point: QPointF) -> Edge | None:
         """Return the wire at a point, of several the topmost."""
-        self.finish_few()
         near = self._shown_in(QRectF(point.x() - 1, point.y() - 1, 2, 2))
         hits = [item for item in near if item.shape().contains(point)]
         return (
@@ -441,7 +344,6 @@ class Wiring:
 
     def near(self, area: QRectF) -> Edge | None:
         """Return the wire that crosses an area, the shortest of several."""
-        self.finish_few()
         hits = [item for item in self._shown_in(area) if item.shape().intersects(area)]
         return (
             min(hits, key=lambda item: item.route.path.length()).edge if hits else None

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 from msgspec import Struct
 from PySide6.QtCore import Qt, Signal
-from PySide6.QtWidgets import QGridLayout, QVBoxLayout, QWidget
+from PySide6.QtWidgets import QVBoxLayout, QWidget
 
 from app.builder.catalog.catalog import Catalog
 from app.builder.dimensions.dimensions import (
@@ -28,10 +28,10 @@ from app.views.inspector.explain.parts import (
     FormulaBox,
     UpstreamRow,
 )
-from app.views.inspector.sections import PortShape, ShapeSection, emptied
-from app.views.ui.layouts import hbox, vbox
+from app.views.inspector.sections import PortShape, ShapeSection, emptied, shape_chip
+from app.views.ui.layouts import vbox
 from app.views.ui.widgets import Button, ShapeChip
-from app.views.ui.widgets.painting import Glyph, announce, label
+from app.views.ui.widgets.painting import announce, label
 
 if TYPE_CHECKING:
     from app.builder.results import Analysis
@@ -228,68 +228,17 @@ class ExplainSection(ShapeSection):
                 hint = "Aligned from the right. Dashed dimensions are broadcast: a 1 or a missing one (–) is repeated."
                 column.addWidget(label(hint, "caption", "text3", wrap=True))
             inputs = ()
-        if (
-            len(inputs) <= 1
-            and len(output_chips) == 1
-            and sum(len(shape.text) for shape in (*inputs, *outputs)) <= 30
-        ):
-            self._in_one_row(column, inputs, outputs[0], output_chips[0])
-        else:
-            self._in_rows(column, inputs, outputs, output_chips)
+        self._lay_chips(column, inputs, outputs, output_chips, bool(grid))
 
     def _output_chip(self, number: int, shown: PortShape) -> ShapeChip:
         stories = self._stories[number] if number < len(self._stories) else ()
         if not stories:
-            return _chip(shown)
+            return shape_chip(shown)
         chip = DimensionChip(shown.port, shown.text, stories)
         chip.show_dimension(self._dimension if number == self._output else -1)
         chip.chosen.connect(lambda dimension: self.choose(number, dimension))
         self.chips[number] = chip
         return chip
-
-    def _in_one_row(
-        self,
-        column: QVBoxLayout,
-        inputs: tuple[PortShape, ...],
-        output: PortShape,
-        chip: ShapeChip,
-    ) -> None:
-        row = hbox(spacing=8)
-        for shape in inputs:
-            row.addWidget(_chip(shape))
-        if inputs or self.alignment is not None:
-            row.addWidget(Glyph("chevron-right", "text3", 12))
-        row.addWidget(chip)
-        dtypes = " → ".join(
-            dict.fromkeys(
-                port_shape.dtype for port_shape in (*inputs, output) if port_shape.dtype
-            )
-        )
-        row.addWidget(label(dtypes, "caption", "text3"))
-        row.addStretch(1)
-        column.addLayout(row)
-
-    @staticmethod
-    def _in_rows(
-        column: QVBoxLayout,
-        inputs: tuple[PortShape, ...],
-        outputs: tuple[PortShape, ...],
-        chips: list[ShapeChip],
-    ) -> None:
-        table = QGridLayout()
-        table.setHorizontalSpacing(10)
-        table.setVerticalSpacing(5)
-        table.setColumnStretch(2, 1)
-        lines = [(shape.port, _chip(shape), shape.dtype) for shape in inputs]
-        lines += [
-            (f"→ {shape.port}", chip, shape.dtype)
-            for shape, chip in zip(outputs, chips, strict=True)
-        ]
-        for line, (port, chip, dtype) in enumerate(lines):
-            table.addWidget(label(port, "formula", "text2"), line, 0)
-            table.addWidget(chip, line, 1)
-            table.addWidget(label(dtype, "caption", "text3"), line, 2)
-        column.addLayout(table)
 
     def _show_story(self, column: QVBoxLayout) -> None:
         story = self.story
@@ -367,9 +316,3 @@ class ExplainSection(ShapeSection):
         self._asked = (step.node, step.output, step.dimension)
         self._focus_next = any(row.hasFocus() and row.shows_ring() for row in self.rows)
         self.select_requested.emit(step.node)
-
-
-def _chip(shape: PortShape) -> ShapeChip:
-    chip = ShapeChip(shape.text, shape.state)
-    chip.setAccessibleName(f"{shape.port}: {shape.text}")
-    return chip
