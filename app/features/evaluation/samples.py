@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-from PySide6.QtCore import QEvent, QPointF, QRectF, QSize, Qt, Signal
+from PySide6.QtCore import QPoint, QPointF, QRectF, QSize, Qt, Signal
 from PySide6.QtGui import (
     QColor,
     QFontMetricsF,
-    QHelpEvent,
     QImage,
     QKeyEvent,
     QMouseEvent,
@@ -14,19 +13,19 @@ from PySide6.QtGui import (
     QPaintEvent,
     QResizeEvent,
 )
-from PySide6.QtWidgets import QFrame, QScrollArea, QSizePolicy, QToolTip, QWidget
+from PySide6.QtWidgets import QFrame, QScrollArea, QSizePolicy, QWidget
 
 from app.training.evaluation.result import Shown
 from app.views.run.picture_grid import image_of
 from app.views.ui import theme
-from app.views.ui.widgets.painting import start
+from app.views.ui.widgets.painting import TipAt, start
 
 SIDE, GAP, LINE, PAD = 66, 10, 15, 12  # at the designed text size
 WIDEST = 120  # px of a tile, at most
 ROW = 46
 
 
-class _Tiles(QWidget):
+class _Tiles(TipAt, QWidget):
     opened = Signal(int)  # a sample's number
 
     def __init__(self) -> None:
@@ -120,14 +119,9 @@ class _Tiles(QWidget):
             -1,
         )
 
-    def event(self, event: QEvent) -> bool:
-        if event.type() == QEvent.Type.ToolTip and isinstance(event, QHelpEvent):
-            index = self._tile_at(event.pos().toPointF())
-            QToolTip.showText(
-                event.globalPos(), self.samples[index].tip if index >= 0 else "", self
-            )
-            return True
-        return super().event(event)
+    def tip_at(self, at: QPoint) -> str:
+        index = self._tile_at(at.toPointF())
+        return self.samples[index].tip if index >= 0 else ""
 
     def mousePressEvent(self, event: QMouseEvent) -> None:
         self._current = self._tile_at(event.position())

@@ -5,9 +5,8 @@ from __future__ import annotations
 from collections.abc import Collection
 
 import numpy as np
-from PySide6.QtCore import QEvent, QPointF, QRectF, QSize, Qt, Signal
+from PySide6.QtCore import QPoint, QPointF, QRectF, QSize, Qt, Signal
 from PySide6.QtGui import (
-    QHelpEvent,
     QImage,
     QKeyEvent,
     QMouseEvent,
@@ -16,14 +15,14 @@ from PySide6.QtGui import (
     QPen,
     QResizeEvent,
 )
-from PySide6.QtWidgets import QFrame, QScrollArea, QSizePolicy, QToolTip, QWidget
+from PySide6.QtWidgets import QFrame, QScrollArea, QSizePolicy, QWidget
 
 from app.features.interpret.values import AttentionReading
 from app.views.run.picture_grid import heat_colors, image_of
 from app.views.ui import theme
 from app.views.ui.layouts import vbox
 from app.views.ui.present import present
-from app.views.ui.widgets.painting import announce, elided, start
+from app.views.ui.widgets.painting import TipAt, announce, elided, start
 
 SIDE, GAP, CAPTION, PAD = 112, 12, 18, 12
 
@@ -34,7 +33,7 @@ def heat_image(values: np.ndarray) -> QImage:
     return image_of(heat_colors(values / largest))
 
 
-class HeadTiles(QWidget):
+class HeadTiles(TipAt, QWidget):
     """`pointed(head)` comes when the current head changes, `toggled(head)` when one is to be muted, or heard again."""
 
     pointed = Signal(int)
@@ -125,17 +124,11 @@ class HeadTiles(QWidget):
         )
         return text + ("; muted" if head in self.muted else "")
 
-    def event(self, event: QEvent) -> bool:
-        if event.type() == QEvent.Type.ToolTip and isinstance(event, QHelpEvent):
-            head = self._head_at(event.pos().toPointF())
-            tip = (
-                f"{self.description(head)}. Click or Space mutes it."
-                if head >= 0
-                else ""
-            )
-            QToolTip.showText(event.globalPos(), tip, self)
-            return True
-        return super().event(event)
+    def tip_at(self, at: QPoint) -> str:
+        head = self._head_at(at.toPointF())
+        return (
+            f"{self.description(head)}. Click or Space mutes it." if head >= 0 else ""
+        )
 
     def mousePressEvent(self, event: QMouseEvent) -> None:
         head = self._head_at(event.position())

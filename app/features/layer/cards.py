@@ -6,9 +6,9 @@ from collections.abc import Sequence
 from itertools import accumulate
 
 import numpy as np
-from PySide6.QtCore import QEvent, QRectF, QSize, Qt, Signal
-from PySide6.QtGui import QFontMetricsF, QHelpEvent, QPainter, QPaintEvent
-from PySide6.QtWidgets import QSizePolicy, QToolTip, QWidget
+from PySide6.QtCore import QPoint, QRectF, QSize, Qt, Signal
+from PySide6.QtGui import QFontMetricsF, QPainter, QPaintEvent
+from PySide6.QtWidgets import QSizePolicy, QWidget
 
 from app.features.layer.health import HealthCheck
 from app.telemetry.histogram import Histogram
@@ -21,7 +21,7 @@ from app.views.ui.layouts import hbox
 from app.views.ui.widgets.button import icon_button
 from app.views.ui.widgets.fitting_label import FittingLabel
 from app.views.ui.widgets.numbers import NumberField
-from app.views.ui.widgets.painting import label, start
+from app.views.ui.widgets.painting import TipAt, label, start
 from app.views.ui.widgets.segmented import Segmented
 
 LINE, ICON = 24, 14
@@ -111,7 +111,7 @@ class FiguresRow(QWidget):
         painter.end()
 
 
-class HealthList(QWidget):
+class HealthList(TipAt, QWidget):
     """A line for each check: a mark, its name and its value; the tooltip has the measured value."""
 
     def __init__(self) -> None:
@@ -204,18 +204,12 @@ class HealthList(QWidget):
             area.adjusted(ICON + 6, 0, 0, 0), Qt.AlignmentFlag.AlignVCenter, name_text
         )
 
-    def event(self, event: QEvent) -> bool:
-        if event.type() == QEvent.Type.ToolTip and isinstance(event, QHelpEvent):
-            row = int(event.pos().y() // self._line)
-            if row < len(self._checks):
-                check = self._checks[row]
-                QToolTip.showText(
-                    event.globalPos(),
-                    f"{check.name}: {check.value}\n{check.detail}",
-                    self,
-                )
-                return True
-        return super().event(event)
+    def tip_at(self, at: QPoint) -> str:
+        row = int(at.y() // self._line)
+        if row >= len(self._checks):
+            return ""
+        check = self._checks[row]
+        return f"{check.name}: {check.value}\n{check.detail}"
 
 
 class HealthCard(ChartCard):

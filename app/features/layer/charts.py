@@ -7,7 +7,6 @@ from collections.abc import Sequence
 import numpy as np
 from PySide6.QtCore import QPointF, QRectF, Qt
 from PySide6.QtGui import QFontMetricsF, QPainter, QPen
-from PySide6.QtWidgets import QStyleOptionGraphicsItem, QWidget
 
 from app.features.layer.cards import FiguresRow
 from app.training.monitoring.layer_history import spread
@@ -147,12 +146,7 @@ class UsualLevel(PlotLayer):
             height,
         ), label
 
-    def paint(
-        self,
-        painter: QPainter,
-        option: QStyleOptionGraphicsItem,
-        widget: QWidget | None = None,
-    ) -> None:
+    def draw(self, painter: QPainter) -> None:
         now, rect = theme.current(), self.boundingRect()
         area, label = self.area()
         pen = QPen(now.text2, 1)

@@ -45,7 +45,6 @@ from app.views.canvas.overlays import (
 from app.views.canvas.scene import CanvasScene
 from app.views.canvas.search.connect import Connector
 from app.views.canvas.search.finder import Finder
-from app.views.canvas.search.pick_box import PickBox
 from app.views.canvas.view import CanvasView
 from app.views.navigation import SheetDocument
 from app.views.selection import Selection
@@ -53,6 +52,7 @@ from app.views.ui import theme
 from app.views.ui.graphview.minimap import Minimap
 from app.views.ui.graphview.spatial import bounds
 from app.views.ui.layouts import vbox
+from app.views.ui.pick_box import PickBox
 from app.views.ui.widgets.button import Button
 from app.views.ui.widgets.empty import EmptyState
 

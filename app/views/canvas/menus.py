@@ -13,8 +13,8 @@ from PySide6.QtWidgets import QMenu
 from app.builder.graph import Edge
 from app.builder.sheet import FRAME
 from app.views.canvas.gestures.gesture import Hit
-from app.views.canvas.search.finder import CATEGORIES
 from app.views.ui import icons, theme
+from app.views.ui.op_rows import CATEGORY_NAMES
 
 if TYPE_CHECKING:
     from app.views.canvas.canvas import Canvas
@@ -158,7 +158,8 @@ def _of_note(canvas: Canvas, menu: QMenu, note: str) -> None:
         lambda: canvas.writing.edit(note),
     )
     colors = menu.addMenu("Colour")
-    for color, name in (("", "Plain"), *CATEGORIES.items()):
+    tints = {key: name for key, name in CATEGORY_NAMES.items() if key != "own"}
+    for color, name in (("", "Plain"), *tints.items()):
         action = _add(
             colors, name.replace("&", "&&"), partial(canvas.commands.notes.tint, color)
         )

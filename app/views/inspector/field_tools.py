@@ -16,9 +16,9 @@ from app.engine.requests.layer import ConstructorError
 from app.util.frozen import FrozenMap
 from app.views.engine_service import EngineService
 from app.views.fields.form import ParamForm
-from app.views.fields.picker import Pick, Picker
 from app.views.fields.values import BlockScope, computes, show
 from app.views.inspector.node_edits import NodeEdits
+from app.views.ui.pick_box import Picker, PickRow
 
 KEY = "inspector.words"
 _NOTHING = "No node outputs a matching value. Number, Tensor.size and Tensor.shape output numbers."
@@ -113,11 +113,11 @@ class FieldTools(QObject):
             spec = catalog.spec_of(graph, graph.nodes[source.node])
             value = self.values.get((source.node, source.number))
             picks.append(
-                Pick(
-                    source,
+                PickRow(
                     source.name,
-                    f"{spec.label} {value or ''}".strip(),
                     spec.category,
+                    source,
+                    f"{spec.label} {value or ''}".strip(),
                 )
             )
         picker = Picker(f"Wire {port} from", picks, _NOTHING, self.form)

@@ -18,7 +18,6 @@ from app.util.formatting import counted
 from app.util.frozen import FrozenMap
 from app.views.engine_service import EngineService
 from app.views.fields.form import ParamForm
-from app.views.fields.picker import Pick, Picker
 from app.views.fields.tab_order import TabDown
 from app.views.fields.values import BlockScope
 from app.views.inspector.edit_target import EditTarget
@@ -34,6 +33,7 @@ from app.views.inspector.sections import CostSection, PortShape, ProblemsSection
 from app.views.navigation import SheetDocument
 from app.views.project_catalog import ProjectCatalog
 from app.views.ui.layouts import hbox, vbox
+from app.views.ui.pick_box import Picker, PickRow
 from app.views.ui.widgets import Button, Section
 from app.views.ui.widgets.painting import label
 
@@ -259,11 +259,11 @@ class NodePage(TabDown):
         """Open a list of the nodes whose module can be shared."""
         category = self._spec.category if self._spec else ""
         picks = [
-            Pick(
-                node.id,
+            PickRow(
                 node.name,
-                f"and {names(others)}" if (others := self._also(node)) else "",
                 category,
+                node.id,
+                f"and {names(others)}" if (others := self._also(node)) else "",
             )
             for node in self.edits.modules()
         ]

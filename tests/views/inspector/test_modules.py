@@ -21,12 +21,12 @@ from app.views.fields.editors import (
     DifferingChoiceEditor,
     DifferingTextEditor,
 )
-from app.views.fields.picker import Picker
 from app.views.fields.row import ParamRow
 from app.views.fields.wired_field import WiredEditor
 from app.views.inspector import Inspector
 from app.views.selection import Selection
 from app.views.ui.background import Background
+from app.views.ui.pick_box import Picker
 
 NODES = (
     Node("in", "input", "input", FrozenMap(shape=(4, 8))),
@@ -111,12 +111,9 @@ class Desk:
         """What the open picker offers; the first that `text` leaves is taken with Enter."""
         picker = QApplication.activePopupWidget()
         assert isinstance(picker, Picker)
-        offered = [
-            picker.list.item(i).text().partition("   ")[0]
-            for i in range(picker.list.count())
-        ]
-        self.qtbot.keyClicks(picker.search, text)
-        self.qtbot.keyClick(picker.search, Qt.Key.Key_Return)
+        offered = [picker.rows.item(i).text() for i in range(picker.rows.count())]
+        self.qtbot.keyClicks(picker.field, text)
+        self.qtbot.keyClick(picker.field, Qt.Key.Key_Return)
         self.settle()
         self.inspector.activateWindow()  # without a window manager nobody else does
         self.qtbot.waitUntil(self.inspector.isActiveWindow)
@@ -174,8 +171,8 @@ def test_where_nothing_fits_the_list_says_what_would(desk: Desk) -> None:
     picker = QApplication.activePopupWidget()
     assert (
         isinstance(picker, Picker)
-        and picker.nothing.isVisible()
-        and picker.nothing.text().endswith(
+        and picker.hint.isVisible()
+        and picker.hint.text().endswith(
             "Number, Tensor.size and Tensor.shape output numbers."
         )
     )

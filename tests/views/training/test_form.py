@@ -21,9 +21,9 @@ from app.training.setup.device import Device
 from app.util.frozen import FrozenMap
 from app.util.resources import path
 from app.views.engine_service import EngineService
-from app.views.fields.picker import Picker
 from app.views.training.form.settings_form import RunSettings, TrainingForm
 from app.views.ui import theme
+from app.views.ui.pick_box import Picker
 from app.views.ui.widgets import Button
 from tests.support.builder_nets import net
 
@@ -73,8 +73,8 @@ def into(qtbot: QtBot, field: QLineEdit, text: str) -> None:
 def take(qtbot: QtBot, parent: QWidget, text: str) -> None:
     """Type into the list that is open and take what is left of it."""
     picker = parent.findChildren(Picker)[-1]
-    qtbot.keyClicks(picker.search, text)
-    qtbot.keyClick(picker.search, Qt.Key.Key_Return)
+    qtbot.keyClicks(picker.field, text)
+    qtbot.keyClick(picker.field, Qt.Key.Key_Return)
 
 
 def test_the_disk_of_checkpoints_for_revisiting_is_estimated_beside_their_seconds(

@@ -5,21 +5,20 @@ from __future__ import annotations
 import math
 from typing import TYPE_CHECKING
 
-from PySide6.QtCore import QEvent, QPointF, QRectF, QSize, Qt, Signal
+from PySide6.QtCore import QPoint, QPointF, QRectF, QSize, Qt, Signal
 from PySide6.QtGui import (
     QFocusEvent,
-    QHelpEvent,
     QKeyEvent,
     QMouseEvent,
     QPainter,
     QPaintEvent,
     QPen,
 )
-from PySide6.QtWidgets import QToolTip, QWidget
+from PySide6.QtWidgets import QWidget
 
 from app.util.formatting import MINUS, figure
 from app.views.ui import theme
-from app.views.ui.widgets.painting import TextLine, box, elided, start
+from app.views.ui.widgets.painting import TextLine, TipAt, box, elided, start
 
 if TYPE_CHECKING:
     from app.autograd.diagnostics.gradient_gain import Ladder, Rung
@@ -29,7 +28,7 @@ NAMES = 76  # px for a layer's name
 DECADES = 14  # that are shown at most
 
 
-class GainChart(QWidget):
+class GainChart(TipAt, QWidget):
     """One point per layer, from the input at the left to the loss: |grad in| / |grad out| on a log axis.
 
     A thin line shows the gradient norm relative to the last layer. `chosen(key)` is emitted with the group of
@@ -258,19 +257,8 @@ class GainChart(QWidget):
             ]
         )
 
-    def event(self, event: QEvent) -> bool:
-        if (
-            isinstance(event, QHelpEvent)
-            and event.type() == QEvent.Type.ToolTip
-            and self._rungs
-        ):
-            QToolTip.showText(
-                event.globalPos(),
-                self.description_of(self._near(event.pos().x())),
-                self,
-            )
-            return True
-        return super().event(event)
+    def tip_at(self, at: QPoint) -> str:
+        return self.description_of(self._near(at.x())) if self._rungs else ""
 
     def mouseMoveEvent(self, event: QMouseEvent) -> None:
         self._move_to(self._near(event.position().x()))

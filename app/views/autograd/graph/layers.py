@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from PySide6.QtCore import QPointF, QRectF, Qt
 from PySide6.QtGui import QColor, QPainter, QPainterPath, QTransform
-from PySide6.QtWidgets import QGraphicsItem, QStyleOptionGraphicsItem, QWidget
+from PySide6.QtWidgets import QGraphicsItem
 
 from app.diagram.diagram import Arrow, Box, Drawing, Group
 from app.diagram.layout import HEADER, Layout, Rect
@@ -35,6 +35,7 @@ from app.views.ui.graphview.small_names import LEGIBLE
 from app.views.ui.graphview.spatial import bounds
 from app.views.ui.graphview.sprites import SpriteRequest
 from app.views.ui.theme import Theme, current, faded, mix
+from app.views.ui.widgets.painting import Drawn
 
 if TYPE_CHECKING:
     from app.views.autograd.graph.scene import TapeScene
@@ -239,7 +240,7 @@ class TapeOverview(Overview):
         return DIMMED if self.way and number < WAY_LINES else 1.0
 
 
-class Marks(QGraphicsItem):
+class Marks(Drawn, QGraphicsItem):
     """Outlines of selected and linked parts in the overview."""
 
     def __init__(self, area: QRectF) -> None:
@@ -263,12 +264,7 @@ class Marks(QGraphicsItem):
     def boundingRect(self) -> QRectF:
         return self._area.adjusted(-40, -40, 40, 40)
 
-    def paint(
-        self,
-        painter: QPainter,
-        option: QStyleOptionGraphicsItem,
-        widget: QWidget | None = None,
-    ) -> None:
+    def draw(self, painter: QPainter) -> None:
         now = current()
         if self._ran or self._after is not None:
             paint_far(painter, now, self._ran, self._after)

@@ -11,8 +11,6 @@ from PySide6.QtGui import QPainter, QPainterPath, QPen
 from PySide6.QtWidgets import (
     QApplication,
     QGraphicsItem,
-    QStyleOptionGraphicsItem,
-    QWidget,
 )
 
 from app.builder.graph import Edge
@@ -21,6 +19,7 @@ from app.views.canvas.items.faces import Pin
 from app.views.canvas.items.painter import paint_port
 from app.views.ui import theme
 from app.views.ui.graphview.routes import free_end
+from app.views.ui.widgets.painting import Drawn
 
 if TYPE_CHECKING:
     from app.views.canvas.view import CanvasView
@@ -29,7 +28,7 @@ LAYER = 9.0
 REACH = 12.0  # what is painted around an area, at most
 
 
-class Preview(QGraphicsItem):
+class Preview(Drawn, QGraphicsItem):
     """Something painted in an area before everything else, for as long as a gesture lasts."""
 
     def __init__(self, area: QRectF) -> None:
@@ -56,12 +55,7 @@ class MarqueePreview(Preview):
     def __init__(self) -> None:
         super().__init__(QRectF())
 
-    def paint(
-        self,
-        painter: QPainter,
-        option: QStyleOptionGraphicsItem,
-        widget: QWidget | None = None,
-    ) -> None:
+    def draw(self, painter: QPainter) -> None:
         now = theme.current()
         pen = QPen(now.accent, 1)
         pen.setCosmetic(True)
@@ -86,12 +80,7 @@ class WirePreview(Preview):
         self._path = free_end(self._fast, end, self._from_output)
         self.set_area(self._path.boundingRect())
 
-    def paint(
-        self,
-        painter: QPainter,
-        option: QStyleOptionGraphicsItem,
-        widget: QWidget | None = None,
-    ) -> None:
+    def draw(self, painter: QPainter) -> None:
         now = theme.current()
         painter.setRenderHint(QPainter.RenderHint.Antialiasing)
         pen = QPen(now.error if self._refused else now.accent, 2)
@@ -108,12 +97,7 @@ class GhostPreview(Preview):
     def __init__(self, size: Size) -> None:
         super().__init__(QRectF(0, 0, size.width, size.height))
 
-    def paint(
-        self,
-        painter: QPainter,
-        option: QStyleOptionGraphicsItem,
-        widget: QWidget | None = None,
-    ) -> None:
+    def draw(self, painter: QPainter) -> None:
         now = theme.current()
         painter.setRenderHint(QPainter.RenderHint.Antialiasing)
         pen = QPen(now.accent, 1.5, Qt.PenStyle.CustomDashLine)

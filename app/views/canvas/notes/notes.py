@@ -17,8 +17,6 @@ from PySide6.QtGui import (
 from PySide6.QtWidgets import (
     QGraphicsItem,
     QGraphicsScene,
-    QStyleOptionGraphicsItem,
-    QWidget,
 )
 
 from app.builder.graph import Graph
@@ -28,7 +26,7 @@ from app.util.frozen import FrozenMap
 from app.views.ui import theme
 from app.views.ui.graphview.spatial import RectIndex
 from app.views.ui.theme import Theme, scene_font
-from app.views.ui.widgets.painting import TextLine, elided
+from app.views.ui.widgets.painting import Drawn, TextLine, elided
 
 if TYPE_CHECKING:
     from app.builder.results import Analysis
@@ -53,7 +51,7 @@ TINT = 0.10
 Edges = str  # of the letters l, r, t, b: the edges that a grip moves; "" is no grip
 
 
-class NoteItem(QGraphicsItem):
+class NoteItem(Drawn, QGraphicsItem):
     """Shows one comment or frame. `zoom` makes letters larger from afar."""
 
     def __init__(self, key: str, note: Comment) -> None:
@@ -225,12 +223,7 @@ class NoteItem(QGraphicsItem):
             -GRIP, -GRIP, self._note.width + 2 * GRIP, self._note.height + 2 * GRIP
         )
 
-    def paint(
-        self,
-        painter: QPainter,
-        option: QStyleOptionGraphicsItem,
-        widget: QWidget | None = None,
-    ) -> None:
+    def draw(self, painter: QPainter) -> None:
         now = theme.current()
         painter.setRenderHint(QPainter.RenderHint.Antialiasing)
         area = QRectF(0.5, 0.5, self._note.width - 1, self._note.height - 1)
@@ -303,7 +296,7 @@ class NoteItem(QGraphicsItem):
                 painter.drawRect(QRectF(x - size / 2, y - size / 2, size, size))
 
 
-class FarTitle(QGraphicsItem):
+class FarTitle(Drawn, QGraphicsItem):
     """A frame's title from afar: a tab upon its upper edge, before nodes and wires, with letters that can be read."""
 
     def __init__(self) -> None:
@@ -332,12 +325,7 @@ class FarTitle(QGraphicsItem):
         )
         return QRectF(0, -height, width, height)
 
-    def paint(
-        self,
-        painter: QPainter,
-        option: QStyleOptionGraphicsItem,
-        widget: QWidget | None = None,
-    ) -> None:
+    def draw(self, painter: QPainter) -> None:
         now = theme.current()
         area = self.boundingRect()
         shade = now.categories.get(self._color)

@@ -13,8 +13,8 @@ from app.builder import rules
 from app.builder.catalog.catalog import Catalog, Port
 from app.builder.graph import Edge, Graph
 from app.views.canvas.items.faces import Pin
-from app.views.canvas.search.pick_box import GAP, PickRow, Question
 from app.views.ui import fuzzy
+from app.views.ui.pick_box import GAP, PickRow, Question
 
 if TYPE_CHECKING:
     from app.builder.results import Analysis

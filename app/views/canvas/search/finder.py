@@ -15,25 +15,13 @@ from app.builder.params import NONE, Params
 from app.builder.typed_code import TypedCodeError, call_of, ops_named
 from app.builder.value_types import TensorType, ValueType
 from app.views.canvas.items.faces import Pin
-from app.views.canvas.search.pick_box import PickRow, Question
 from app.views.ui import fuzzy
+from app.views.ui.op_rows import CATEGORY_NAMES
+from app.views.ui.pick_box import PickRow, Question
 
 if TYPE_CHECKING:
     from app.views.canvas.canvas import Canvas
 
-CATEGORIES = {
-    "io": "Input / output",
-    "conv": "Convolution",
-    "linear": "Linear",
-    "act": "Activation",
-    "norm": "Normalisation",
-    "shape": "Pooling & shape",
-    "drop": "Regularisation",
-    "merge": "Merge",
-    "seq": "Sequence & attention",
-    "block": "Blocks",
-    "loss": "Loss",
-}
 _DIMENSIONS = re.compile(r"([123])d$")
 # Categories that usually follow a tensor with this many dimensions, the batch counted; of any more as of four.
 _USUAL = {
@@ -51,7 +39,7 @@ def matching_ops(
     fits = []
     for order, key in enumerate(keys):
         spec = catalog[key]
-        category = CATEGORIES.get(spec.category, spec.category)
+        category = CATEGORY_NAMES.get(spec.category, spec.category)
         name = (
             1.0 if spec.kind == "module" else 0.85
         )  # a layer before the function of its name
@@ -68,7 +56,9 @@ def matching_ops(
 
 
 def _row(spec: OpSpec) -> PickRow:
-    where = spec.key.rpartition(".")[0] or CATEGORIES.get(spec.category, spec.category)
+    where = spec.key.rpartition(".")[0] or CATEGORY_NAMES.get(
+        spec.category, spec.category
+    )
     return PickRow(spec.label, spec.category, spec.key, hint=where)
 
 

@@ -169,12 +169,7 @@ class HeatLayer(PlotLayer):
         self._selected = rows
         self.update()
 
-    def paint(
-        self,
-        painter: QPainter,
-        option: QStyleOptionGraphicsItem,
-        widget: QWidget | None = None,
-    ) -> None:
+    def draw(self, painter: QPainter) -> None:
         if self._image.isNull():
             return
         rect = self.boundingRect()

@@ -6,23 +6,22 @@ import math
 from collections.abc import Sequence
 
 from msgspec import Struct
-from PySide6.QtCore import QEvent, QPointF, QRectF, QSize, Qt
+from PySide6.QtCore import QPoint, QPointF, QRectF, QSize, Qt
 from PySide6.QtGui import (
     QFontMetricsF,
-    QHelpEvent,
     QPainter,
     QPaintEvent,
     QPen,
     QPolygonF,
 )
-from PySide6.QtWidgets import QSizePolicy, QToolTip, QWidget
+from PySide6.QtWidgets import QSizePolicy, QWidget
 
 from app.telemetry.histogram import Histogram
 from app.util.formatting import figure, percent
 from app.views.training.charts import ticks
 from app.views.training.charts.ticks import tick
 from app.views.ui import theme
-from app.views.ui.widgets.painting import start
+from app.views.ui.widgets.painting import TipAt, start
 
 LEFT, TOP, RIGHT, LABELS = 12.0, 6.0, 12.0, 20.0
 LABEL = 58  # px along the axis for a label
@@ -64,7 +63,7 @@ def share_text(values: Histogram, value: float) -> str:
     return f"{share} % from {figure(values.low + at * wide)} to {figure(values.low + (at + 1) * wide)}"
 
 
-class RunHistograms(QWidget):
+class RunHistograms(TipAt, QWidget):
     """Shows histograms from the least to the greatest value of all, or `nothing` where there are none. The tool tip has
     the shares at the pointer."""
 
@@ -128,13 +127,8 @@ class RunHistograms(QWidget):
             for histogram in self._shown
         ]
 
-    def event(self, event: QEvent) -> bool:
-        if event.type() == QEvent.Type.ToolTip and isinstance(event, QHelpEvent):
-            QToolTip.showText(
-                event.globalPos(), "\n".join(self.shares_at(event.pos().x())), self
-            )
-            return True
-        return super().event(event)
+    def tip_at(self, at: QPoint) -> str:
+        return "\n".join(self.shares_at(at.x()))
 
     def paintEvent(self, _event: QPaintEvent) -> None:
         painter, now = start(self), theme.current()

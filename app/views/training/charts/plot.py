@@ -23,8 +23,6 @@ from PySide6.QtGui import (
 from PySide6.QtWidgets import (
     QGraphicsObject,
     QSizePolicy,
-    QStyleOptionGraphicsItem,
-    QWidget,
 )
 
 from app.views.training.charts import series, ticks
@@ -32,6 +30,7 @@ from app.views.training.charts.axis import FigureAxis, Scale
 from app.views.training.charts.readout import Readout, Row
 from app.views.training.charts.series import Floats, Series
 from app.views.ui import theme
+from app.views.ui.widgets.painting import Drawn
 
 FLAG = 4.0  # pixels: half the width of the triangle at a marked step
 LABEL_GAP = 4  # pixels between a line and its label
@@ -54,7 +53,7 @@ class CutLine(NamedTuple):
     series: int = -1
 
 
-class PlotLayer(QGraphicsObject):
+class PlotLayer(Drawn, QGraphicsObject):
     """An item that covers the view, painted in its pixels."""
 
     def __init__(self, plot: StepPlot, z: float) -> None:
@@ -153,12 +152,7 @@ class Backdrop(PlotLayer):
             ]
             painter.drawPolygon(corners)
 
-    def paint(
-        self,
-        painter: QPainter,
-        option: QStyleOptionGraphicsItem,
-        widget: QWidget | None = None,
-    ) -> None:
+    def draw(self, painter: QPainter) -> None:
         plot, now = self._plot, theme.current()
         rect = self.boundingRect()
         painter.setRenderHint(QPainter.RenderHint.Antialiasing, False)
@@ -267,12 +261,7 @@ class EpochLabels(PlotLayer):
     def __init__(self, plot: StepPlot) -> None:
         super().__init__(plot, 5_000)
 
-    def paint(
-        self,
-        painter: QPainter,
-        option: QStyleOptionGraphicsItem,
-        widget: QWidget | None = None,
-    ) -> None:
+    def draw(self, painter: QPainter) -> None:
         now = theme.current()
         painter.setRenderHint(QPainter.RenderHint.Antialiasing)
         painter.setFont(theme.font("axis"))
@@ -302,12 +291,7 @@ class CursorLine(PlotLayer):
             self._x, self._dots = x, dots
             self.update()
 
-    def paint(
-        self,
-        painter: QPainter,
-        option: QStyleOptionGraphicsItem,
-        widget: QWidget | None = None,
-    ) -> None:
+    def draw(self, painter: QPainter) -> None:
         if self._x is None:
             return
         now = theme.current()
@@ -382,12 +366,7 @@ class Curve(PlotLayer):
     def points(self) -> tuple[Floats, Floats]:
         return self._x, self._y
 
-    def paint(
-        self,
-        painter: QPainter,
-        option: QStyleOptionGraphicsItem,
-        widget: QWidget | None = None,
-    ) -> None:
+    def draw(self, painter: QPainter) -> None:
         if self.series is None or not len(self._x):
             return
         rect = self.boundingRect()

@@ -17,12 +17,12 @@ from app.util.formatting import plural
 from app.util.frozen import FrozenMap
 from app.views.engine_service import EngineService
 from app.views.fields.form import ParamForm
-from app.views.fields.picker import Picker
 from app.views.fields.settings_section import KnobSection
 from app.views.fields.values import equal_values, show
 from app.views.training.form.path_list import PathLine, pick_layer
 from app.views.ui.background import WorkerFailure
 from app.views.ui.layouts import vbox
+from app.views.ui.pick_box import Picker
 from app.views.ui.widgets import Button
 from app.views.ui.widgets.focus import keeping_focus
 from app.views.ui.widgets.painting import label

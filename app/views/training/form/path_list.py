@@ -10,8 +10,8 @@ from PySide6.QtWidgets import QWidget
 
 from app.project.module_paths import Layers, NetModule
 from app.util.formatting import grouped_digits
-from app.views.fields.picker import Pick, Picker
 from app.views.ui.layouts import hbox, vbox
+from app.views.ui.pick_box import Picker, PickRow
 from app.views.ui.widgets import Button, icon_button
 from app.views.ui.widgets.focus import keeping_focus
 from app.views.ui.widgets.painting import label, set_property
@@ -28,7 +28,9 @@ def pick_layer(
     nothing: str,
 ) -> Picker:
     """Open a picker of layers below a widget; of very many only the first are listed."""
-    picks = [Pick(layer, layer.path, _about(layer)) for layer in islice(layers, MOST)]
+    picks = [
+        PickRow(layer.path, "", layer, _about(layer)) for layer in islice(layers, MOST)
+    ]
     picker = Picker(title, picks, nothing, below)
     picker.picked.connect(take)
     picker.open_below(below)

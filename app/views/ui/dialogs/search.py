@@ -230,6 +230,7 @@ class SearchDialog(Dialog):
         self.none.hide()
         column = vbox(self.field, (self.view, 1), (self.none, 1), spacing=8)
         self.body.addLayout(column, 1)
+        self.field.lead(self.view, 10, lambda: self.run(self.view.currentIndex()))
         self.field.installEventFilter(self)
         self.field.textChanged.connect(self._filter)
         self.view.clicked.connect(self.run)
@@ -251,29 +252,13 @@ class SearchDialog(Dialog):
             entry.does()
 
     def eventFilter(self, watched: QObject, event: QEvent) -> bool:
+        """Close at Esc, whatever is typed."""
         if (
             watched is self.field
             and isinstance(event, QKeyEvent)
             and event.type() == QEvent.Type.KeyPress
+            and event.key() == Qt.Key.Key_Escape
         ):
-            key = event.key()
-            if key in (Qt.Key.Key_Return, Qt.Key.Key_Enter):
-                self.run(self.view.currentIndex())
-                return True
-            steps: dict[int, int] = {
-                Qt.Key.Key_Down: 1,
-                Qt.Key.Key_Up: -1,
-                Qt.Key.Key_PageDown: 10,
-                Qt.Key.Key_PageUp: -10,
-            }
-            if key in steps and self.model.rowCount():
-                row = min(
-                    max(self.view.currentIndex().row() + steps[key], 0),
-                    self.model.rowCount() - 1,
-                )
-                self.view.setCurrentIndex(self.model.index(row))
-                return True
-            if key == Qt.Key.Key_Escape:
-                self.reject()
-                return True
+            self.reject()
+            return True
         return super().eventFilter(watched, event)

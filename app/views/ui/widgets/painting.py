@@ -4,20 +4,28 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from PySide6.QtCore import QEvent, QPointF, QRectF, QSize, Qt
+from PySide6.QtCore import QEvent, QPoint, QPointF, QRectF, QSize, Qt
 from PySide6.QtGui import (
     QAccessible,
     QAccessibleAnnouncementEvent,
     QColor,
     QFocusEvent,
     QFontMetricsF,
+    QHelpEvent,
     QPainter,
     QPaintEvent,
     QPen,
     QResizeEvent,
     QStaticText,
 )
-from PySide6.QtWidgets import QLabel, QSizePolicy, QWidget
+from PySide6.QtWidgets import (
+    QGraphicsItem,
+    QLabel,
+    QSizePolicy,
+    QStyleOptionGraphicsItem,
+    QToolTip,
+    QWidget,
+)
 
 from app.views.ui import icons
 from app.views.ui.theme import current, font, manager, scene_font
@@ -126,9 +134,10 @@ def start(widget: QWidget) -> QPainter:
 
 
 if TYPE_CHECKING:
-    _Widget = QWidget  # which everything that shows its focus is
+    _Item = QGraphicsItem
+    _Widget = QWidget
 else:
-    _Widget = object
+    _Item = _Widget = object
 
 
 class KeyboardFocus(_Widget):
@@ -152,6 +161,36 @@ class KeyboardFocus(_Widget):
             box(painter, area, radius, line=current().accent, width=2)
             if gap is not None:
                 box(painter, area.adjusted(2, 2, -2, -2), radius - 2, line=gap, width=1)
+
+
+class TipAt(_Widget):
+    """Mixin whose tool tip is that of the place under the pointer. List it before the Qt class."""
+
+    def tip_at(self, at: QPoint) -> str:
+        """Return the tool tip of a place, "" for none."""
+        raise NotImplementedError
+
+    def event(self, event: QEvent) -> bool:
+        if isinstance(event, QHelpEvent) and event.type() == QEvent.Type.ToolTip:
+            QToolTip.showText(event.globalPos(), self.tip_at(event.pos()), self)
+            return True
+        return super().event(event)
+
+
+class Drawn(_Item):
+    """Mixin of items of a scene that paint themselves with nothing but a painter. List it before the Qt class."""
+
+    def paint(
+        self,
+        painter: QPainter,
+        option: QStyleOptionGraphicsItem,
+        widget: QWidget | None = None,
+    ) -> None:
+        self.draw(painter)
+
+    def draw(self, painter: QPainter) -> None:
+        """Paint it."""
+        raise NotImplementedError
 
 
 class Glyph(QWidget):

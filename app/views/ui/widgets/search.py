@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 from PySide6.QtCore import QRectF, Qt
 from PySide6.QtGui import QAction, QKeyEvent, QPainter, QPaintEvent
-from PySide6.QtWidgets import QLineEdit, QSizePolicy, QWidget
+from PySide6.QtWidgets import QAbstractItemView, QLineEdit, QSizePolicy, QWidget
 
 from app.views.ui import icons
 from app.views.ui.theme import current, grown
@@ -20,6 +22,7 @@ class SearchField(QLineEdit):
         self, placeholder: str = "Search", hint: str = "", parent: QWidget | None = None
     ) -> None:
         super().__init__(parent)
+        self._led: tuple[QAbstractItemView, int, Callable[[], object]] | None = None
         self.setPlaceholderText(placeholder)
         self.setAccessibleName(placeholder)
         self.setFixedHeight(grown(HEIGHT, "label"))
@@ -28,6 +31,32 @@ class SearchField(QLineEdit):
         self._clear.triggered.connect(self.clear)
         self.textChanged.connect(self._fit)
         self.set_hint(hint)
+
+    def lead(
+        self, rows: QAbstractItemView, page: int, choose: Callable[[], object]
+    ) -> None:
+        """Have the arrows and the page keys go through the rows of a list, `page` at once, and Enter `choose`."""
+        self._led = (rows, page, choose)
+
+    def _leads(self, key: int) -> bool:
+        """Do in the list what a key does there; return whether it does anything."""
+        if self._led is None:
+            return False
+        rows, page, choose = self._led
+        steps: dict[int, int] = {
+            Qt.Key.Key_Down: 1,
+            Qt.Key.Key_Up: -1,
+            Qt.Key.Key_PageDown: page,
+            Qt.Key.Key_PageUp: -page,
+        }
+        if key in (Qt.Key.Key_Return, Qt.Key.Key_Enter):
+            choose()
+            return True
+        if key in steps:
+            last = rows.model().rowCount() - 1
+            row = min(max(rows.currentIndex().row() + steps[key], 0), last)
+            rows.setCurrentIndex(rows.model().index(row, 0))
+        return key in steps
 
     def set_hint(self, hint: str) -> None:
         """Show the shortcut of the field while it is empty."""
@@ -48,6 +77,8 @@ class SearchField(QLineEdit):
         self.update()
 
     def keyPressEvent(self, event: QKeyEvent) -> None:
+        if self._leads(event.key()):
+            return
         if event.key() == Qt.Key.Key_Escape:
             if self.text():
                 self.clear()

@@ -13,9 +13,9 @@ from app.data.config import Transform
 from app.data.transform_list import KINDS
 from app.util.frozen import FrozenMap
 from app.views.fields.form import ParamForm
-from app.views.fields.picker import Pick, Picker
 from app.views.fields.values import equal_values
 from app.views.ui.layouts import hbox, vbox
+from app.views.ui.pick_box import Picker, PickRow
 from app.views.ui.widgets import Button, icon_button
 from app.views.ui.widgets.focus import keeping_focus
 from app.views.ui.widgets.painting import label
@@ -159,7 +159,7 @@ class TransformsList(QWidget):
 
     def _pick(self) -> None:
         picks = [
-            Pick(kind.name, kind.name, kind.doc)
+            PickRow(kind.name, "", kind.name, kind.doc)
             for kind in KINDS.values()
             if self._random or not kind.random
         ]

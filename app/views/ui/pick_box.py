@@ -1,4 +1,4 @@
-"""A box over the canvas in which one types to find a row and takes it with Enter."""
+"""Boxes in which one types to find a row and takes it with Enter: over a view, and below a field."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from PySide6.QtCore import (
     Qt,
     Signal,
 )
-from PySide6.QtGui import QColor, QFontMetrics, QKeyEvent, QPainter, QPaintEvent
+from PySide6.QtGui import QKeyEvent, QPainter, QPaintEvent
 from PySide6.QtWidgets import (
     QFrame,
     QListWidget,
@@ -31,12 +31,14 @@ from PySide6.QtWidgets import (
 
 from app.views.ui import icons
 from app.views.ui.layouts import vbox
+from app.views.ui.op_rows import write
 from app.views.ui.present import present
 from app.views.ui.theme import current, font
 from app.views.ui.widgets.painting import box, label, start
 from app.views.ui.widgets.search import SearchField
 
 ROW, MOST_ROWS = 25, 10
+PICKER = 260  # px wide
 GAP = 6
 MOST_FOUND = 400  # limit of listed rows; typing more narrows the search
 DATA = Qt.ItemDataRole.UserRole
@@ -71,6 +73,7 @@ class PickBox(QFrame):
     """A search popup. `closed` is emitted when it closes, with a choice or without one."""
 
     closed = Signal()
+    RADIUS = 7
 
     def __init__(self, name: str, rows_name: str, width: int, parent: QWidget) -> None:
         super().__init__(parent)
@@ -88,6 +91,7 @@ class PickBox(QFrame):
         vbox(self.field, self.rows, self.hint, on=self, margins=8, spacing=6)
         self.setFixedWidth(width)
         self.field.textChanged.connect(self.refill)
+        self.field.lead(self.rows, MOST_ROWS, self._take_current)
         self.field.installEventFilter(self)
         self.rows.itemClicked.connect(lambda item: self._choose(item))
         self.hide()
@@ -108,6 +112,7 @@ class PickBox(QFrame):
         self.rows.setCurrentRow(0 if rows else -1)
         self.rows.setFixedHeight(ROW * max(1, min(len(rows), MOST_ROWS)) + 2)
         self.hint.setText(self._question.hint if rows else self._question.nothing)
+        self.hint.setVisible(bool(self.hint.text()))
         if self.isVisible():
             self.adjustSize()
 
@@ -121,19 +126,25 @@ class PickBox(QFrame):
         self, question: Question, spot: QPoint, beside: QRect | None = None
     ) -> None:
         """Open near a spot of the parent, inside it; where that covers `beside`, rather above or at its sides."""
-        self._question = question
-        self.field.setPlaceholderText(question.placeholder)
-        self.field.setAccessibleName(question.placeholder)
-        self.field.clear()
-        self.refill()
-        self.adjustSize()
+        self._take_question(question)
         area = present(self.parentWidget()).rect().adjusted(8, 8, -8, -8)
         rect = QRect(spot, self.size())
         if beside is not None and not area.contains(rect):
             rect = self._beside(beside, area) or rect
         rect.moveLeft(max(area.left(), min(rect.left(), area.right() - rect.width())))
         rect.moveTop(max(area.top(), min(rect.top(), area.bottom() - rect.height())))
-        self.move(rect.topLeft())
+        self._open_at(rect.topLeft())
+
+    def _take_question(self, question: Question) -> None:
+        self._question = question
+        self.field.setPlaceholderText(question.placeholder)
+        self.field.setAccessibleName(question.placeholder)
+        self.field.clear()
+        self.refill()
+        self.adjustSize()
+
+    def _open_at(self, corner: QPoint) -> None:
+        self.move(corner)
         self.show()
         self.raise_()
         self.field.setFocus(Qt.FocusReason.PopupFocusReason)
@@ -154,6 +165,9 @@ class PickBox(QFrame):
             self.hide()
             self.closed.emit()
 
+    def _take_current(self) -> None:
+        self._choose(self.rows.currentItem())
+
     def _choose(self, item: QListWidgetItem | None) -> None:
         if item is not None and self._question is not None:
             value = item.data(DATA).value
@@ -166,16 +180,17 @@ class PickBox(QFrame):
     def paintEvent(self, event: QPaintEvent) -> None:
         now = current()
         painter = start(self)
-        box(painter, QRectF(self.rect()), 7, now.panel, now.line3)
+        box(painter, QRectF(self.rect()), self.RADIUS, now.panel, now.line3)
         painter.end()
 
     def eventFilter(self, watched: QObject, event: QEvent) -> bool:
-        if (
-            watched is self.field
-            and isinstance(event, QKeyEvent)
-            and event.type() == QEvent.Type.KeyPress
-        ):
-            return self._key(event)
+        if isinstance(event, QKeyEvent) and event.type() == QEvent.Type.KeyPress:
+            if event.key() == Qt.Key.Key_Tab:
+                self._take_current()
+                return True
+            if event.key() == Qt.Key.Key_Escape:
+                self.close_box()
+                return True
         if (
             watched is self.field
             and event.type() == QEvent.Type.FocusOut
@@ -184,28 +199,46 @@ class PickBox(QFrame):
             self.close_box()  # the focus moved on; an activated other window does not count
         return super().eventFilter(watched, event)
 
-    def _key(self, event: QKeyEvent) -> bool:
-        steps = {
-            Qt.Key.Key_Down: 1,
-            Qt.Key.Key_Up: -1,
-            Qt.Key.Key_PageDown: MOST_ROWS,
-            Qt.Key.Key_PageUp: -MOST_ROWS,
-        }
-        key = Qt.Key(event.key())
-        if key in steps:
-            count = self.rows.count()
-            if count:
-                self.rows.setCurrentRow(
-                    min(max(self.rows.currentRow() + steps[key], 0), count - 1)
-                )
-            return True
-        if key in (Qt.Key.Key_Return, Qt.Key.Key_Enter, Qt.Key.Key_Tab):
-            self._choose(self.rows.currentItem())
-            return True
-        if key == Qt.Key.Key_Escape:
+
+class Picker(PickBox):
+    """A list that opens below a field. `picked(value)` carries the choice."""
+
+    picked = Signal(object)
+    RADIUS = 0
+
+    def __init__(
+        self, title: str, picks: Sequence[PickRow], nothing: str, parent: QWidget
+    ) -> None:
+        super().__init__(title, title, PICKER, parent)
+        self.setWindowFlags(Qt.WindowType.Popup)
+        self.setAttribute(Qt.WidgetAttribute.WA_DeleteOnClose)
+        self.closed.connect(self.deleteLater)
+
+        def matches(letters: str) -> list[PickRow]:
+            letters = letters.strip().lower()
+            return [
+                pick for pick in picks if letters in f"{pick.text} {pick.faint}".lower()
+            ]
+
+        for widget in (self.field, self.rows):
+            widget.setVisible(bool(picks))
+        self._take_question(Question(title, "", nothing, matches, self.picked.emit))
+
+    def open_below(self, widget: QWidget) -> None:
+        """Open below a widget, on the screen as a whole."""
+        corner = widget.mapToGlobal(widget.rect().bottomLeft() + QPoint(0, 2))
+        if (screen := widget.screen()) is not None:
+            room = screen.availableGeometry()
+            corner.setX(max(room.left(), min(corner.x(), room.right() - self.width())))
+            if corner.y() + self.height() > room.bottom():
+                corner.setY(widget.mapToGlobal(QPoint(0, 0)).y() - self.height() - 2)
+        self._open_at(corner)
+
+    def keyPressEvent(self, event: QKeyEvent) -> None:
+        if event.key() == Qt.Key.Key_Escape:
             self.close_box()
-            return True
-        return False
+        else:
+            super().keyPressEvent(event)
 
 
 class _Delegate(QStyledItemDelegate):
@@ -235,41 +268,19 @@ class _Delegate(QStyledItemDelegate):
                 now.accentBg if chosen else now.hover,
                 now.outline(now.accent) if chosen else None,
             )
-        icons.draw(
-            painter,
-            row.category,
-            row.category,
-            area.left() + 8,
-            area.top() + (area.height() - 14) / 2,
-            14,
-        )
-        room = area.adjusted(30, 0, -8, 0)
-        used = _write(painter, room, row.text, "label", now.text)
+        if row.category:
+            icons.draw(
+                painter,
+                row.category,
+                row.category,
+                area.left() + 8,
+                area.top() + (area.height() - 14) / 2,
+                14,
+            )
+        room = area.adjusted(30 if row.category else 8, 0, -8, 0)
+        used = write(painter, room, row.text, font("label"), now.text)
         room.setLeft(room.left() + used + 8)
-        hint = _write(painter, room, row.hint, "caption", now.text3, right=True)
+        hint = write(painter, room, row.hint, font("caption"), now.text3, right=True)
         room.setRight(room.right() - hint - (8 if hint else 0))
-        _write(painter, room, row.faint, "label", now.text2)
+        write(painter, room, row.faint, font("label"), now.text2)
         painter.restore()
-
-
-def _write(
-    painter: QPainter,
-    area: QRect,
-    text: str,
-    role: str,
-    color: QColor,
-    right: bool = False,
-) -> int:
-    """Write one line, cut where it must be; returns the width used."""
-    if not text or area.width() < 12:
-        return 0
-    face = font(role)
-    metrics = QFontMetrics(face)
-    shown = metrics.elidedText(text, Qt.TextElideMode.ElideRight, area.width())
-    painter.setFont(face)
-    painter.setPen(color)
-    side = Qt.AlignmentFlag.AlignRight if right else Qt.AlignmentFlag.AlignLeft
-    painter.drawText(
-        area, Qt.AlignmentFlag.AlignVCenter | side | Qt.TextFlag.TextSingleLine, shown
-    )
-    return metrics.horizontalAdvance(shown)
