@@ -33,7 +33,8 @@ WORDS = marked(
 
 
 class LessonCard(QWidget):
-    """A lesson in the list: done or not, its title, how long it takes. `chosen` asks to begin it."""
+    """A lesson in the list: done or not, and its title; what points at it sees how long it takes. `chosen` asks to
+    begin it."""
 
     chosen = Signal()
 
@@ -42,18 +43,10 @@ class LessonCard(QWidget):
         minutes, title = f"{lesson.minutes} min", tr(lesson.title)
         self.button = Button(title, "link")
         self.button.setAccessibleName(f"{title}, {tr('done') if done else minutes}")
-        self.button.setToolTip(_plain(translated(lesson.summary)))
+        self.button.setToolTip(f"{minutes}. {_plain(translated(lesson.summary))}")
         self.button.clicked.connect(lambda: self.chosen.emit())
         mark = Glyph(*(("check", "run") if done else ("record", "text4")), 14)
-        hbox(
-            mark,
-            self.button,
-            1,
-            label(minutes, "caption", "text3"),
-            on=self,
-            margins=(0, 2, 4, 2),
-            spacing=6,
-        )
+        hbox(mark, self.button, 1, on=self, margins=(0, 2, 4, 2), spacing=6)
 
 
 def _plain(markdown: str) -> str:
