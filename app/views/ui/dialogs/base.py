@@ -56,7 +56,10 @@ class Dialog(ShowsCutTexts, QDialog):
         left: bool = False,
         default: bool = False,
     ) -> Button:
-        """Add a button at the bottom; `left` puts it at the far left. Enter presses the default one."""
+        """Add a button at the bottom; `left` puts it at the far left. Enter presses the default one, which looks like
+        that."""
+        if default and kind == "secondary":
+            kind = "primary"
         button = Button(text, kind)
         button.setMinimumHeight(28)
         if default:
