@@ -6,6 +6,7 @@ from collections.abc import Iterator, Sequence
 from math import ceil
 from typing import TYPE_CHECKING, Any
 
+from app.builder.blocks import PREFIX
 from app.builder.diagnostics.problems import Cure, Problem, SetData, SetTraining
 from app.data import description
 from app.data.config import DataConfig
@@ -65,6 +66,10 @@ def absent_device(project: Project, present: Sequence[Device]) -> tuple[Problem,
     )
 
 
+# Layers of torch that consist of others, as blocks do.
+_OF_SEVERAL = ("nn.TransformerEncoderLayer", "nn.TransformerDecoderLayer")
+
+
 def memory_cures(project: Project, analysis: Analysis | None) -> tuple[Cure, ...]:
     """Return what lets a step need less memory: fewer samples at once, the same number in parts, or activations that
     are recomputed."""
@@ -101,9 +106,13 @@ def memory_cures(project: Project, analysis: Analysis | None) -> tuple[Cure, ...
 
 def _blocks(layers: Layers) -> list[str]:
     """Return the outermost modules that hold others, which recomputing frees the activations of."""
-    paths = [path for layer in layers for path in layer.modules]
-    above = {path.rpartition(".")[0] for path in paths}
-    holders = [path for path in paths if path in above]
+    above = {path.rpartition(".")[0] for layer in layers for path in layer.modules}
+    holders = [
+        path
+        for layer in layers
+        for path in layer.modules
+        if layer.op.startswith((PREFIX, *_OF_SEVERAL)) or path in above
+    ]
     return [
         path
         for path in holders

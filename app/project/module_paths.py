@@ -20,7 +20,8 @@ if TYPE_CHECKING:
 class NetModule(Struct, frozen=True):
     """A module of the net. `path` leads to it; `modules` are those with a forward: several of a repeated node.
 
-    `parameters` is None where they were not counted, which is inside blocks.
+    `parameters` is None where they were not counted, which is inside blocks. `op` is that of its node, "" where code
+    made it.
     """
 
     path: str
@@ -29,6 +30,7 @@ class NetModule(Struct, frozen=True):
     parameters: int | None = None
     frozen: bool = False
     trains: bool = True
+    op: str = ""
 
 
 class Layers:
@@ -132,10 +134,12 @@ def _inside(
         modules = (
             tuple(f"{path}.{i}" for i in range(node.repeat)) if listed else (path,)
         )
-        yield NetModule(path, modules, node.name, count, still, count != 0)
+        yield NetModule(path, modules, node.name, count, still, count != 0, node.op)
         for number in range(1, spread):
             other = prefix + class_text.module(key, number)
-            yield NetModule(other, (other,), node.name, None, still, count != 0)
+            yield NetModule(
+                other, (other,), node.name, None, still, count != 0, node.op
+            )
         block = (
             blocks.get(node.op.removeprefix(PREFIX))
             if node.op.startswith(PREFIX)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import math
 import time
 from collections.abc import Callable
@@ -12,9 +13,12 @@ import pytest
 import torch
 from msgspec.structs import replace
 
+from app.builder.analysis import analyse
 from app.data.config import DataConfig
 from app.features.trials.compute import dry_run, rate_test
 from app.preflight.setting_checks import memory_cures
+from app.project import file as project_file
+from app.project.custom_layers import ops_of
 from app.project.project import Project
 from app.telemetry import gpu, memory
 from app.training.checkpoints import checkpoint
@@ -36,6 +40,7 @@ from app.training.job import Job
 from app.training.loop import train
 from app.training.monitoring import measured_memory, step_profile
 from app.training.setup.devices import devices, resolve
+from app.util.resources import path as resource_path
 from tapedeck import devices as accelerators
 from tests.support.training_jobs import CONV_NET, SETTINGS, SMALL_NET, job, losses, net
 
@@ -154,8 +159,6 @@ def test_its_memory_is_counted_and_said_as_the_device_s(device: str, figure) -> 
 
 
 def test_nothing_of_a_run_stays_on_it(device: str) -> None:
-    import gc
-
     ran(job(SMALL_NET, epochs=1, device=device))
     gc.collect()
     before = accelerators.memory(device).allocated
@@ -334,7 +337,6 @@ def test_memory_that_ends_is_a_sentence_with_its_cures(
 def test_the_cures_of_memory_that_ended_work(device: str) -> None:
     if not device.startswith("sim"):
         pytest.skip("bytes of a step are exact on the simulated accelerator alone")
-    import gc
 
     def fails(**settings: Any) -> bool:
         gc.collect()
@@ -352,6 +354,39 @@ def test_the_cures_of_memory_that_ended_work(device: str) -> None:
     assert fails(batch_size=1024)
     assert not fails(batch_size=256)
     assert not fails(batch_size=256, accumulate=4)
+
+
+@pytest.mark.parametrize(
+    ("name", "blocks"),
+    [
+        ("Encoder-decoder on dates", ("encoder", "decoder")),
+        ("Transformer on digits", ("encoder.0", "encoder.1")),
+    ],
+)
+def test_blocks_are_recomputed_where_memory_ended(
+    name: str, blocks: tuple[str, ...], device: str, figure
+) -> None:
+    """Those of torch, such as nn.TransformerEncoderLayer, and each repetition of drawn ones."""
+    project = project_file.read(resource_path("examples", f"{name}.tape"))
+    analysis = analyse(project.graph, ops_of(project))
+    *_, cure = memory_cures(project, analysis)
+    assert cure.settings == {"recompute": blocks}
+    training = {"device": device, "max_steps": 2, "batch_size": 300, "amp": ""}
+    training |= {"epochs": 1, "accumulate": 1}
+    plain = Job(analysis.source, project.data, replace(project.training, **training))
+    peaks, curves = [], []
+    for a_job in (
+        plain,
+        replace(plain, training=replace(plain.training, **cure.settings)),
+    ):
+        gc.collect()
+        accelerators.forget_peak(device)
+        before = accelerators.memory(device).allocated
+        curves.append(losses(ran(a_job)[0]))
+        peaks.append(accelerators.memory(device).peak - before)
+    assert curves[0] == pytest.approx(curves[1], rel=1e-5) and peaks[1] < 0.8 * peaks[0]
+    figure(f"peak of {name}, MiB", round(peaks[0] / 2**20, 1))
+    figure(f"peak of {name} with recomputed blocks, MiB", round(peaks[1] / 2**20, 1))
 
 
 def test_a_run_after_one_that_had_no_memory_is_a_run(device: str, scarce: int) -> None:
