@@ -6,8 +6,6 @@ import json
 from pathlib import Path
 
 import pytest
-from PySide6.QtCore import QMimeData, QPointF, Qt, QUrl
-from PySide6.QtGui import QDropEvent
 from PySide6.QtWidgets import QFileDialog
 from pytestqt.qtbot import QtBot
 
@@ -60,17 +58,8 @@ def test_the_menu_writes_the_drawing_as_it_stands(
     )
     for picture in (tmp_path / "net.png", svg):
         window.document.new()
-        data, before = QMimeData(), picture.read_bytes()
-        data.setUrls([QUrl.fromLocalFile(str(picture))])
-        window.dropEvent(
-            QDropEvent(
-                QPointF(5, 5),
-                Qt.DropAction.CopyAction,
-                data,
-                Qt.MouseButton.LeftButton,
-                Qt.KeyboardModifier.NoModifier,
-            )
-        )
+        before = picture.read_bytes()
+        assert window.files.open(picture)
         assert (
             window.document.project.graph == project.graph
             and window.document.path is None

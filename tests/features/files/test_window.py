@@ -10,13 +10,15 @@ from pathlib import Path
 
 import pytest
 from msgspec.structs import replace
-from PySide6.QtCore import Qt, QTimer
+from PySide6.QtCore import QMimeData, QPointF, Qt, QTimer, QUrl
+from PySide6.QtGui import QDropEvent
 from PySide6.QtTest import QTest
 from PySide6.QtWidgets import QApplication, QFileDialog
 
 from app.features.files.changed_file_dialog import ChangedFileDialog
 from app.project import file as project_file
 from app.project import file_lock
+from app.project.picture_file import as_element
 from app.project.project import Project
 from app.util.resources import path as resource_path
 from app.views.ui.dialogs.message import DialogAnswer, QuestionDialog
@@ -446,6 +448,22 @@ def test_what_is_being_typed_is_unsaved_work_when_another_file_is_dropped(
     window.files.open_asking(other)
     assert not answers and not window.document.project.graph.nodes
     assert window.document.project.name == "other" and not window.document.dirty
+
+
+def test_a_picture_that_has_its_project_can_be_dropped(
+    window: WholeWindow, file: Path, tmp_path: Path
+) -> None:
+    project, picture = window.document.project, tmp_path / "net.svg"
+    element = as_element(project_file.dumps(project))
+    picture.write_text(f'<svg xmlns="http://www.w3.org/2000/svg">{element}</svg>')
+    data = QMimeData()
+    data.setUrls([QUrl.fromLocalFile(str(picture))])
+    copy, left = Qt.DropAction.CopyAction, Qt.MouseButton.LeftButton
+    bare = Qt.KeyboardModifier.NoModifier
+    window.document.new()
+    window.dropEvent(QDropEvent(QPointF(5, 5), copy, data, left, bare))
+    assert window.document.project.graph == project.graph
+    assert window.document.path is None
 
 
 def test_a_saved_project_is_called_as_its_file(
