@@ -17,6 +17,7 @@ from app.project.custom_layers import ops_of
 from app.project.file import read
 from app.project.project import Project
 from app.util.resources import path as resource_path
+from tests.support.needs import needs
 
 
 def example(name: str) -> Project:
@@ -116,6 +117,7 @@ def test_graphviz_finds_every_block_whatever_the_names() -> None:
     assert len(objects) == len(drawing.groups) + len(drawing.boxes)
 
 
+@needs("export")
 def test_the_command_draws_a_project(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:

@@ -17,6 +17,7 @@ from app.project import file
 from app.util.resources import PATH_ENTRY
 from app.util.resources import path as resource_path
 from tests.support.forked_python import run_forked
+from tests.support.needs import needs
 from tests.support.script_here import run_script
 
 DIGITS = resource_path("examples", "digits.tape")
@@ -146,6 +147,7 @@ def test_a_broken_net_is_not_trained(
     assert not (tmp_path / "run").exists()
 
 
+@needs("export")
 def test_export_writes_what_runs_alone(tmp_path: Path) -> None:
     code, weights, script = (
         tmp_path / "net.py",
@@ -289,6 +291,7 @@ def test_a_command_is_found_by_the_name_of_its_module(
     assert main(["count"]) == 0 and capsys.readouterr().out == "one\n"
 
 
+@needs("runs")
 def test_help_and_the_list_of_runs_import_no_torch_and_a_command_no_other(
     tmp_path: Path,
 ) -> None:
@@ -314,12 +317,12 @@ def test_help_and_the_list_of_runs_import_no_torch_and_a_command_no_other(
     ("asked", "words"),
     [
         (
-            "export net.tape --out X",
-            "there is no option --out; try tapedeck export --help",
+            "check net.tape --out X",
+            "there is no option --out; try tapedeck check --help",
         ),
         (
-            "export net.tape --scripts=t.py",
-            "there is no option --scripts, the nearest is --script; try",
+            "train net.tape --epoch=3",
+            "there is no option --epoch, the nearest is --epochs; try",
         ),
         (
             "check a.tape b.tape",

@@ -13,6 +13,7 @@ from app.training.config import Choice
 from app.util.frozen import FrozenMap
 from app.util.resources import path as resource_path
 from tests.support import script_here
+from tests.support.needs import needs
 
 pytestmark = pytest.mark.usefixtures("no_pictures")
 
@@ -101,6 +102,7 @@ def test_a_batch_that_is_left_out_before_the_first_checkpoint_repeats_the_run_wi
     )
 
 
+@needs("revisit")
 def test_a_changed_rate_is_taken_recorded_and_in_the_script(train, tmp_path, capsys):
     train("a", "--epochs", "2", "--save-every", "20")
     at = tmp_path / "a" / "runs" / "0001" / "checkpoints" / "step-00000040.pt"

@@ -14,6 +14,7 @@ from app.runs import store
 from app.training.config import Choice
 from app.util.frozen import FrozenMap
 from app.util.resources import path as resource_path
+from tests.support.needs import needs
 
 pytestmark = pytest.mark.usefixtures("no_pictures")
 
@@ -81,6 +82,7 @@ def test_early_stopping_is_said_and_best_and_last_weights_are_left(
     )
 
 
+@needs("runs")
 def test_skipped_steps_are_counted_and_a_limit_is_named(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:

@@ -23,6 +23,7 @@ from app.training.events import Event, StepDone
 from app.util.frozen import FrozenMap
 from app.util.resources import path as resource_path
 from tests.support.full_disk import files_of_at_most
+from tests.support.needs import needs
 
 DIGITS = resource_path("examples", "digits.tape")
 TRAIN = ["--epochs", "1", "--device", "cpu"]
@@ -131,6 +132,7 @@ def test_a_disk_that_takes_no_more_at_the_end_names_the_checkpoint(
         ("--code", "net.py"),
     ],
 )
+@needs("export")
 def test_an_export_that_a_disk_does_not_take_leaves_the_old_file(
     option: str, name: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:

@@ -22,6 +22,7 @@ from app.util.resources import path as resource_path
 from tests.slow import wrong_invocations
 from tests.slow.material.wrong_invocation_cases import CASES
 from tests.support.forked_python import run_forked, start_command
+from tests.support.needs import needs
 
 DIGITS = resource_path("examples", "digits.tape")
 ROOT = Path(__file__).resolve().parents[2]
@@ -95,6 +96,7 @@ def test_text_that_a_stream_cannot_take_is_printed_as_escapes(
     assert b"\\u6570\\u5b57: 12 nodes" in taken.getvalue()
 
 
+@needs("runs")
 def test_so_it_is_where_the_language_is_that_of_c(tmp_path: Path) -> None:
     store.changed(store.begin(tmp_path / "runs", read(DIGITS)), name="数字")
     with command(

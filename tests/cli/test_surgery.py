@@ -16,6 +16,7 @@ from app.runs import store
 from app.training.recomputing import recording
 from tests.support import script_here
 from tests.support.edited_nets import changed, example, frozen, inserted
+from tests.support.needs import needs
 from tests.support.run_commands import steps
 
 pytestmark = pytest.mark.usefixtures("no_pictures")
@@ -52,6 +53,7 @@ def trained(
     return tmp_path, steps(capsys.readouterr().out)
 
 
+@needs("runs", "revisit")
 def test_a_run_with_surgeries_is_kept_repeated_resumed_and_recomputed(
     trained: tuple[Path, list[tuple[int, float]]], capsys: pytest.CaptureFixture[str]
 ) -> None:

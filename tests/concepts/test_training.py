@@ -31,6 +31,7 @@ from app.training.stepper import Stepper
 from app.training.task import Task
 from app.util.frozen import FrozenMap
 from tests.support.forked_python import run_alone
+from tests.support.needs import needs
 from tests.support.training_jobs import CONV_NET, SMALL_NET, job, losses, net, run
 
 
@@ -308,14 +309,13 @@ def test_row_14_evaluation_is_in_eval_mode_without_gradients_and_gives_mean_loss
     )
 
 
+@needs("weights")
 def test_row_16_a_pretrained_backbone_stays_as_it_is_under_a_new_head_that_learns(
     tmp_path,
 ):
-    head = pytest.importorskip(
-        "app.features.weights.head", reason="the last layer is theirs"
-    )
     from app.builder.catalog.catalog import catalog
     from app.export.weights import save_safetensors
+    from app.features.weights import head
     from app.project.weights import files
     from app.training.control import Control
     from app.training.evaluation.evaluator import Evaluator
@@ -348,11 +348,10 @@ def test_row_16_a_pretrained_backbone_stays_as_it_is_under_a_new_head_that_learn
     assert after.accuracy > before.accuracy and after.loss < before.loss
 
 
+@needs("weights")
 def test_row_17_parameters_are_counted_by_layer_in_total_and_those_that_are_trained():
-    head = pytest.importorskip(
-        "app.features.weights.head", reason="the last layer is theirs"
-    )
     from app.builder.catalog.catalog import catalog
+    from app.features.weights import head
     from app.source.compiled import make_module
 
     project = head.freeze_all_but_last(digits_project(epochs=1, max_steps=1), catalog())
@@ -561,6 +560,7 @@ def test_row_19_gradients_are_looked_at_by_layer_and_retained_ones_too():
     )
 
 
+@needs("layer")
 def test_row_28_values_of_a_layer_in_between_and_its_filters_are_seen_as_pictures(
     qtbot,
 ):

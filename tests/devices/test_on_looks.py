@@ -15,13 +15,11 @@ from app.autograd.batch import TrainingBatch, preserve_gradients, run_backward
 from app.autograd.diagnostics.gradient_paths import find_paths
 from app.autograd.playback.playback import play_through
 from app.autograd.playback.recording import record
-from app.features.gradcheck.compute.gradcheck import check_net
-from app.features.interpret.compute.attention_maps import attentions
 from app.main import main
 from app.training.evaluation.evaluator import Evaluator
 from app.training.monitoring import activations, snapshots
 from tests.devices.test_on_training import answers
-from tests.features.interpret.models import OWN
+from tests.support.needs import needs
 from tests.support.playback_nets import NETS, batch
 from tests.support.training_jobs import CONV_NET, job
 
@@ -78,13 +76,20 @@ def test_findings_are_those_of_the_cpu(device: str, same: Same) -> None:
     assert same(ours, theirs)
 
 
+@needs("gradcheck")
 def test_gradients_are_checked(device: str) -> None:
+    from app.features.gradcheck.compute.gradcheck import check_net
+
     report = check_net(subject("residual", device), budget=60)
     assert report.passed and report.worst is not None
 
 
+@needs("interpret")
 @pytest.mark.parametrize("kind", UNMASKED)
 def test_attention_is_found(kind: str, device: str) -> None:
+    from app.features.interpret.compute.attention_maps import attentions
+    from tests.features.interpret.models import OWN
+
     torch.manual_seed(0)
     model, x = OWN[kind](), torch.randn(3, 7, 24)
     expected = copy.deepcopy(model).eval().expected(x)[0]
@@ -147,6 +152,7 @@ def nets(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     return tmp_path
 
 
+@needs("compare")
 def test_a_model_is_compared_on_the_cpu_and_on_the_device(
     nets: Path, device: str, capsys: pytest.CaptureFixture[str]
 ) -> None:

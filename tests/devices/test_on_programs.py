@@ -23,6 +23,7 @@ from app.training.run_requests import LookInside, TellMemory
 from app.util.resources import path as resource_path
 from tapedeck import watcher
 from tests.export.test_script import write
+from tests.support.needs import needs
 from tests.support.training_jobs import SMALL_NET, job, losses
 
 DIGITS = resource_path("examples", "digits.tape")
@@ -59,6 +60,7 @@ def test_a_run_in_a_process_of_its_own(forked: bool, device: str, monkeypatch) -
     assert answers[1].result(60).allocator.allocated > 0
 
 
+@needs("evaluation", "trials")
 def test_the_terminal_trains_evaluates_and_tries_on_it(
     device: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:

@@ -15,7 +15,6 @@ from msgspec.structs import replace
 
 from app.builder.analysis import analyse
 from app.data.config import DataConfig
-from app.features.trials.compute import dry_run, rate_test
 from app.preflight.setting_checks import memory_cures
 from app.project import file as project_file
 from app.project.custom_layers import ops_of
@@ -42,6 +41,7 @@ from app.training.monitoring import measured_memory, step_profile
 from app.training.setup.devices import devices, resolve
 from app.util.resources import path as resource_path
 from tapedeck import devices as accelerators
+from tests.support.needs import needs
 from tests.support.training_jobs import CONV_NET, SETTINGS, SMALL_NET, job, losses, net
 
 Same = Callable[[object, object], bool]
@@ -398,7 +398,10 @@ def test_a_run_after_one_that_had_no_memory_is_a_run(device: str, scarce: int) -
     assert losses(events)
 
 
+@needs("trials")
 def test_a_dry_run_says_it_too_and_a_rate_test_runs(device: str, figure) -> None:
+    from app.features.trials.compute import dry_run, rate_test
+
     tried = dry_run(job(CONV_NET, device=device))
     assert not isinstance(tried, Failed) and tried.device == device
     assert tried.scope == "device" and tried.memory > 0

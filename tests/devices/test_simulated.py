@@ -11,6 +11,7 @@ import pytest
 
 from app.util.resources import python_path
 from tests.slow.planted_device_mistakes import MISTAKES, misplaced
+from tests.support.needs import needs
 
 HERE = Path(__file__).parent
 PACKAGES = HERE.parent / "support" / "packages"
@@ -62,6 +63,7 @@ def test_the_page_of_an_accelerator_has_its_card_and_each_figure(
     assert "1 passed" in text and "None." in text
 
 
+@needs("interpret", "trials")
 def test_what_is_planted_is_in_the_program() -> None:
     """`python -m tests.slow.planted_device_mistakes` runs the battery with each."""
     assert misplaced() == [] and len(MISTAKES) >= 30

@@ -13,6 +13,7 @@ from app.cli import run
 from app.project import file, picture_file
 from app.project.file import ProjectFileError
 from app.util.resources import path as resource_path
+from tests.support.needs import needs
 
 EXAMPLE = resource_path("examples", "Residual net on digits.tape")
 SVG = '<svg xmlns="http://www.w3.org/2000/svg"><metadata>{}</metadata></svg>'
@@ -43,6 +44,7 @@ def carried(text: bytes) -> bytes:
 
 
 @pytest.mark.parametrize("ending", ["png", "svg"])
+@needs("export")
 def test_a_picture_opens_as_the_project_that_it_shows(
     tmp_path: Path, ending: str, capsys
 ) -> None:

@@ -17,6 +17,7 @@ from app.runs.record import RunError, Summary
 from app.training.config import Choice, Schedule
 from app.util.frozen import FrozenMap
 from app.util.resources import path as resource_path
+from tests.support.needs import needs
 
 EXAMPLE = project_file.read(resource_path("examples", "digits.tape"))
 
@@ -124,6 +125,7 @@ def test_runs_without_a_value_come_last_and_names_count() -> None:
     assert numbers("lr") == [10, 2, 1] and numbers("run") == [1, 2, 10]
 
 
+@needs("runs")
 def test_a_command_annotates_filters_and_sorts(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:

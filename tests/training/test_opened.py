@@ -28,6 +28,7 @@ from app.sources.spec import SourceError, parse_source
 from app.training.config import TARGET, Choice, OutputLoss, TrainingConfig
 from app.util.frozen import FrozenMap
 from tests.support import own_code, script_here
+from tests.support.needs import needs
 
 pytestmark = pytest.mark.usefixtures("no_pictures")
 
@@ -443,6 +444,7 @@ def test_data_and_losses_choose_what_goes_in_and_what_comes_out(folder: Path) ->
     )  # they are forward's first arguments, in its order
 
 
+@needs("revisit")
 def test_a_step_of_an_opened_model_is_recomputed_and_its_graph_has_the_lines_of_its_files(
     trained: Any, folder: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:

@@ -16,6 +16,7 @@ from app.project import file as project_file
 from app.training.config import Choice
 from app.util.frozen import FrozenMap
 from tests.slow import coach
+from tests.support.needs import needs
 from tests.support.tables import texts_of
 from tests.support.whole_window import WholeWindow
 from tests.views.window.test_window import ready, wait_for
@@ -46,10 +47,10 @@ def closed(window: WholeWindow):
         dialog.close()
 
 
+@needs("trials")
 def test_amid_a_run_that_diverges_it_names_the_rate_and_stops_to_find_one(
     qtbot: QtBot, window: WholeWindow, tmp_path: Path
 ) -> None:
-    pytest.importorskip("app.features.trials", reason="the rate finder is theirs")
     training = {"epochs": 10_000, "optimizer": Choice("SGD", FrozenMap(lr=100.0))}
     feature, line = opened(qtbot, window, "moons", tmp_path, **training)
     qtbot.waitUntil(line.isVisible)

@@ -18,6 +18,7 @@ from app.project.weights import start_weights, state_dicts
 from app.source.compiled import make_module
 from app.sources.spec import InputSpec
 from tests.project.test_start_weights import analysed, digits
+from tests.support.needs import needs
 
 MINE = """
 from torch import nn
@@ -60,13 +61,13 @@ class Two(nn.Module):
         return (self.head or self.units)(self.units(x).tanh())
 
 
+@needs("weights")
 def test_transfer_load_replace_the_last_layer_freeze_the_rest_and_train(
     tmp_path,
 ) -> None:
     """An imported net: the new layer alone moves, everything else keeps the bits that were loaded."""
-    head_edits = pytest.importorskip(
-        "app.features.weights.head", reason="the last layer is theirs"
-    )
+    from app.features.weights import head as head_edits
+
     (tmp_path / "mine.py").write_text(MINE)
     out = tmp_path / "p.tape"
     assert (
@@ -127,12 +128,12 @@ def test_transfer_load_replace_the_last_layer_freeze_the_rest_and_train(
     )
 
 
+@needs("weights")
 def test_only_the_last_of_two_instances_gets_another_layer_and_all_else_is_frozen() -> (
     None
 ):
-    head_edits = pytest.importorskip(
-        "app.features.weights.head", reason="the last layer is theirs"
-    )
+    from app.features.weights import head as head_edits
+
     project = project_of(Two(False), (InputSpec((2, 6)),), "two")
     assert list(project.blocks) == ["Unit"]
     head = head_edits.last_layer(project, catalog())
@@ -154,10 +155,10 @@ def test_only_the_last_of_two_instances_gets_another_layer_and_all_else_is_froze
     ]
 
 
+@needs("weights")
 def test_a_last_layer_that_is_called_twice_is_refused_with_what_to_do() -> None:
-    head_edits = pytest.importorskip(
-        "app.features.weights.head", reason="the last layer is theirs"
-    )
+    from app.features.weights import head as head_edits
+
     project = project_of(Two(True), (InputSpec((2, 6)),), "two")
     with pytest.raises(
         head_edits.HeadError, match="more than once; unshare the last call"

@@ -14,6 +14,7 @@ from pytestqt.qtbot import QtBot
 from app.views import feature
 from app.views.feature import Action, Feature, Page
 from app.views.training.charts.feature import ChartsFeature
+from tests.support.needs import needs
 from tests.support.whole_window import WholeWindow
 from tests.support.windows import shown
 
@@ -139,6 +140,7 @@ def test_a_command_has_the_pages_made_and_one_without_words_stands_nowhere(
     }
 
 
+@needs("outline")
 def test_a_page_is_made_when_it_is_wanted_and_no_other(window: WholeWindow) -> None:
     counting = window.findChild(Counting)
     window.pages.show("count")

@@ -15,6 +15,7 @@ from app.views.fields.line_edits import TOO_LONG, NotesField
 from app.views.inspector.io_section import MOST, InputsOutputsSection
 from app.views.ui.widgets import ShapeChip
 from tests.slow.material.monsters import MONSTERS
+from tests.support.needs import needs
 from tests.support.whole_window import WholeWindow
 from tests.support.windows import shown
 from tests.views.window.test_window import ready
@@ -54,10 +55,12 @@ def at_rest(qtbot: QtBot, window: WholeWindow) -> None:
     )
 
 
+@needs("weights")
 def test_the_last_layer_is_looked_for_when_a_menu_opens_and_not_at_every_click(
     window: WholeWindow, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    head = pytest.importorskip("app.features.weights.head", reason="its menu entry")
+    from app.features.weights import head
+
     walks: list[object] = []
     real = head.last_layer
     monkeypatch.setattr(

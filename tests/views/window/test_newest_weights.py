@@ -19,6 +19,7 @@ from app.project import file as project_file
 from app.util import tensor_files  # noqa: F401  # reads the weights that a run wrote
 from app.views.run import newest_weights
 from app.views.ui import theme
+from tests.support.needs import needs
 from tests.support.run_windows import closed, opened, small
 from tests.support.whole_window import WholeWindow
 from tests.views.window.test_window import ready
@@ -106,6 +107,7 @@ def test_weights_of_a_run_that_ends_while_they_are_written_are_its_last(
     assert weights.words == "of Run 3 at step 7" and thread.written == 7
 
 
+@needs("export")
 def test_commands_take_them_unless_told_otherwise_and_never_those_of_another_net(
     path: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:

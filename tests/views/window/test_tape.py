@@ -17,6 +17,7 @@ from app.engine.tasks.capture import batch_of
 from app.util.formatting import bytes_text
 from app.views.autograd.graph.playback_paint import FADED
 from app.views.autograd.tape.player import PLAYING, READY, STANDING
+from tests.support.needs import needs
 from tests.support.whole_window import WholeWindow
 from tests.views.window.test_window import DIGITS, change, press, ready
 
@@ -83,6 +84,7 @@ def test_played_to_the_end_its_gradients_are_those_of_backward(window, qtbot) ->
     assert player.held[-1] == 0 and "<b>0 B</b>" in window.tape_control.page.held.text()
 
 
+@needs("outline")
 def test_the_layers_are_back_where_the_steps_took_their_place(window, qtbot) -> None:
     pages, tabs = window.pages, window.left.pane.tabs
     for before in ("layers", "steps"):
