@@ -321,8 +321,8 @@ def test_help_and_the_list_of_runs_import_no_torch_and_a_command_no_other(
             "there is no option --out; try tapedeck check --help",
         ),
         (
-            "train net.tape --epoch=3",
-            "there is no option --epoch, the nearest is --epochs; try",
+            "check net.tape --jsno",
+            "there is no option --jsno, the nearest is --json; try",
         ),
         (
             "check a.tape b.tape",
