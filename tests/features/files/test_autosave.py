@@ -25,6 +25,7 @@ from app.views.ui.dialogs.message import DialogAnswer, QuestionDialog
 from tests.slow.material.monsters import MONSTERS
 from tests.support import own_layers_nets as own
 from tests.support import windows
+from tests.support.needs import needs
 from tests.support.training_jobs import SMALL_NET, job
 from tests.support.whole_window import WholeWindow
 
@@ -345,6 +346,7 @@ def test_runs_of_a_restored_project_without_a_file_move_with_it(
 
 
 @pytest.mark.usefixtures("nothing_trusted")
+@needs("custom_layers")
 def test_a_restored_project_asks_for_trust_as_an_opened_one_does(
     qtbot, window: WholeWindow, tmp_path: Path
 ) -> None:

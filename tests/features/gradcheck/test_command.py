@@ -8,6 +8,7 @@ import pytest
 
 from app.main import main
 from app.util import resources
+from tests.support.needs import needs
 
 NETS = """import torch
 from torch import nn
@@ -47,6 +48,7 @@ def check(*words: str) -> int:
     return main(["autograd", *words])
 
 
+@needs("snippets")
 def test_a_layer_and_a_function_are_checked_and_a_wrong_gradient_is_exit_1(
     nets: str, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -64,6 +66,7 @@ def test_a_model_is_checked(nets: str, capsys: pytest.CaptureFixture[str]) -> No
     assert "The gradient of layer first is correct" in capsys.readouterr().out
 
 
+@needs("snippets")
 def test_a_layer_that_is_not_there_and_a_snippet_are_refused(
     nets: str, capsys: pytest.CaptureFixture[str]
 ) -> None:

@@ -22,8 +22,11 @@ from app.util.frozen import FrozenMap
 from app.views.pictures import headless_pictures
 from app.views.training.charts.metrics import Choice
 from app.views.ui import theme
+from tests.support.needs import needs
 from tests.support.run_windows import closed, listed, opened, run, small
 from tests.support.whole_window import WholeWindow
+
+pytestmark = needs("runs")  # where they are selected
 
 
 @pytest.fixture(scope="module")
