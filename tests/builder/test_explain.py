@@ -13,6 +13,7 @@ from app.builder.diagnostics.problems import Problem, apply_cure
 from app.builder.graph import Edge, Graph
 from app.builder.literals import AUTO, DType
 from tests.support.builder_nets import INT64, net, run
+from tests.support.pseudo_language import speak_pseudo
 
 
 @dataclass(frozen=True)
@@ -355,6 +356,16 @@ class TestEveryMistake:
             assert part in words
         assert problem.reason and problem.torch_message
         assert tuple(cure.label for cure in problem.cures) == mistake.cures
+
+    def test_is_told_in_another_language_with_all_its_cures(
+        self, mistake: Mistake, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        english = problem_at(mistake.graph)
+        speak_pseudo(monkeypatch)
+        other = problem_at(mistake.graph)
+        assert other.message != english.message and other.reason != english.reason
+        for cure, same in zip(other.cures, english.cures, strict=True):
+            assert cure.label != same.label and cure.edits == same.edits
 
     def test_is_the_only_error_and_nothing_is_said_of_what_follows(
         self, mistake: Mistake

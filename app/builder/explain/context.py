@@ -15,6 +15,7 @@ from app.builder.plan import Ref, Step
 from app.builder.results import CallFailed, StepResult
 from app.builder.value_types import Dim, Size, TensorType
 from app.util.frozen import FrozenMap
+from app.util.language import tr
 
 # A message with both shapes, a reason, and cures.
 Explanation = tuple[str, str, tuple[Cure, ...]]
@@ -30,8 +31,17 @@ class Wire(Struct, frozen=True):
     source: Node
 
     @property
+    def name(self) -> str:
+        """The name of the layer that it comes from."""
+        return self.source.name
+
+    @property
     def shape(self) -> tuple[Size, ...]:
         return self.type.shape
+
+    @property
+    def rank(self) -> int:
+        return len(self.shape)
 
 
 class FailedCall(Struct, frozen=True, dict=True):
@@ -47,7 +57,7 @@ class FailedCall(Struct, frozen=True, dict=True):
 
     @property
     def label(self) -> str:
-        return self.step.spec.label
+        return self.spec.label
 
     @property
     def name(self) -> str:
@@ -85,19 +95,11 @@ class FailedCall(Struct, frozen=True, dict=True):
     def wire(self, port: str) -> Wire | None:
         return next((wire for wire in self.wires if wire.port == port), None)
 
-    @property
-    def first(self) -> Wire | None:
-        """The tensor at the first connected port."""
-        return next(
-            (wire for wire in self.wires if wire.port == next(iter(self.step.args))),
-            None,
-        )
-
     @cached_property
     def arriving(self) -> str:
         """Describe the input and source of each port in a sentence."""
         parts = [
-            f"{wire.source.name} gives {wire.type} to {wire.port}"
+            tr("{wire.name} gives {wire.type} to {wire.port}", wire=wire)
             for wire in self.wires
         ]
         return f"{'; '.join(parts)}." if parts else ""
@@ -106,14 +108,20 @@ class FailedCall(Struct, frozen=True, dict=True):
 
     def set(self, name: str, value: Any) -> Cure:
         """Give a parameter of the call another value."""
-        return Cure(f"Set {name}={value}", (SetParam(self.step.id, name, value),))
+        label = tr("Set {name}={value}", name=name, value=value)
+        return Cure(label, (SetParam(self.step.id, name, value),))
 
     def before(self, wire: Wire, op: str, **params: Any) -> InsertBefore:
         """Put a call on a wire that arrives."""
         return InsertBefore(self.step.id, wire.port, op, FrozenMap(params), wire.index)
 
+    def insert(self, label: str, wire: Wire, op: str, **params: Any) -> Cure:
+        """Offer a call on a wire that arrives."""
+        return Cure(label, (self.before(wire, op, **params),))
 
-Explainer = Callable[[FailedCall], Explanation | None]
+
+# Explains a call by the first tensor that arrives, or gives way to the next explainer.
+Explainer = Callable[[FailedCall, Wire], Explanation | None]
 
 
 def divisors(number: int, most: int) -> Iterator[int]:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator
 
+from app.builder.catalog.catalog import OpSpec
 from app.builder.diagnostics.problems import Connect, Cure, Problem, SetParam
 from app.builder.explain import joins, layers, shapes
 from app.builder.explain.context import Explainer, Explanation, FailedCall, Wire
@@ -13,6 +14,7 @@ from app.builder.literals import DType
 from app.builder.plan import Step
 from app.builder.results import CallFailed, StepResult
 from app.builder.value_types import BATCHES
+from app.util.language import marked, tr
 
 __all__ = ["explain", "wire_cures"]
 
@@ -30,9 +32,10 @@ _DTYPES: dict[tuple[str, str], str] = {
     **{(f"nn.MaxUnpool{n}d", "indices"): "int64" for n in (1, 2, 3)},
 }
 _WHY = {
-    "int64": "It indexes rows.",
-    "bool": "It is a mask of the values that are used.",
+    "int64": marked("It indexes rows."),
+    "bool": marked("It is a mask of the values that are used."),
 }
+_COMPUTES = marked("It computes in {dtype}; change the dtype of its input.")
 _OF_DTYPE = re.compile(
     r"dtype|scalar type|Input type|LongTensor|\bbool|Long\b|Double\b"
 )
@@ -42,15 +45,11 @@ _MOST = 3
 def explain(step: Step, result: StepResult, graph: Graph) -> Problem:
     """Explain a failed call as a problem."""
     assert isinstance(result.outcome, CallFailed)
-    broken = FailedCall(step, result, graph)
-    message, reason, cures = _explanation(broken, result.outcome)
-    wanting = [
-        wire.source.name
-        for wire in broken.wires
-        if not _named(wire.source.name, f"{message} {reason}")
-    ]
-    if wanting:
-        reason = f"{reason} {broken.arriving}".strip()
+    call = FailedCall(step, result, graph)
+    message, reason, cures = _explanation(call, result.outcome)
+    text = f"{message} {reason}"
+    if not all(_names(text, wire.name) for wire in call.wires):
+        reason = f"{reason} {call.arriving}".strip()
     torch_message = result.outcome.real_error or _with_n(result.outcome.error)
     return Problem(
         "error",
@@ -63,25 +62,21 @@ def explain(step: Step, result: StepResult, graph: Graph) -> Problem:
     )
 
 
-def _named(name: str, text: str) -> bool:
+def _names(text: str, name: str) -> bool:
     return re.search(rf"(?<!\w){re.escape(name)}(?!\w)", text) is not None
 
 
-def _explanation(broken: FailedCall, outcome: CallFailed) -> Explanation:
-    explainers = (
-        (wrong_dtype,)
-        if outcome.dtype
-        else _explainers(broken.spec.key, broken.spec.category)
-    )
-    if any(
-        port.wired for port in broken.spec.inputs
-    ):  # explainers read typed parameters only
-        explainers = ()
-    for explainer in explainers:
-        explanation = explainer(broken)
-        if explanation is not None:
-            return explanation
-    return f"{broken.name} does not fit: {_with_n(outcome.error)}", broken.arriving, ()
+def _explanation(call: FailedCall, outcome: CallFailed) -> Explanation:
+    explainers = (wrong_dtype,) if outcome.dtype else _explainers(call.spec)
+    is_typed = not any(port.wired for port in call.spec.inputs)
+    if call.wires and is_typed:  # explainers read typed parameters only
+        for explainer in explainers:
+            explanation = explainer(call, call.wires[0])
+            if explanation is not None:
+                return explanation
+    error = _with_n(outcome.error)
+    message = tr("{call.name} does not fit: {error}", call=call, error=error)
+    return message, call.arriving, ()
 
 
 def _with_n(message: str) -> str:
@@ -89,36 +84,33 @@ def _with_n(message: str) -> str:
     return re.sub(rf"\b({'|'.join(map(str, BATCHES))})\b", "N", message)
 
 
-def wrong_dtype(broken: FailedCall) -> Explanation | None:
+def wrong_dtype(call: FailedCall, _first: Wire) -> Explanation | None:
     """Explain a dtype mismatch: lookups take integers, most other layers the floating dtype of their weights."""
-    outcome = broken.result.outcome
-    listed = any((broken.spec.key, wire.port) in _DTYPES for wire in broken.wires)
+    outcome = call.result.outcome
+    listed = any((call.spec.key, wire.port) in _DTYPES for wire in call.wires)
     if not listed and not (
         isinstance(outcome, CallFailed)
-        and (outcome.dtype or _OF_DTYPE.search(broken.torch_messages))
+        and (outcome.dtype or _OF_DTYPE.search(call.torch_messages))
     ):
         return None
-    required = {port.name for port in broken.spec.inputs if port.required}
-    for wire in broken.wires:
-        expected_dtype = _DTYPES.get((broken.spec.key, wire.port), _computes_in(broken))
-        if wire.port in required and not _suits(wire.type.dtype, expected_dtype):
-            message = (
-                f"{broken.label} expects {expected_dtype}, gets {wire.type.dtype} in {wire.type} from "
-                f"{wire.source.name}"
+    required = {port.name for port in call.spec.inputs if port.required}
+    for wire in call.wires:
+        dtype = _DTYPES.get((call.spec.key, wire.port), _computes_in(call))
+        if wire.port in required and not _suits(wire.type.dtype, dtype):
+            message = tr(
+                "{call.label} expects {dtype}, gets {wire.type.dtype} in {wire.type} from {wire.name}",
+                call=call,
+                dtype=dtype,
+                wire=wire,
             )
-            reason = _WHY.get(
-                expected_dtype,
-                f"It computes in {expected_dtype}; change the dtype of its input.",
-            )
-            return message, reason, _dtype_cures(broken, wire, expected_dtype)
+            reason = tr(_WHY.get(dtype, _COMPUTES), dtype=dtype)
+            return message, reason, _dtype_cures(call, wire, dtype)
     return None
 
 
-def _computes_in(broken: FailedCall) -> str:
+def _computes_in(call: FailedCall) -> str:
     """Return the dtype of its weights."""
-    dtype = (
-        broken.result.resolved.get("dtype") if broken.spec.kind == "module" else None
-    )
+    dtype = call.result.resolved.get("dtype") if call.spec.kind == "module" else None
     return dtype.name if isinstance(dtype, DType) else "float32"
 
 
@@ -130,17 +122,14 @@ def _suits(dtype: str, expected_dtype: str) -> bool:
     )
 
 
-def _dtype_cures(
-    broken: FailedCall, wire: Wire, expected_dtype: str
-) -> tuple[Cure, ...]:
-    to = Cure(
-        f"Insert Tensor.to({expected_dtype})",
-        (broken.before(wire, "Tensor.to", dtype=DType(expected_dtype)),),
-    )
+def _dtype_cures(call: FailedCall, wire: Wire, dtype: str) -> tuple[Cure, ...]:
+    label = tr("Insert {layer}", layer=f"Tensor.to({dtype})")
+    to = call.insert(label, wire, "Tensor.to", dtype=DType(dtype))
     if wire.source.op != "input":
         return (to,)
-    declared = SetParam(wire.source.id, "dtype", DType(expected_dtype))
-    return (Cure(f"Make {wire.source.name} {expected_dtype}", (declared,)), to)
+    declared = SetParam(wire.source.id, "dtype", DType(dtype))
+    label = tr("Make {wire.name} {dtype}", wire=wire, dtype=dtype)
+    return (Cure(label, (declared,)), to)
 
 
 # --- Explainers by op
@@ -208,18 +197,15 @@ _BY_OP: tuple[tuple[str, tuple[Explainer, ...]], ...] = (
     ),
     (r"nn\.(CosineSimilarity|PairwiseDistance)", (wrong_dtype, joins.no_broadcast)),
 )
-_COMPILED = tuple((re.compile(pattern), explainers) for pattern, explainers in _BY_OP)
 
 
-def _explainers(key: str, category: str) -> tuple[Explainer, ...]:
+def _explainers(spec: OpSpec) -> tuple[Explainer, ...]:
     """List the explainers for an op, the most specific first."""
+    others = (wrong_dtype, joins.no_broadcast) if spec.category == "merge" else _LAYERS
     op_explainers = next(
-        (explainers for pattern, explainers in _COMPILED if pattern.fullmatch(key)), ()
+        (explainers for ops, explainers in _BY_OP if re.fullmatch(ops, spec.key)),
+        others,
     )
-    if not op_explainers:
-        op_explainers = (
-            (wrong_dtype, joins.no_broadcast) if category == "merge" else _LAYERS
-        )
     return (*op_explainers, shapes.out_of_range, wrong_dtype)
 
 
@@ -242,10 +228,8 @@ def _loose_ends(step: Step, graph: Graph) -> Iterator[Cure]:
             and node.id != step.id
             and not graph.out_of(node.id)
         ):
-            yield Cure(
-                f"Connect {node.name}",
-                (Connect(step.id, step.spec.inputs[0].name, node.id),),
-            )
+            wire = Connect(step.id, step.spec.inputs[0].name, node.id)
+            yield Cure(tr("Connect {layer}", layer=node.name), (wire,))
 
 
 def _indices(step: Step, graph: Graph) -> Iterator[Cure]:
@@ -265,7 +249,8 @@ def _indices(step: Step, graph: Graph) -> Iterator[Cure]:
             if module.params.get("return_indices")
             else (SetParam(module.id, "return_indices", True),)
         )
-        yield Cure(f"Take the indices from {pool.name}", (*giving, wire))
+        label = tr("Take the indices from {pool}", pool=pool.name)
+        yield Cure(label, (*giving, wire))
 
 
 def _upstream(start: str, graph: Graph) -> Iterator[Node]:
@@ -288,6 +273,9 @@ def _attention(step: Step, missing: tuple[str, ...], graph: Graph) -> Iterator[C
     edits = tuple(
         Connect(step.id, port, giver.source, giver.output) for port in missing
     )
-    yield Cure(
-        f"Take {' and '.join(missing)} from {graph.nodes[giver.source].name}", edits
+    label = tr(
+        "Take {ports} from {layer}",
+        ports=f" {tr('and')} ".join(missing),
+        layer=graph.nodes[giver.source].name,
     )
+    yield Cure(label, edits)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from itertools import permutations
+from typing import Any
 
 from app.builder.diagnostics.problems import Cure, ReplaceOp, SetParam
 from app.builder.explain.context import Explanation, FailedCall, Wire, batched
@@ -11,64 +12,71 @@ from app.builder.rules import upstream
 from app.builder.value_types import Dim, Size
 from app.util.formatting import shape_text
 from app.util.frozen import FrozenMap
+from app.util.language import marked, tr
 
 Shape = tuple[Size, ...]
-# What the dimensions behind the batch are called, by the number of all.
-_DIMENSIONS = {
-    2: ("The features",),
-    4: ("The channels", "The height", "The width"),
-    5: ("The channels", "The depth", "The height", "The width"),
+_FROM_THE_RIGHT = marked(
+    "Counted from the right, dimension {back} is {a} from {left.name} and {b} from {right.name}."
+)
+_OTHER = marked("Dimension {dim} is {a} from {left.name} and {b} from {right.name}.")
+_FEATURES = marked(
+    "The features (dimension {dim}) are {a} from {left.name} and {b} from {right.name}."
+)
+_CHANNELS = marked(
+    "The channels (dimension {dim}) are {a} from {left.name} and {b} from {right.name}."
+)
+_DEPTH = marked(
+    "The depth (dimension {dim}) is {a} from {left.name} and {b} from {right.name}."
+)
+_HEIGHT = marked(
+    "The height (dimension {dim}) is {a} from {left.name} and {b} from {right.name}."
+)
+_WIDTH = marked(
+    "The width (dimension {dim}) is {a} from {left.name} and {b} from {right.name}."
+)
+# What is said of the dimensions behind the batch, by the number of all.
+_UNLIKE = {
+    2: (_FEATURES,),
+    4: (_CHANNELS, _HEIGHT, _WIDTH),
+    5: (_CHANNELS, _DEPTH, _HEIGHT, _WIDTH),
 }
-_VERBS = {"The features": "are", "The channels": "are"}
 # The parameter that sets the channels or features of the output of a layer.
 _PRODUCERS = {
     **{f"nn.Conv{n}d": "out_channels" for n in (1, 2, 3)},
     **{f"nn.ConvTranspose{n}d": "out_channels" for n in (1, 2, 3)},
     "nn.Linear": "out_features",
 }
-_SCALED = {3: "nn.Conv1d", 4: "nn.Conv2d", 5: "nn.Conv3d"}
+_PICTURES = range(3, 6)  # numbers of dimensions
 
 
-def no_broadcast(broken: FailedCall) -> Explanation | None:
+def no_broadcast(call: FailedCall, left: Wire) -> Explanation | None:
     """Explain two shapes that do not broadcast by the first pair of dimensions that differ."""
-    wires = broken.wires
-    if len(wires) < 2:
+    rest = call.wires[1:]
+    right = next((wire for wire in rest if not meet(left.shape, wire.shape)), None)
+    if right is None:
         return None
-    left, right = (
-        wires[0],
-        next(
-            (wire for wire in wires[1:] if not meet(wires[0].shape, wire.shape)),
-            wires[1],
-        ),
+    pairs = zip(reversed(left.shape), reversed(right.shape), strict=False)
+    back, (a, b) = next(
+        (back, pair) for back, pair in enumerate(pairs, 1) if not _fit(*pair)
     )
-    for back in range(1, min(len(left.shape), len(right.shape)) + 1):
-        a, b = left.shape[-back], right.shape[-back]
-        if a != b and 1 not in (a, b):
-            message = f"{broken.label} cannot join {left.type} and {right.type}"
-            reason = (
-                f"{_dimension(left, right, back)} {a} from {left.source.name} and {b} from "
-                f"{right.source.name}; they must be equal, or one of them 1."
-            )
-            return (
-                message,
-                reason,
-                tuple(meetings(broken, left, right)) if len(wires) == 2 else (),
-            )
-    return None
+    message = tr(
+        "{call.label} cannot join {left.type} and {right.type}",
+        call=call,
+        left=left,
+        right=right,
+    )
+    dim = left.rank - back
+    is_named = left.rank == right.rank and left.shape[0] == Dim(1) and dim
+    names = _UNLIKE.get(left.rank, (_OTHER,) * dim)
+    where = names[dim - 1] if is_named else _FROM_THE_RIGHT
+    reason = tr(where, left=left, right=right, a=a, b=b, dim=dim, back=back)
+    reason = f"{reason} {tr('They must be equal, or one of them 1.')}"
+    cures = tuple(meetings(call, left, right)) if len(rest) == 1 else ()
+    return message, reason, cures
 
 
-def _dimension(left: Wire, right: Wire, back: int) -> str:
-    """Name the dimension that is number `back` from the right, as the subject of a sentence."""
-    rank = len(left.shape)
-    if rank != len(right.shape) or left.shape[0] != Dim(1) or back == rank:
-        return f"Counted from the right, dimension {back} is"
-    dimension = rank - back
-    names = _DIMENSIONS.get(rank, ())
-    return (
-        f"{names[dimension - 1]} (dimension {dimension}) {_VERBS.get(names[dimension - 1], 'is')}"
-        if names
-        else f"Dimension {dimension} is"
-    )
+def _fit(a: Size, b: Size) -> bool:
+    return a == b or 1 in (a, b)
 
 
 def meet(a: Shape, b: Shape) -> bool:
@@ -77,17 +85,15 @@ def meet(a: Shape, b: Shape) -> bool:
     >>> meet((4, 1), (4, 3)), meet((3,), (4, 3)), meet((4,), (3,))
     (True, True, False)
     """
-    return all(
-        x == y or 1 in (x, y) for x, y in zip(reversed(a), reversed(b), strict=False)
-    )
+    return all(map(_fit, reversed(a), reversed(b)))
 
 
-def meetings(broken: FailedCall, left: Wire, right: Wire) -> Iterator[Cure]:
+def meetings(call: FailedCall, left: Wire, right: Wire) -> Iterator[Cure]:
     """Propose inserts on one of two wires that make their shapes broadcast; each is tried before it is offered.
 
     The side branch is changed rather than the main one: the wire from further upstream, else the second.
     """
-    first_is_shortcut = left.ref.node in upstream(broken.graph, (right.ref.node,))
+    first_is_shortcut = left.ref.node in upstream(call.graph, (right.ref.node,))
     sides = (
         ((left, right), (right, left))
         if first_is_shortcut
@@ -95,34 +101,30 @@ def meetings(broken: FailedCall, left: Wire, right: Wire) -> Iterator[Cure]:
     )
     for makers in (_with_ones, _turned, _projected, _resized, _produced):
         for changed, other in sides:
-            cure = makers(broken, changed, other)
+            cure = makers(call, changed, other)
             if cure is not None:
                 yield cure
                 if makers is not _turned:
                     break
 
 
-def _with_ones(broken: FailedCall, wire: Wire, other: Wire) -> Cure | None:
+def _with_ones(call: FailedCall, wire: Wire, other: Wire) -> Cure | None:
     """Insert dimensions of size 1 where the other shape has more."""
     positions = _matched_positions(wire.shape, other.shape)
-    missing = (
-        [i for i in range(len(other.shape)) if i not in positions] if positions else []
-    )
-    if positions is None or not missing:
+    if positions is None:
         return None
+    missing = [dim for dim in range(other.rank) if dim not in positions]
     if len(missing) == 1:
-        insert = broken.before(wire, "torch.unsqueeze", dim=missing[0])
-        return Cure(f"Insert unsqueeze({missing[0]})", (insert,))
-    target: list[Size] = [1] * len(other.shape)
+        label = tr("Insert {layer}", layer=f"unsqueeze({missing[0]})")
+        return call.insert(label, wire, "torch.unsqueeze", dim=missing[0])
+    target: list[Size] = [1] * other.rank
     for position, size in zip(positions, wire.shape, strict=True):
         target[position] = size
     if sum(isinstance(size, Dim) for size in target) > 1:
         return None
     shape = tuple(-1 if isinstance(size, Dim) else size for size in target)
-    return Cure(
-        f"Reshape to {shape_text(tuple(target))}",
-        (broken.before(wire, "torch.reshape", shape=shape),),
-    )
+    label = tr("Reshape to {shape}", shape=shape_text(target))
+    return call.insert(label, wire, "torch.reshape", shape=shape)
 
 
 def _matched_positions(short: Shape, long: Shape) -> tuple[int, ...] | None:
@@ -137,73 +139,92 @@ def _matched_positions(short: Shape, long: Shape) -> tuple[int, ...] | None:
     return tuple(positions) if len(short) < len(long) else None
 
 
-def _turned(broken: FailedCall, wire: Wire, other: Wire) -> Cure | None:
+def _turned(call: FailedCall, wire: Wire, other: Wire) -> Cure | None:
     """Permute the non-batch dimensions."""
-    rank = len(wire.shape)
-    if (
-        rank != len(other.shape)
-        or not 3 <= rank <= 5
-        or sorted(map(str, wire.shape)) != sorted(map(str, other.shape))
-    ):
+    if wire.rank != other.rank or wire.rank not in _PICTURES:
         return None
-    for order in permutations(range(1, rank)):
+    for order in permutations(range(1, wire.rank)):
         dims = (0, *order)
-        if tuple(wire.shape[i] for i in dims) == other.shape:
-            label = f"Insert permute{dims} after {wire.source.name}"
-            return Cure(label, (broken.before(wire, "torch.permute", dims=dims),))
+        if tuple(wire.shape[dim] for dim in dims) == other.shape:
+            return _insert_after(call, wire, "torch.permute", str(dims), dims=dims)
     return None
 
 
-def _projected(broken: FailedCall, wire: Wire, other: Wire) -> Cure | None:
+def _insert_after(
+    call: FailedCall, wire: Wire, op: str, arguments: str = "", **params: Any
+) -> Cure:
+    """Offer a call behind a layer, as the label names it."""
+    label = tr(
+        "Insert {layer} after {wire.name}",
+        layer=f"{op.rpartition('.')[2]}{arguments}",
+        wire=wire,
+    )
+    return call.insert(label, wire, op, **params)
+
+
+def _linear_after(call: FailedCall, wire: Wire, size: Size) -> Cure:
+    label = tr("Insert Linear to {size} after {wire.name}", size=size, wire=wire)
+    return call.insert(label, wire, "nn.Linear", out_features=size)
+
+
+def _projected(call: FailedCall, wire: Wire, other: Wire) -> Cure | None:
     """Insert a Linear or 1×1 convolution that yields the other's features or channels."""
-    rank = len(wire.shape)
-    if (
-        rank != len(other.shape)
-        or rank < 2
-        or not (batched(wire.shape) and batched(other.shape))
-    ):
+    if not _are_batches(wire, other) or wire.rank < 2:
         return None
-    unlike = [i for i in range(rank) if wire.shape[i] != other.shape[i]]
-    if unlike == [rank - 1] and rank < 4:
-        linear = broken.before(wire, "nn.Linear", out_features=other.shape[-1])
-        return Cure(
-            f"Insert Linear to {other.shape[-1]} after {wire.source.name}", (linear,)
-        )
-    if 1 not in unlike or rank not in _SCALED:
+    dims = _unlike(wire, other)
+    if dims == [wire.rank - 1] and wire.rank < 4:
+        return _linear_after(call, wire, other.shape[-1])
+    if 1 not in dims or wire.rank not in _PICTURES:
         return None
-    strides = {
-        _stride(a, b) for a, b in zip(wire.shape[2:], other.shape[2:], strict=True)
-    }
-    if len(strides) != 1 or None in strides:
-        return None
+    strides = set(map(_stride, wire.shape[2:], other.shape[2:]))
     stride = strides.pop()
-    params = {
-        "out_channels": other.shape[1],
-        "kernel_size": 1,
-        **({"stride": stride} if stride != 1 else {}),
-    }
-    label = f"Insert {_SCALED[rank].partition('.')[2]} {shape_text('1' * (rank - 2))} after {wire.source.name}"
-    return Cure(label, (broken.before(wire, _SCALED[rank], **params),))
+    if strides or stride is None:
+        return None
+    sides = wire.rank - 2
+    params = {"stride": stride} if stride != 1 else {}
+    return _insert_after(
+        call,
+        wire,
+        f"nn.Conv{sides}d",
+        f" {shape_text('1' * sides)}",
+        out_channels=other.shape[1],
+        kernel_size=1,
+        **params,
+    )
 
 
-def _produced(broken: FailedCall, wire: Wire, other: Wire) -> Cure | None:
+def _are_batches(first: Wire, second: Wire) -> bool:
+    """Return whether both have the batch first, and the same rank."""
+    return first.rank == second.rank and batched(first.shape) and batched(second.shape)
+
+
+def _unlike(first: Wire, second: Wire) -> list[int]:
+    """Return the dimensions in which two shapes of the same rank differ."""
+    return [dim for dim in range(first.rank) if first.shape[dim] != second.shape[dim]]
+
+
+def _produced(call: FailedCall, wire: Wire, other: Wire) -> Cure | None:
     """Have the layer that a wire comes from return the channels or features of the other wire."""
-    rank = len(wire.shape)
-    if rank != len(other.shape) or not (batched(wire.shape) and batched(other.shape)):
+    if not _are_batches(wire, other):
         return None
-    node, edges = wire.source, broken.graph.into(wire.source.id)
+    node, edges = wire.source, call.graph.into(wire.source.id)
     while node.op not in _PRODUCERS and len(edges) == 1:
-        node = broken.graph.nodes[edges[0].source]
-        edges = broken.graph.into(node.id)
+        node = call.graph.nodes[edges[0].source]
+        edges = call.graph.into(node.id)
     param = _PRODUCERS.get(node.op, "")
-    dimension = rank - 1 if param == "out_features" else 1
-    if not param or [i for i in range(rank) if wire.shape[i] != other.shape[i]] != [
-        dimension
-    ]:
+    dim = wire.rank - 1 if param == "out_features" else 1
+    if not param or _unlike(wire, other) != [dim]:
         return None
-    owner, size = broken.graph.owner(node.id), other.shape[dimension]
-    label = f"Set {node.name}.{param} to {size} instead of {wire.shape[dimension]}"
-    return Cure(label, (SetParam(owner.id, param, size),), replaces=True)
+    size = other.shape[dim]
+    label = tr(
+        "Set {layer}.{param} to {size} instead of {before}",
+        layer=node.name,
+        param=param,
+        size=size,
+        before=wire.shape[dim],
+    )
+    edit = SetParam(call.graph.owner(node.id).id, param, size)
+    return Cure(label, (edit,), replaces=True)
 
 
 def _stride(size: Size, target_size: Size) -> int | None:
@@ -215,194 +236,214 @@ def _stride(size: Size, target_size: Size) -> int | None:
     )
 
 
-def _resized(broken: FailedCall, wire: Wire, other: Wire) -> Cure | None:
+def _resized(call: FailedCall, wire: Wire, other: Wire) -> Cure | None:
     """Resize a picture to the size of the other."""
-    rank = len(wire.shape)
     if (
-        not 3 <= rank <= 5
-        or rank != len(other.shape)
+        wire.rank not in _PICTURES
+        or not _are_batches(wire, other)
         or wire.shape[1] != other.shape[1]
     ):
         return None
-    if not (batched(wire.shape) and batched(other.shape)):
-        return None
-    return _to_size(broken, wire, other.shape[2:])
+    return _to_size(call, wire, other.shape[2:])
 
 
-def _to_size(broken: FailedCall, wire: Wire, sizes: Shape) -> Cure:
-    params = {"size": sizes if len(sizes) > 1 else sizes[0], "scale_factor": None}
-    label = f"Resize {wire.source.name} to {shape_text(sizes)}"
-    return Cure(label, (broken.before(wire, "nn.Upsample", **params),))
+def _to_size(call: FailedCall, wire: Wire, sizes: Shape) -> Cure:
+    label = tr("Resize {wire.name} to {shape}", wire=wire, shape=shape_text(sizes))
+    size = sizes if len(sizes) > 1 else sizes[0]
+    return call.insert(label, wire, "nn.Upsample", size=size, scale_factor=None)
 
 
 # --- Lists of tensors
 
 
-def no_cat(broken: FailedCall) -> Explanation | None:
-    wires = broken.wires
-    dim = broken.param("dim", 0)
-    if len(wires) < 2 or not isinstance(dim, int):
+def no_cat(call: FailedCall, first: Wire) -> Explanation | None:
+    dim = call.param("dim", 0)
+    if not isinstance(dim, int):
         return None
-    first = wires[0]
-    for wire in wires[1:]:
-        message = f"cat cannot join {first.type} and {wire.type}"
-        if len(wire.shape) != len(first.shape):
-            reason = f"{first.source.name} gives {first.type}, {wire.source.name} gives {wire.type}: "
-            return (
-                message,
-                reason + "the number of dimensions differs.",
-                tuple(_same_rank(broken, first, wire, dim)),
+    for wire in call.wires[1:]:
+        message = tr(
+            "{call.label} cannot join {left.type} and {right.type}",
+            call=call,
+            left=first,
+            right=wire,
+        )
+        if wire.rank != first.rank:
+            reason = tr(
+                "{left.name} gives {left.type}, {right.name} gives {right.type}: the number of dimensions differs.",
+                left=first,
+                right=wire,
             )
-        if not wire.shape:
-            reason = f"{first.source.name} and {wire.source.name} have no dimension to join along."
-            return "cat cannot join scalars", reason, ()
-        unlike = [
-            i
-            for i, (a, b) in enumerate(zip(first.shape, wire.shape, strict=True))
-            if a != b
-        ]
-        others = [i for i in unlike if i != dim % len(wire.shape)]
+            return message, reason, tuple(_same_rank(call, first, wire, dim))
+        if not wire.rank:
+            reason = tr(
+                "{left.name} and {right.name} have no dimension to join along.",
+                left=first,
+                right=wire,
+            )
+            return tr("{call.label} cannot join scalars", call=call), reason, ()
+        dims = _unlike(first, wire)
+        others = [each for each in dims if each != dim % wire.rank]
         if others:
-            reason = f"Along dim={dim} all other dimensions must agree; dimension {others[0]} is "
-            reason += f"{first.shape[others[0]]} from {first.source.name} and {wire.shape[others[0]]} from "
-            reason += f"{wire.source.name}."
-            return message, reason, tuple(_cat_cures(broken, wires, unlike))
+            reason = tr(
+                "Along dim={dim} all other dimensions must agree; dimension {other} is {a} from {left.name} and {b} "
+                "from {right.name}.",
+                dim=dim,
+                other=others[0],
+                a=first.shape[others[0]],
+                b=wire.shape[others[0]],
+                left=first,
+                right=wire,
+            )
+            return message, reason, tuple(_cat_cures(call, dims))
     return None
 
 
-def _same_rank(broken: FailedCall, a: Wire, b: Wire, dim: int) -> Iterator[Cure]:
-    low, high = sorted((a, b), key=lambda wire: len(wire.shape))
-    if len(low.shape) + 1 == len(high.shape):
-        insert = broken.before(low, "torch.unsqueeze", dim=dim % len(high.shape))
-        yield Cure(
-            f"Insert unsqueeze({dim % len(high.shape)}) after {low.source.name}",
-            (insert,),
-        )
-    if len(low.shape) == 2:
-        yield Cure(
-            f"Insert Flatten after {high.source.name}",
-            (broken.before(high, "nn.Flatten"),),
-        )
+def _same_rank(call: FailedCall, a: Wire, b: Wire, dim: int) -> Iterator[Cure]:
+    low, high = sorted((a, b), key=lambda wire: wire.rank)
+    if low.rank + 1 == high.rank:
+        yield _unsqueeze_after(call, low, dim % high.rank)
+    if low.rank == 2:
+        yield _insert_after(call, high, "nn.Flatten")
 
 
-def _cat_cures(
-    broken: FailedCall, wires: tuple[Wire, ...], unlike: list[int]
-) -> Iterator[Cure]:
+def _unsqueeze_after(call: FailedCall, wire: Wire, dim: int) -> Cure:
+    return _insert_after(call, wire, "torch.unsqueeze", f"({dim})", dim=dim)
+
+
+def _cat_cures(call: FailedCall, dims: list[int]) -> Iterator[Cure]:
     """Another dimension if they differ in that one alone; else all pictures as large as the first."""
-    first = wires[0]
-    if len(unlike) == 1:
-        yield broken.set("dim", unlike[0])
-    if all(i >= 2 for i in unlike) and all(batched(wire.shape) for wire in wires):
+    first, *rest = call.wires
+    if len(dims) == 1:
+        yield call.set("dim", dims[0])
+    if all(dim >= 2 for dim in dims) and all(
+        batched(wire.shape) for wire in call.wires
+    ):
         size = first.shape[2:]
         resized = [
-            _to_size(broken, wire, size) for wire in wires[1:] if wire.shape[2:] != size
+            _to_size(call, wire, size) for wire in rest if wire.shape[2:] != size
         ]
-        if 3 <= len(first.shape) <= 5 and resized:
-            label = (
-                resized[0].label
-                if len(resized) == 1
-                else f"Resize all to {shape_text(size)}"
-            )
-            yield Cure(label, tuple(edit for cure in resized for edit in cure.edits))
+        if first.rank in _PICTURES and resized:
+            edits = tuple(edit for cure in resized for edit in cure.edits)
+            every = tr("Resize all to {shape}", shape=shape_text(size))
+            yield Cure(resized[0].label if len(resized) == 1 else every, edits)
 
 
-def no_stack(broken: FailedCall) -> Explanation | None:
-    first = broken.first
-    wire = next(
-        (wire for wire in broken.wires[1:] if first and wire.shape != first.shape), None
-    )
-    if first is None or wire is None:
+def no_stack(call: FailedCall, first: Wire) -> Explanation | None:
+    wire = next((wire for wire in call.wires if wire.shape != first.shape), None)
+    if wire is None:
         return None
-    message = f"stack cannot stack {wire.type} on {first.type}"
-    reason = (
-        f"All must have one shape; {first.source.name} and {wire.source.name} differ."
+    message = tr(
+        "stack cannot stack {right.type} on {left.type}", left=first, right=wire
     )
-    cures: tuple[Cure, ...] = ()
-    if len(wire.shape) == len(first.shape):
-        unlike = [
-            i
-            for i, (a, b) in enumerate(zip(first.shape, wire.shape, strict=True))
-            if a != b
-        ]
-        if len(unlike) == 1:
-            cat = ReplaceOp(broken.step.id, "torch.cat", FrozenMap(dim=unlike[0]))
-            cures = (Cure(f"Use cat along dim={unlike[0]}", (cat,)),)
-    return message, reason, cures
+    reason = tr(
+        "All must have one shape; {left.name} and {right.name} differ.",
+        left=first,
+        right=wire,
+    )
+    dims = _unlike(first, wire) if wire.rank == first.rank else []
+    if len(dims) != 1:
+        return message, reason, ()
+    cat = ReplaceOp(call.step.id, "torch.cat", FrozenMap(dim=dims[0]))
+    cure = Cure(tr("Use cat along dim={dim}", dim=dims[0]), (cat,))
+    return message, reason, (cure,)
 
 
 # --- Products
 
 
-def no_einsum(broken: FailedCall) -> Explanation | None:
+def no_einsum(call: FailedCall, _first: Wire) -> Explanation | None:
     """Explain an einsum letter with two sizes, or a term of the wrong rank."""
-    equation = broken.param("equation")
-    terms = (
-        equation.replace(" ", "").partition("->")[0].split(",")
-        if isinstance(equation, str)
-        else []
-    )
-    if len(terms) != len(broken.wires):
-        message = f"einsum({equation!r}) names {len(terms)} tensors, {len(broken.wires)} are connected"
-        return (
-            (message, "Between the commas there is a term for each tensor.", ())
-            if terms
-            else None
+    equation = call.param("equation")
+    if not isinstance(equation, str):
+        return None
+    terms = equation.replace(" ", "").partition("->")[0].split(",")
+    if len(terms) != len(call.wires):
+        message = tr(
+            "einsum({equation!r}) names {terms} tensors, {wires} are connected",
+            equation=equation,
+            terms=len(terms),
+            wires=len(call.wires),
         )
+        return message, tr("Between the commas there is a term for each tensor."), ()
     met: dict[str, tuple[Size, Wire]] = {}
-    for term, wire in zip(terms, broken.wires, strict=True):
+    for term, wire in zip(terms, call.wires, strict=True):
         if "." in term:
             return None
-        if len(term) != len(wire.shape):
-            message = f"einsum expects {len(term)} dimensions for {term!r}, gets {wire.type} from {wire.source.name}"
-            return message, f"In {equation!r} each letter is one dimension.", ()
+        if len(term) != wire.rank:
+            message = tr(
+                "einsum expects {rank} dimensions for {term!r}, gets {wire.type} from {wire.name}",
+                rank=len(term),
+                term=term,
+                wire=wire,
+            )
+            reason = tr(
+                "In {equation!r} each letter is one dimension.", equation=equation
+            )
+            return message, reason, ()
         for letter, size in zip(term, wire.shape, strict=True):
             before, giver = met.setdefault(letter, (size, wire))
-            if before != size and 1 not in (before, size):
-                message = f"einsum cannot take {letter!r} for {before} and for {size}"
-                reason = f"{letter!r} is {before} in {giver.type} from {giver.source.name} and {size} in {wire.type} "
-                return message, f"{reason}from {wire.source.name}.", ()
+            if not _fit(before, size):
+                message = tr(
+                    "einsum cannot take {letter!r} for {a} and for {b}",
+                    letter=letter,
+                    a=before,
+                    b=size,
+                )
+                reason = tr(
+                    "{letter!r} is {a} in {left.type} from {left.name} and {b} in {right.type} from {right.name}.",
+                    letter=letter,
+                    a=before,
+                    b=size,
+                    left=giver,
+                    right=wire,
+                )
+                return message, reason, ()
     return None
 
 
-def no_matmul(broken: FailedCall) -> Explanation | None:
-    if len(broken.wires) != 2 or not all(wire.shape for wire in broken.wires):
+def no_matmul(call: FailedCall, _first: Wire) -> Explanation | None:
+    if len(call.wires) != 2 or not all(wire.rank for wire in call.wires):
         return None
-    left, right = broken.wires
-    message = f"{broken.label} cannot multiply {left.type} and {right.type}"
-    if broken.spec.key == "torch.bmm" and {len(left.shape), len(right.shape)} != {3}:
-        reason = f"Both must have 3 dimensions; {left.source.name} and {right.source.name} have "
-        reason += f"{len(left.shape)} and {len(right.shape)}."
-        return message, reason, tuple(_batched_products(broken, left, right))
-    inner = right.shape[-2] if len(right.shape) > 1 else right.shape[-1]
+    left, right = call.wires
+    message = tr(
+        "{call.label} cannot multiply {left.type} and {right.type}",
+        call=call,
+        left=left,
+        right=right,
+    )
+    if call.spec.key == "torch.bmm" and {left.rank, right.rank} != {3}:
+        reason = tr(
+            "Both must have 3 dimensions; {left.name} and {right.name} have {left.rank} and {right.rank}.",
+            left=left,
+            right=right,
+        )
+        # a vector per sample as a row, or as a column
+        turned = [
+            (wire, dim) for wire, dim in ((left, 1), (right, 2)) if wire.rank == 2
+        ]
+        cures = [_unsqueeze_after(call, wire, dim) for wire, dim in turned]
+        return message, reason, tuple(cures)
+    inner = right.shape[-2:][0]
     if left.shape[-1] == inner:
         return None
-    reason = (
-        f"The last dimension of the first, {left.shape[-1]} from {left.source.name}, must equal the last but one of "
-        f"the second, {inner} from {right.source.name}."
+    reason = tr(
+        "The last dimension of the first, {a} from {left.name}, must equal the last but one of the second, {b} from "
+        "{right.name}.",
+        a=left.shape[-1],
+        b=inner,
+        left=left,
+        right=right,
     )
-    return message, reason, tuple(_product_cures(broken, left, right, inner))
-
-
-def _batched_products(broken: FailedCall, left: Wire, right: Wire) -> Iterator[Cure]:
-    """Propose to turn a vector per sample into a row or a column."""
-    for wire, dim in ((left, 1), (right, 2)):
-        if len(wire.shape) == 2:
-            insert = broken.before(wire, "torch.unsqueeze", dim=dim)
-            yield Cure(f"Insert unsqueeze({dim}) after {wire.source.name}", (insert,))
+    return message, reason, tuple(_product_cures(call, left, right, inner))
 
 
 def _product_cures(
-    broken: FailedCall, left: Wire, right: Wire, inner: Size
+    call: FailedCall, left: Wire, right: Wire, inner: Size
 ) -> Iterator[Cure]:
     turn = {"dim0": -2, "dim1": -1}
-    if len(right.shape) > 1 and left.shape[-1] == right.shape[-1]:
-        yield Cure(
-            "Transpose the second", (broken.before(right, "torch.transpose", **turn),)
-        )
-    if len(left.shape) > 1 and left.shape[-2] == inner:
-        yield Cure(
-            "Transpose the first", (broken.before(left, "torch.transpose", **turn),)
-        )
+    if right.rank > 1 and left.shape[-1] == right.shape[-1]:
+        yield call.insert(tr("Transpose the second"), right, "torch.transpose", **turn)
+    if left.rank > 1 and left.shape[-2] == inner:
+        yield call.insert(tr("Transpose the first"), left, "torch.transpose", **turn)
     if isinstance(inner, int) and isinstance(left.shape[-1], int):
-        linear = broken.before(left, "nn.Linear", out_features=inner)
-        yield Cure(f"Insert Linear to {inner} after {left.source.name}", (linear,))
+        yield _linear_after(call, left, inner)
