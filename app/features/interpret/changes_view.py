@@ -11,6 +11,7 @@ from PySide6.QtWidgets import QCompleter, QSplitter, QWidget
 from app.features.interpret.values import Effect, Intervention
 from app.util.columns import Column
 from app.util.formatting import counted, figure
+from app.util.language import marked, tr
 from app.views.fields.form_field import code_field
 from app.views.ui.flow import FlowLayout
 from app.views.ui.layouts import hbox, vbox
@@ -24,7 +25,7 @@ from app.views.ui.widgets.segmented import Segmented
 WHOLE, CHANNEL, HEAD = "whole", "channel", "head"
 ZEROS, OTHER = "zeros", "other"
 THIS, WORST, FIRST = "sample", "worst", "first"
-HINT = "Choose a layer and the replacement for its output."
+HINT = marked("Choose a layer and the replacement for its output.")
 PARTS = [(WHOLE, "Its output"), (CHANNEL, "A channel"), (HEAD, "A head")]
 LEAST = 90  # px, of the height of the tables; what has less room is scrolled
 
@@ -120,12 +121,12 @@ class ChangesView(QWidget):
         self.source.setAccessibleName("Sample to take from")
         self.source.setFixedWidth(76)
         self.add = Button("Change", "primary", "add")
-        self.add.setToolTip("Runs the samples with this part replaced as well")
+        self.add.setToolTip(tr("Runs the samples with this part replaced as well"))
         self.samples = Segmented(
             [(THIS, "This sample"), (WORST, "Worst 6"), (FIRST, "First 64")],
             "Samples to measure",
         )
-        self.effect = label(HINT, "label", wrap=True)
+        self.effect = label(tr(HINT), "label", wrap=True)
         self.remarks = label("", "caption", "text3", wrap=True)
         self.remove, self.clear = Button("Remove", icon="remove"), Button("Remove all")
         self.table = ChangesTable(CHANGES, "Changed parts")
@@ -190,7 +191,9 @@ class ChangesView(QWidget):
         self.each.cells.set_rows(effects_of(effect))
         self.remarks.setText("")
         if effect is None:
-            self.effect.setText("Measuring the loss…" if self.table.rows else HINT)
+            self.effect.setText(
+                tr("Measuring the loss…") if self.table.rows else tr(HINT)
+            )
             return
         parts = counted(len(self.table.rows), "part")
         self.effect.setText(

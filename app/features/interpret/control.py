@@ -31,6 +31,7 @@ from app.features.interpret.values import (
 )
 from app.preflight import preflight
 from app.training.job import Job
+from app.util.language import tr
 from app.util.leftovers import TemporaryFolder
 from app.views.ui.background import WorkerFailure
 
@@ -97,7 +98,7 @@ class InterpretControl(QObject):
 
     def _not_checked(self, reason: str) -> None:
         self._page.set_busy("")
-        self._page.refuse("Nothing to inspect yet", reason)
+        self._page.refuse(tr("Nothing to inspect yet"), reason)
 
     def _prepare_checked(self) -> None:
         workspace, analysis = self._workspace, self._workspace.live.analysis
@@ -120,7 +121,7 @@ class InterpretControl(QObject):
                 return
             first = workspace.live.errors[0]
             self._page.refuse(
-                "The network cannot run yet", f"{first.message}. {first.reason}"
+                tr("The network cannot run yet"), f"{first.message}. {first.reason}"
             )
             return
         job = preflight.job(
@@ -176,7 +177,7 @@ class InterpretControl(QObject):
                 now.opened,
             )
             self._page.state.setText(
-                "" if same else "The network has changed since; inspect again"
+                "" if same else tr("The network has changed since; inspect again")
             )
 
     def _release(self) -> None:
@@ -390,7 +391,7 @@ class InterpretControl(QObject):
         )
 
     def _changes_failed(self, failure: WorkerFailure) -> None:
-        self._page.changes.effect.setText("It was not measured.")
+        self._page.changes.effect.setText(tr("It was not measured."))
         self._failed(failure)
 
     # --- The worst samples

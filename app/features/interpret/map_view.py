@@ -11,6 +11,7 @@ from PySide6.QtWidgets import QSizePolicy, QWidget
 
 from app.features.interpret.head_grid import heat_image
 from app.features.interpret.values import AttentionReading, SampleLook
+from app.util.language import marked, tr
 from app.views.run.picture_grid import heat_colors, image_of
 from app.views.ui import theme
 from app.views.ui.widgets.painting import elided, start
@@ -219,12 +220,12 @@ class OverlayView(QWidget):
 def attention_wash(
     reading: AttentionReading, group: int, head: int, query: int, sample: SampleLook
 ) -> tuple[QImage | None, QRectF | None, str]:
-    """Return what a query looks at as an image over the picture, the patch of the query, and words on both."""
+    """Return what a query looks at as an image over the picture, the patch of the query, and a sentence on both."""
     if sample.picture is None or reading.maps is None or reading.grid is None:
-        windows = (
-            "Windows are not placed on the picture. " if reading.groups > 1 else ""
-        )
-        return None, None, windows if sample.picture is not None else ""
+        text = tr("Head {head}.", head=head)
+        if reading.groups > 1 and sample.picture is not None:
+            text += f" {tr('Windows are not placed on the picture.')}"
+        return None, None, text
     extra, rows, columns = reading.grid
     weights = reading.maps[group, head, query, extra:].reshape(rows, columns)
     share = weights / max(float(weights.max()), 1e-12)
@@ -232,17 +233,22 @@ def attention_wash(
     wash = image_of(np.dstack([heat_colors(share), opacity]))
     patch = query - extra if reading.queries == reading.keys else -1
     if patch < 0:
-        return (
-            wash,
-            None,
-            f"query {query}"
-            + (
-                ", a token before the patches"
-                if reading.queries == reading.keys
-                else ""
-            ),
+        text = (
+            marked(
+                "Head {head}: what query {query}, a token before the patches, looks at."
+            )
+            if reading.queries == reading.keys
+            else marked("Head {head}: what query {query} looks at.")
         )
+        return wash, None, tr(text, head=head, query=query)
     mark = QRectF(
         patch % columns / columns, patch // columns / rows, 1 / columns, 1 / rows
     )
-    return wash, mark, f"query {query}, patch {patch // columns}, {patch % columns}"
+    text = tr(
+        "Head {head}: what query {query}, patch {row}, {column}, looks at.",
+        head=head,
+        query=query,
+        row=patch // columns,
+        column=patch % columns,
+    )
+    return wash, mark, text

@@ -25,6 +25,7 @@ from app.features.interpret.values import (
     SampleLook,
 )
 from app.util.formatting import counted, figure, scientific, significant
+from app.util.language import marked, tr
 from app.views.ui.flow import FlowLayout
 from app.views.ui.layouts import hbox, vbox
 from app.views.ui.scrolled import Column
@@ -44,8 +45,11 @@ METHODS = [
     (INTEGRATED_GRADIENTS, "Integrated gradients"),
     (GRAD_CAM, "Grad-CAM"),
 ]
-LEGEND = "Red raises the score, blue lowers it; saliency and Grad-CAM have no sign."
-HINT = (
+LEGEND = marked(
+    "Red raises the score, blue lowers it; saliency and Grad-CAM have no sign."
+)
+NOTHING = marked("Nothing inspected yet")
+HINT = marked(
     "Shows the attention of every head on a sample, checked against the output of its call, and what each pixel or "
     "token contributes to a score."
 )
@@ -73,7 +77,7 @@ class InterpretPage(QWidget):
         self._make_attribution()
         self.banner = Banner("error", "")
         self.banner.hide()
-        self.empty = EmptyState("eye", "Nothing inspected yet", HINT, "Inspect")
+        self.empty = EmptyState("eye", tr(NOTHING), tr(HINT), "Inspect")
         body = QWidget()
         self._stack = QStackedLayout(body)
         self.changes = ChangesView()
@@ -104,11 +108,11 @@ class InterpretPage(QWidget):
         self.count = label("", "caption", "text3")
         self.worst = Button("Worst")
         self.worst.setToolTip(
-            "Evaluates these samples and lists those with the highest loss"
+            tr("Evaluates these samples and lists those with the highest loss")
         )
         self.worst_menu = QMenu(self.worst)
         self.look = Button("Inspect", "primary", "eye")
-        self.look.setToolTip("Runs this sample with the newest weights")
+        self.look.setToolTip(tr("Runs this sample with the newest weights"))
         self.cancel = Button("Cancel")
         self.state = label("", "caption", "text2")
         self.state.setMinimumWidth(1)
@@ -137,7 +141,7 @@ class InterpretPage(QWidget):
         self.facts = label("", "caption", "text3", wrap=True)
         self.rank = Button("Measure heads")
         self.rank.setToolTip(
-            "Mutes the heads one at a time and measures the loss of this sample"
+            tr("Mutes the heads one at a time and measures the loss of this sample")
         )
         self.unmute = Button("Unmute all")
         self.effect = label("", "label", wrap=True)
@@ -196,7 +200,7 @@ class InterpretPage(QWidget):
             [("sample", "This sample"), ("worst", "Worst 6")], "Samples to explain"
         )
         self.explain = Button("Attribute", "primary", "run")
-        self.legend = label(LEGEND, "caption", "text3", wrap=True)
+        self.legend = label(tr(LEGEND), "caption", "text3", wrap=True)
         controls, above = QWidget(), QWidget()
         FlowLayout(controls, (0, 6, 0, 2), 8).put(
             self.method, self.target, self.which, self.explain
@@ -275,7 +279,8 @@ class InterpretPage(QWidget):
             data_split if data_split in dict(net.counts) else net.counts[0][0]
         )
         self._show_count()
-        self.legend.setText(f"{LEGEND} Weights {net.words}." if net.words else LEGEND)
+        of_weights = f" Weights {net.words}." if net.words else ""
+        self.legend.setText(tr(LEGEND) + of_weights)
         target = self.target.value()
         self.target.clear_choices()
         self.target.add_choice(None, "Predicted")
@@ -377,12 +382,14 @@ class InterpretPage(QWidget):
             )
         if answer is not None and not count:
             self.empty.set_text(
-                "No attention",
-                "The forward pass computes no scaled-dot-product attention. Attribution works for every network.",
+                tr("No attention"),
+                tr(
+                    "The forward pass computes no scaled-dot-product attention. Attribution works for every network."
+                ),
             )
             self.empty.button.setText("Show attribution")
         elif answer is None:
-            self.empty.set_text("Nothing inspected yet", HINT)
+            self.empty.set_text(tr(NOTHING), tr(HINT))
             self.empty.button.setText("Inspect")
         self._show_maps()
         self._show_view()
@@ -466,16 +473,10 @@ class InterpretPage(QWidget):
         self.sample_words.setText(description)
         self.weights_words.setText(weights)
         group = min(int(self.group.value()), reading.groups - 1)
-        wash, mark, query_text = attention_wash(
-            reading, group, head, self.map.query, sample
-        )
+        wash, mark, looks = attention_wash(reading, group, head, self.map.query, sample)
         self.overlay.show_look(sample.picture, wash, mark)
-        looks = (
-            f"Head {head}: what {query_text} looks at. "
-            if wash is not None
-            else f"Head {head}. {query_text}"
-        )
-        self.query_words.setText(f"{looks}Click a row of the map to choose the query.")
+        choose = tr("Click a row of the map to choose the query.")
+        self.query_words.setText(f"{looks} {choose}")
 
     # muting
 
@@ -491,9 +492,9 @@ class InterpretPage(QWidget):
         """Show the loss without and with the muted heads; None while nothing is muted."""
         if effect is None:
             self.effect.setText(
-                "Click a head, or press Space, to mute it."
+                tr("Click a head, or press Space, to mute it.")
                 if not muted
-                else "Measuring the loss…"
+                else tr("Measuring the loss…")
             )
             return
         before, after = effect.predictions[0] if effect.predictions else ("", "")

@@ -33,6 +33,7 @@ from app.features.playground.values import (
 from app.preflight import preflight
 from app.project.project import Project
 from app.util.frozen import FrozenMap
+from app.util.language import marked, tr
 from app.util.leftovers import TemporaryFolder
 from app.views.ui import theme
 from app.views.ui.background import WorkerFailure
@@ -52,7 +53,7 @@ LOOK = 8  # ms between two looks whether a plane is there
 SHARE = 0.1  # of the time of a run that its planes may take
 LEAST_BUSY = 0.1  # of a processor that a run is taken to have
 REST = 200  # ms after the net has changed
-TITLE = "No plane"
+TITLE = marked("No plane")
 LINEAR = "nn.Linear"
 
 
@@ -155,7 +156,7 @@ class PlaygroundControl(QObject):
     def _replaced(self) -> None:
         self._workspace.engine.forget(KEY)
         self._workspace.overlays.draw_pictures({})
-        self.page.show_reason(*NOTHING)
+        self.page.show_reason(*map(tr, NOTHING))
         self._rest.start()
 
     def _overlay_chosen(self) -> None:
@@ -226,7 +227,7 @@ class PlaygroundControl(QObject):
             self._refused(None if answer.cancelled() else answer.exception())
             return
         plane: Plane | Filters = answer.result()
-        self._show(plane, f"Step {plane.step:,}")
+        self._show(plane, tr("Step {step:,}", step=plane.step))
         if self._workspace.session.active:
             self._next.start(round(1000 * self._pause(plane)))
 
@@ -246,7 +247,7 @@ class PlaygroundControl(QObject):
     def _refused(self, error: BaseException | None) -> None:
         """Show why the net has no plane; a run that has ended gives way to its weights."""
         if isinstance(error, ValueError):
-            self.page.show_reason(TITLE, str(error))
+            self.page.show_reason(tr(TITLE), str(error))
         else:
             self._rest.start()
 
@@ -257,10 +258,10 @@ class PlaygroundControl(QObject):
             return
         project = workspace.document.project
         if not project.graph.nodes and project.opened is None:
-            self._show_nothing(*NOTHING)
+            self._show_nothing(*map(tr, NOTHING))
             return
         if live.errors or not live.analysis.runnable:
-            self._show_nothing(TITLE, "The network has errors: see Problems.")
+            self._show_nothing(tr(TITLE), tr("The network has errors: see Problems."))
             return
         job = preflight.job(
             project,
@@ -283,7 +284,7 @@ class PlaygroundControl(QObject):
         self._workspace.engine.ask(
             KEY,
             request,
-            on_answer=lambda answer: self._show(answer, "The newest weights"),
+            on_answer=lambda answer: self._show(answer, tr("The newest weights")),
             on_error=self._failed,
         )
 
@@ -294,7 +295,7 @@ class PlaygroundControl(QObject):
         self.page.show_reason(title, reason)
 
     def _failed(self, failure: WorkerFailure) -> None:
-        self._show_nothing(TITLE, failure.message)
+        self._show_nothing(tr(TITLE), failure.message)
 
     def _show(self, answer: Plane | Filters, weights: str) -> None:
         if isinstance(answer, Filters):

@@ -12,9 +12,12 @@ from app.features.playground.control import (
     has_filters,
     has_plane,
 )
+from app.util.language import marked, tr
 from app.views.feature import Feature, Page
 
-NO_PLANE = "They are drawn where the data are two numbers a sample, such as Two moons."
+NO_PLANE = marked(
+    "They are drawn where the data are two numbers a sample, such as Two moons."
+)
 
 if TYPE_CHECKING:
     from app.features.playground.page import PlaygroundPage
@@ -57,7 +60,7 @@ class PlaygroundFeature(Feature):
         if name == UNITS:
             self.workspace.pages.make("playground")
             if not has_plane(self.workspace.document.project):
-                self.workspace.notifier.say("No units to draw", NO_PLANE)
+                self.workspace.notifier.say(tr("No units to draw"), tr(NO_PLANE))
 
     def _make(self) -> PlaygroundPage:
         from app.features.playground.page import PlaygroundPage

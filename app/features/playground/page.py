@@ -19,6 +19,7 @@ from app.features.playground.pictures import (
 from app.features.playground.plane_view import GAP, PlaneView
 from app.features.playground.values import Filters, Plane
 from app.util.formatting import significant
+from app.util.language import marked, tr
 from app.views.ui import theme
 from app.views.ui.layouts import hbox, vbox
 from app.views.ui.widgets import Button, ChoiceField, EmptyState, Toggle
@@ -27,9 +28,11 @@ from app.views.ui.widgets.painting import label
 UNIT = 84  # px of the map of a unit
 FILTER = 56  # px of a filter, and of what it answers
 NOTHING = (
-    "No plane yet",
-    "Run the network, or wait for its weights: each point of the plane gets the colour of the class that the net sees "
-    "there.",
+    marked("No plane yet"),
+    marked(
+        "Run the network, or wait for its weights: each point of the plane gets the colour of the class that the net "
+        "sees there."
+    ),
 )
 _gestures = itertools.count()
 
@@ -156,25 +159,27 @@ class PlaygroundPage(QStackedWidget):
         self.points.set_value(True)
         self.points.edited.connect(self._show_points)
         self.note = label("", "caption", "text3")
-        self.empty = EmptyState("curves", *NOTHING)
+        self.empty = EmptyState("curves", tr(NOTHING[0]), tr(NOTHING[1]))
         self.draw = Button("Draw points", "flat")
         self.draw.setToolTip(
-            "Points of your own in place of the data, saved in the project"
+            tr("Points of your own in place of the data, saved in the project")
         )
         self.draw.clicked.connect(lambda: self.drawing_wanted.emit())
         self.clear = Button("Erase all", "flat")
         self.clear.clicked.connect(lambda: self.cleared.emit())
         self.anew = Button("Restart", "flat")
-        self.anew.setToolTip("Runs again from new weights (R)")
+        self.anew.setToolTip(tr("Runs again from new weights (R)"))
         self.anew.clicked.connect(lambda: self.restart_wanted.emit())
         self.rate = GestureSlider(
-            "Rate", _rates(), "Learning rate, also of a run under way"
+            "Rate", _rates(), tr("Learning rate, also of a run under way")
         )
         self.noise = GestureSlider(
-            "Noise", [n / 50 for n in range(51)], "Noise of the points that are made"
+            "Noise",
+            [n / 50 for n in range(51)],
+            tr("Noise of the points that are made"),
         )
         self.widths = GestureSlider(
-            "Width", range(1, 65), "Units of each hidden linear layer"
+            "Width", range(1, 65), tr("Units of each hidden linear layer")
         )
         area = _scrolled(self.units)
         area.setMinimumWidth(2 * (UNIT + GAP) + 12)  # with the scroll bar
@@ -203,7 +208,7 @@ class PlaygroundPage(QStackedWidget):
             self.filters_note,
             label("Filters", "section"),
             self.filters,
-            label("What they answer to this picture", "section"),
+            label(tr("What they answer to this picture"), "section"),
             self.sample,
             self.answers,
             1,

@@ -25,6 +25,7 @@ from app.data.own_points import OwnPoint
 from app.features.playground.pictures import class_image, value_range
 from app.features.playground.values import LOGIT, PROBABILITY, SCORES, Plane
 from app.util.formatting import significant
+from app.util.language import marked, tr
 from app.views.ui import theme
 
 LEFT, BOTTOM, GAP = 46, 26, 10  # px around the map
@@ -41,7 +42,7 @@ ARROWS = {
 LABELS = {Qt.Key.Key_0: 0, Qt.Key.Key_1: 1}
 ERASE = (Qt.Key.Key_Delete, Qt.Key.Key_Backspace)
 EMPTY = ((-1.0, -1.0), (1.0, 1.0))
-HOW = (
+HOW = marked(
     "Drag with the left button for the first class, with the right one for the second; with Shift points are erased. "
     "By keys: arrows move the cross, 0 and 1 draw, Del erases."
 )
@@ -93,7 +94,7 @@ class PlaneView(QWidget):
         self.setFocusPolicy(
             Qt.FocusPolicy.StrongFocus if drawing else Qt.FocusPolicy.NoFocus
         )
-        self.setToolTip(HOW if drawing else "")
+        self.setToolTip(tr(HOW) if drawing else "")
         if drawing:
             self.setCursor(Qt.CursorShape.CrossCursor)
         else:

@@ -40,6 +40,7 @@ from app.training.objectives import prepared
 from app.training.setup.initial_weights import initial_module
 from app.util import module_tree
 from app.util.frozen import FrozenMap
+from app.util.language import marked, tr
 from app.util.rng import borrowed
 
 MARGIN = 0.12  # of the range of the points, on each side
@@ -47,8 +48,12 @@ MOST_POINTS = 1000
 MOST_UNITS = 64
 MOST_INSIDE = 8  # units of a module whose maps are drawn in its node
 MOST_FILTERS = 64
-NO_PLANE = "The playground is for nets with two numbers as input, such as Two moons or a table of two columns."
-NO_FILTERS = "The playground shows the filters of a net whose first convolution sees the pictures."
+NO_PLANE = marked(
+    "The playground is for nets with two numbers as input, such as Two moons or a table of two columns."
+)
+NO_FILTERS = marked(
+    "The playground shows the filters of a net whose first convolution sees the pictures."
+)
 
 
 @answer.register
@@ -102,7 +107,7 @@ def mapped(
 ) -> Plane:
     """Return the plane of a model in eval mode. Raises ValueError without two inputs."""
     if data.info.input_shape != (2,) or data.info.inputs:
-        raise ValueError(NO_PLANE)
+        raise ValueError(tr(NO_PLANE))
     began = thread_time()
     inputs, labels = data.batch(MOST_POINTS)
     points = inputs.detach().float().cpu()
@@ -205,7 +210,7 @@ def _first_convolution(model: nn.Module, data: Dataset) -> tuple[str, nn.Conv2d]
             if len(shape) == 3 and module.in_channels == shape[0]:
                 return path, module
             break
-    raise ValueError(NO_FILTERS)
+    raise ValueError(tr(NO_FILTERS))
 
 
 def _kind(data: Dataset, outputs: Tensor, loss: str) -> str:

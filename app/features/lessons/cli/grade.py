@@ -227,7 +227,7 @@ def as_csv(lesson: Lesson, submissions: list[Submission]) -> str:
 def as_gradescope(submissions: list[Submission]) -> dict[str, object]:
     """Return the results of the first hand-in as Gradescope's results.json has them."""
     if not submissions:
-        return {"score": 0.0, "output": "There is no hand-in."}
+        return {"score": 0.0, "output": tr("There is no hand-in.")}
     first = submissions[0]
     return {
         "score": 100.0 * first.score,
