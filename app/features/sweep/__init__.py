@@ -1,5 +1,5 @@
-"""Sweeps: run after run of a project over a grid, or a random draw, of settings; the best is named at the end.
+"""Sweeps: run after run of a project over settings and numbers of its drawing, chosen by Optuna; the best is named.
 
-A button and a strip on the page Runs, Sweep… in the Run menu, and `tapedeck sweep`. All runs are checked before the
-first begins; each is stored with the tag sweep-N and its settings as its name.
+The page Sweep, a button and a strip on the page Runs, Sweep… in the Run menu, and `tapedeck sweep`. The study is a
+journal of Optuna in the folder sweep-N among the runs; each run is stored with that tag and its settings as its name.
 """

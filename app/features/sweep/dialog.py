@@ -2,13 +2,22 @@
 
 from __future__ import annotations
 
+from msgspec.structs import replace
 from PySide6.QtCore import Qt, QTimer, Signal
 from PySide6.QtWidgets import QScrollArea, QWidget
 
 from app.builder.results import Analysis
 from app.data.own_files.cache import Fact
 from app.features.sweep.setting_row import SettingRow
-from app.features.sweep.values import PlanSweep, SweepError, SweepPlan, SweepSetting
+from app.features.sweep.values import (
+    PRUNERS,
+    SAMPLERS,
+    PlanSweep,
+    Search,
+    SweepError,
+    SweepPlan,
+    SweepSetting,
+)
 from app.project.project import Project
 from app.training.choices import ChoiceParam
 from app.util.formatting import counted
@@ -17,12 +26,11 @@ from app.views.ui.background import WorkerFailure
 from app.views.ui.dialogs.base import Dialog
 from app.views.ui.layouts import hbox, vbox
 from app.views.ui.present import present
-from app.views.ui.widgets import Button, NumberField, Segmented
+from app.views.ui.widgets import Button, ChoiceField, NumberField, Segmented
 from app.views.ui.widgets.painting import label, set_property
 
 KEY = "sweep"
 TYPING = 200  # milliseconds after the last key before the runs are checked
-LISTED = 3  # runs that are named
 ROWS = 6  # that are seen without scrolling
 FIRST = "lr"
 WORDS = (
@@ -31,13 +39,15 @@ WORDS = (
 )
 VALUES = {
     "grid": "Values are separated by commas: 0.1, 0.01, 0.001",
-    "random": "Values are separated by commas, or bounds to draw between: 1e-4:1e-1, numbers with a decimal point or "
-    "an exponent by their logarithm",
+    "random": "Values are separated by commas, or bounds to draw between: 1e-4..1e-1:log by the logarithm, 16..64:16 "
+    "in steps",
+    "search": "As for random draws; the values are chosen by what the trials before have reached",
 }
+CHOSEN = SAMPLERS[2:]  # samplers that learn, or spread evenly
 
 
 class SweepDialog(Dialog):
-    """`started(runs)` carries the runs, which have been checked; the dialog closes then."""
+    """`started(search)` carries what is searched for, which has been checked; the dialog closes then."""
 
     started = Signal(object)
 
@@ -48,8 +58,11 @@ class SweepDialog(Dialog):
         fact: Fact | None,
         engine: EngineService,
         parent: QWidget | None = None,
+        edited: Search | None = None,
+        action: str = "Start sweep",
     ) -> None:
         super().__init__("Sweep", parent, icon="runs")
+        self._edited = edited
         self.setMinimumWidth(600)
         self._project, self._analysis, self._fact, self._engine = (
             project,
@@ -59,39 +72,59 @@ class SweepDialog(Dialog):
         )
         self._params: tuple[ChoiceParam, ...] = ()
         self._plan: SweepPlan | None = None
+        self._search = Search(())
         self._wanted = False  # to start as soon as the runs are checked
         self.rows: list[SettingRow] = []
         self._typing = QTimer(self, singleShot=True, interval=TYPING)
         self._typing.timeout.connect(self._ask)
         self.mode = Segmented(
-            [("grid", "Every combination"), ("random", "Random draws")],
+            [
+                ("grid", "Every combination"),
+                ("random", "Random draws"),
+                ("search", "Search"),
+            ],
             "How runs are chosen",
         )
         self.mode.changed.connect(lambda _mode: self._mode_changed())
         self.draws, self.seed = NumberField(10, "int", 1), NumberField(0, "int", 0)
+        self.seeds = NumberField(1, "int", 1)
+        self.sampler, self.pruner = ChoiceField(), ChoiceField()
+        for field, choices in ((self.sampler, CHOSEN), (self.pruner, PRUNERS)):
+            for choice in choices:
+                field.add_choice(choice)
+            field.set_value(choices[0])
+            field.edited.connect(lambda _value: self._changed())
         self.hint = label("", "caption", "text3", wrap=True)
         self.count = label("", "label", "text", wrap=True)
-        self.listed = label("", "caption", "text3", wrap=True)
         self._lay_out()
         self.add_button("Cancel").clicked.connect(self.reject)
-        self.start_button = self.add_button("Start sweep", "primary", default=True)
+        self.start_button = self.add_button(action, "primary", default=True)
         self.start_button.clicked.connect(self._start)
         self._mode_changed()
 
     def _lay_out(self) -> None:
         self.body.addWidget(label(WORDS, "body", "text2", wrap=True))
-        self._drawing = QWidget()
-        parts: list[QWidget] = []
-        for text, field, name in (
-            ("draws", self.draws, "Number of draws"),
-            ("seed", self.seed, "Seed of the draws"),
-        ):
-            field.setAccessibleName(name)
-            field.setFixedWidth(80)
-            field.textChanged.connect(lambda _text: self._changed())
-            parts += [label(text, "code", "text2"), field]
-        hbox(*parts, on=self._drawing, margins=0, spacing=6)
-        self.body.addLayout(hbox(self.mode, self._drawing, 1, spacing=16))
+        self._drawing, self._choosing = QWidget(), QWidget()
+        number_of = ("trials", self.draws, "Number of trials")
+        seeded = ("seed", self.seed, "Seed of the draws")
+        ended = ("ends early", self.pruner, "What ends bad trials early")
+        seeds = ("seeds each", self.seeds, "Seeds of each trial")
+        chosen = ("by", self.sampler, "What chooses the values")
+        self._line(self._drawing, number_of, seeded)
+        self._line(self._choosing, chosen)
+        every = QWidget()
+        self._line(every, ended, seeds)
+        how = QWidget()
+        chosen_by = hbox(self.mode, self._choosing, 1, spacing=16)
+        vbox(
+            chosen_by,
+            hbox(self._drawing, every, 1, spacing=16),
+            on=how,
+            margins=0,
+            spacing=8,
+        )
+        how.setVisible(self._edited is None)
+        self.body.addWidget(how)
         self.body.addWidget(self.hint)
         inside = QWidget()
         self._column = vbox(1, on=inside, margins=(0, 0, 4, 0), spacing=6)
@@ -104,8 +137,18 @@ class SweepDialog(Dialog):
         self.add.clicked.connect(lambda: self.add_row(self._unused()))
         self.body.addWidget(self.add, 0, Qt.AlignmentFlag.AlignLeft)
         self.body.addWidget(self.count)
-        self.body.addWidget(self.listed)
         self.body.addStretch(1)
+
+    def _line(self, on: QWidget, *fields: tuple[str, QWidget, str]) -> None:
+        """Lay out fields with their names."""
+        parts: list[QWidget] = []
+        for text, field, name in fields:
+            field.setAccessibleName(name)
+            if isinstance(field, NumberField):
+                field.setFixedWidth(70)
+                field.textChanged.connect(lambda _text: self._changed())
+            parts += [label(text, "code", "text2"), field]
+        hbox(*parts, on=on, margins=0, spacing=6)
 
     # -- rows ---------------------------------------------------------------------------------------------------------
 
@@ -168,12 +211,13 @@ class SweepDialog(Dialog):
 
     def _mode_changed(self) -> None:
         self._drawing.setVisible(self._draws)
+        self._choosing.setVisible(self.mode.value() == "search")
         self.hint.setText(VALUES[self.mode.value()])
         self._changed()
 
     @property
     def _draws(self) -> bool:
-        return bool(self.mode.value() == "random")
+        return bool(self.mode.value() != "grid")
 
     # -- the runs -----------------------------------------------------------------------------------------------------
 
@@ -202,21 +246,30 @@ class SweepDialog(Dialog):
         self._typing.stop()
         settings = self._settings()
         if settings is None:
-            self._show("", "")
+            self._show("")
             return
-        count = self.draws.pending() if self._draws and settings else None
-        request = PlanSweep(
-            self._project,
-            self._analysis,
-            self._fact,
-            settings,
-            count,
-            self.seed.pending(),
-        )
+        self._search = self._wanted_search(settings)
+        request = PlanSweep(self._project, self._analysis, self._fact, self._search)
         self._engine.ask(KEY, request, on_answer=self._answered, on_error=self._failed)
+
+    def _wanted_search(self, settings: tuple[SweepSetting, ...]) -> Search:
+        if self._edited is not None:
+            return replace(self._edited, settings=settings)
+        return Search(
+            settings,
+            self.sampler.value()
+            if self.mode.value() == "search"
+            else self.mode.value(),
+            self.pruner.value(),
+            self.draws.pending() if self._draws else None,
+            self.seed.pending(),
+            self.seeds.pending(),
+        )
 
     def _answered(self, plan: SweepPlan) -> None:
         self._plan, self._params = plan, plan.params
+        for setting in self._edited.settings if self._edited and not self.rows else ():
+            self.add_row(setting.name).values.setText(setting.text)
         if not self.rows:
             self.add_row(self._unused())
         for row in self.rows:
@@ -224,40 +277,34 @@ class SweepDialog(Dialog):
         blamed = next(
             (row for row in self.rows if row.name.value() == plan.blamed), None
         )
+        problem = f"{plan.problem[:1].upper()}{plan.problem[1:].rstrip('.')}."
         if blamed is not None:
             blamed.show_problem(f"{plan.problem.rstrip('.')}.")
         self._fit()
         if plan.problem:
-            self._show(
-                "" if blamed is not None else f"{plan.problem.rstrip('.')}.",
-                "",
-                "error",
-            )
-        elif plan.runs:
-            self._show(self._summary(plan), _listed(plan))
+            self._show("" if blamed is not None else problem, "error")
+        elif plan.trials:
+            self._show(self._summary(plan))
         else:
-            self._show("Give at least one setting its values.", "", "text3")
+            self._show("Give at least one setting its values.", "text3")
         if self._wanted:
             self._start()
 
     def _failed(self, failure: WorkerFailure) -> None:
         self._wanted = False
-        self._show(failure.message, "", "error")
+        self._show(failure.message, "error")
 
     def _summary(self, plan: SweepPlan) -> str:
-        lengths = {run.training.epochs for run in plan.runs}
-        detail = f" of {counted(lengths.pop(), 'epoch')}" if len(lengths) == 1 else ""
-        detail += " each" if detail and len(plan.runs) > 1 else ""
-        different = len({run.values for run in plan.runs})
-        several = (
-            f", {different:,} of them different" if different < len(plan.runs) else ""
-        )
-        return f"{counted(len(plan.runs), 'run')}{detail}{several}"
+        varies = any(row.name.value() == "epochs" for row in self.rows)
+        epochs = counted(self._project.training.epochs, "epoch")
+        each = "" if varies else f" of {epochs}{' each' if plan.trials > 1 else ''}"
+        seeds = self._search.seeds
+        more = f", each with {counted(seeds, 'seed')}" if seeds > 1 else ""
+        return f"{counted(plan.trials, 'run')}{each}{more}"
 
-    def _show(self, count: str, listed: str, tone: str = "text") -> None:
+    def _show(self, count: str, tone: str = "text") -> None:
         self.count.setText(count)
         set_property(self.count, "tone", tone)
-        self.listed.setText(listed)
         self._grow()
 
     def _start(self) -> None:
@@ -265,8 +312,8 @@ class SweepDialog(Dialog):
         if self._plan is None:
             self._ask()
             self._wanted = self._settings() is not None
-        elif self._plan.runs:
-            self.started.emit(self._plan.runs)
+        elif self._plan.trials:
+            self.started.emit(self._search)
             self.accept()
         else:
             self._wanted = False
@@ -286,10 +333,3 @@ class SweepDialog(Dialog):
     def done(self, result: int) -> None:
         self._engine.forget(KEY)
         super().done(result)
-
-
-def _listed(plan: SweepPlan) -> str:
-    """Name the first runs."""
-    names = [run.name for run in plan.runs[:LISTED]]
-    more = len(plan.runs) - len(names)
-    return "\n".join([*names, *([f"… and {more:,} more"] if more else [])])

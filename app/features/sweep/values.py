@@ -1,12 +1,13 @@
-"""Settings of a sweep: `lr=0.1,0.01` are values, `lr=1e-4:1e-1` are bounds to draw between; and the runs they make."""
+"""What a sweep varies, `lr=0.1,0.01` or `conv2.out_channels=16..64`, how it searches, and the trials that it made."""
 
 from __future__ import annotations
 
-import itertools
 import math
-import random
-from collections.abc import Iterable, Mapping, Sequence
-from typing import Any, ClassVar
+import re
+from collections.abc import Iterable, Mapping
+from importlib.util import find_spec
+from pathlib import Path
+from typing import Any, ClassVar, Literal
 
 from msgspec import Struct
 
@@ -15,7 +16,6 @@ from app.data.own_files.cache import Fact
 from app.engine.protocol import Request
 from app.project.project import Project
 from app.training.choices import ChoiceParam
-from app.training.config import TrainingConfig
 from app.training.settings import SWEPT
 from app.util.errors import CodedError
 from app.util.formatting import grouped_digits
@@ -23,10 +23,14 @@ from app.util.frozen import FrozenMap
 
 TAG = "sweep-"
 OPTIMIZER = "optimizer"
-FIELDS = SWEPT  # of the run; every other name is a parameter of the optimizer
+FIELDS = SWEPT  # of the run; other names are of a parameter of the optimizer, or NODE.PARAMETER of the drawing
 MOST_RUNS = 10_000
+SAMPLERS = ("grid", "random", "tpe", "gp", "cmaes", "qmc")
+PRUNERS = ("none", "median", "hyperband", "wilcoxon")
 _WORDS = {"True": True, "False": False, "None": None}
+_BOUNDS = re.compile(r"([^,:]+?)(\.\.|:)([^,:]+)(?::([^,:]+))?")
 Values = FrozenMap[str, Any]
+State = Literal["waiting", "running", "done", "pruned", "failed"]
 
 
 class SweepError(CodedError, ValueError):
@@ -40,168 +44,278 @@ class SweepError(CodedError, ValueError):
 
 
 class SweepSetting(Struct, frozen=True):
-    """A setting by name, with its values, or the `bounds` that values are drawn between."""
+    """A setting by name, with its values, or the `bounds` that values are chosen between: by their logarithm, or in
+    steps of `step`.
+    """
 
     name: str
     values: tuple[Any, ...] = ()
     bounds: tuple[Any, Any] | None = None
+    log: bool = False
+    step: int | float | None = None
 
-    def draw(self, generator: random.Random) -> Any:
-        """Draw a value: whole numbers uniformly, others uniformly by their logarithm."""
+    @property
+    def extremes(self) -> tuple[Any, ...]:
+        """The values that are checked before the first trial."""
+        return self.bounds or self.values
+
+    @property
+    def text(self) -> str:
+        """The setting as it is written.
+
+        >>> parse_values("lr", "1e-4..1e-1:log").text, parse_values("lr", "0.1, 0.2").text
+        ('0.0001..0.1:log', '0.1, 0.2')
+        """
         if self.bounds is None:
-            return generator.choice(self.values)
-        low, high = self.bounds
-        if isinstance(low, int) and isinstance(high, int):
-            return generator.randint(low, high)
-        return float(
-            f"{math.exp(generator.uniform(math.log(low), math.log(high))):.4g}"
-        )
+            return ", ".join(map(str, self.values))
+        kind = "log" if self.log else self.step
+        return "..".join(map(str, self.bounds)) + (f":{kind}" if kind else "")
 
 
-class SweepRun(Struct, frozen=True):
-    """One run of a sweep: its name, the values of the settings of the sweep, and all settings."""
+class Search(Struct, frozen=True):
+    """What a sweep varies and how: `trials` counts those to make, each trained with `seeds` seeds."""
 
+    settings: tuple[SweepSetting, ...]
+    sampler: str = "grid"
+    pruner: str = "none"
+    trials: int | None = None
+    seed: int = 0
+    seeds: int = 1
+
+    @property
+    def count(self) -> int:
+        """How many trials it makes: of a grid all combinations, unless there are to be fewer."""
+        every = math.prod(len(setting.values) for setting in self.settings)
+        wanted = MOST_RUNS + 1 if self.trials is None else self.trials
+        return min(every, wanted) if self.sampler == "grid" else wanted
+
+    def check(self) -> None:
+        """Raise SweepError for settings that do not go together."""
+        if find_spec("optuna") is None:
+            raise SweepError(
+                "sweeps need Optuna, which is not installed: pip install tapedeck-torch[sweeps]"
+            )
+        names = [setting.name for setting in self.settings]
+        if double := next((name for name in names if names.count(name) > 1), ""):
+            raise SweepError(
+                f"{double} is given twice; list its values once, separated by commas",
+                double,
+            )
+        bounded = [setting.name for setting in self.settings if setting.bounds]
+        if bounded and self.sampler == "grid":
+            raise SweepError(
+                f"{bounded[0]} gives bounds, which a grid does not take; list its values",
+                bounded[0],
+            )
+        if self.pruner == "wilcoxon" and self.seeds < 3:
+            raise SweepError(
+                f"the pruner wilcoxon compares seeds, and these are {self.seeds}; give at least 3, or choose median"
+            )
+        if self.count > MOST_RUNS:
+            cure = (
+                "list fewer values, or draw some of them at random"
+                if self.sampler == "grid"
+                else "say how many trials, at most so many"
+            )
+            many = f"these are {grouped_digits(self.count)} runs, and "
+            raise SweepError(
+                f"{many if self.sampler == 'grid' else ''}a sweep has at most {grouped_digits(MOST_RUNS)}: {cure}"
+            )
+
+
+class Trial(Struct, frozen=True):
+    """A trial to train: its project, sound, and its name. `resumed` are the numbers of the runs that a sweep that was
+    cut off has made of it; with a `problem` it has failed already.
+    """
+
+    number: int
     name: str
+    project: Project
+    analysis: Analysis
+    resumed: tuple[int, ...] = ()
+    problem: str = ""
+
+
+class TrialRow(Struct, frozen=True):
+    """A trial as it is shown. `value` is the smallest validation loss, the mean of its `seeds`; figures that were not
+    measured are None. `milliseconds` are of a step.
+    """
+
+    number: int
+    state: State
     values: Values
-    training: TrainingConfig
+    value: float | None = None
+    seeds: tuple[float, ...] = ()
+    curve: tuple[float, ...] = ()
+    note: str = ""
+    runs: tuple[int, ...] = ()
+    accuracy: float | None = None
+    parameters: float | None = None
+    bytes: float | None = None
+    milliseconds: float | None = None
+
+
+class SweepTable(Struct, frozen=True):
+    """A sweep with its trials; `importance` is the share of each setting in the spread of the losses. `verdict` says
+    whether the best is better than the next beyond the spread of its seeds. `held` is True while a process sweeps;
+    `tags` are all sweeps of the project. One of an earlier version is `of_runs` alone and cannot go on.
+    """
+
+    tag: str
+    search: Search
+    trials: tuple[TrialRow, ...]
+    importance: FrozenMap[str, float] = FrozenMap()
+    verdict: str = ""
+    held: bool = False
+    tags: tuple[str, ...] = ()
+    of_runs: bool = False
 
 
 class SweepPlan(Struct, frozen=True):
-    """The runs of a sweep; or none, and the `problem` of the setting `blamed`, "" if it is of no single one. `params`
-    are the settings that every run can have, with their present values as defaults.
+    """How many `trials` a sweep makes; or 0, and the `problem` of the setting `blamed`, "" if it is of no single one.
+    `params` are the settings that every trial can have, with their present values as defaults.
     """
 
     params: tuple[ChoiceParam, ...]
-    runs: tuple[SweepRun, ...] = ()
+    trials: int = 0
     problem: str = ""
     blamed: str = ""
 
 
-class PlanSweep(Request[SweepPlan], frozen=True):
-    """Check the runs of a sweep of a project: the grid of its settings, or `count` random draws with a seed.
+class InSweep(Request[Any], frozen=True):
+    """A request about the sweeps in a folder of runs; "" is the newest."""
 
-    `fact` describes the files of its data.
-    """
+    lane: ClassVar[str] = "sweep"
+    runs: Path
+    tag: str = ""
+
+
+class ReadSweep(InSweep, Request[SweepTable | None], frozen=True):
+    """Read a sweep with its trials; None where there is none."""
+
+
+class BeginSweep(InSweep, Request[str], frozen=True, kw_only=True):
+    """Make a new sweep, whose settings were checked; the answer is its tag."""
+
+    project: Project
+    search: Search
+
+
+class NextTrial(InSweep, Request[Trial | None], frozen=True, kw_only=True):
+    """Begin the next trial, None if all were made; `fact` describes the files of the data."""
+
+    fact: Fact | None
+
+
+class TellTrial(InSweep, Request[bool], frozen=True, kw_only=True):
+    """Note the `run` of a trial with a seed, a loss at a `step`, or how it ended; whether to prune it is the answer."""
+
+    number: int
+    run: int = 0
+    seed: int = 0
+    step: int = -1
+    loss: float = 0.0
+    state: State = "running"
+    losses: tuple[float, ...] = ()
+    note: str = ""
+
+
+class SteerSweep(InSweep, Request[SweepTable | None], frozen=True, kw_only=True):
+    """Search differently, make a trial with these `values` next, or let another process go on (neither)."""
+
+    search: Search | None = None
+    values: Values = Values()
+
+
+class PlanSweep(Request[SweepPlan], frozen=True):
+    """Check the settings of a sweep of a project. `fact` describes the files of its data."""
 
     lane: ClassVar[str] = "sweep"
     project: Project
     analysis: Analysis
     fact: Fact | None
-    settings: tuple[SweepSetting, ...]
-    count: int | None = None
-    seed: int = 0
+    search: Search
 
 
 def parse_values(name: str, text: str) -> SweepSetting:
     """Parse the values of a setting, or its bounds. Raises SweepError.
 
-    >>> parse_values("lr", "0.1, 1e-3").values, parse_values("batch_size", "16:64").bounds
-    ((0.1, 0.001), (16, 64))
+    >>> parse_values("lr", "0.1, 1e-3").values, parse_values("width", "16..64:16").step
+    ((0.1, 0.001), 16)
     """
-    low, is_range, high = text.partition(":")
-    if not is_range:
-        values = tuple(map(_value, text.split(",")))
-        if "" in values:
-            raise SweepError(
-                f"{name} has an empty value; separate its values by single commas", name
-            )
-        twice = next(
-            (value for index, value in enumerate(values) if value in values[:index]),
-            None,
-        )
-        if twice is not None and not isinstance(twice, bool):
-            raise SweepError(f"{name} lists {twice} twice; remove one of them", name)
-        if wild := next(
-            (
-                value
-                for value in values
-                if isinstance(value, float) and not math.isfinite(value)
-            ),
-            None,
-        ):
-            raise SweepError(f"{name} is {wild}; its values must be finite", name)
-        return SweepSetting(name, values)
-    bounds = _value(low), _value(high)
-    numbers = [
-        type(bound) in (int, float) and math.isfinite(bound) and bound > 0
-        for bound in bounds
-    ]
-    if not all(numbers) or not bounds[0] < bounds[1]:
+    if match := _BOUNDS.fullmatch(text.strip()):
+        return _bounded(name, *match.groups())
+    values = tuple(map(_value, text.split(",")))
+    if "" in values:
         raise SweepError(
-            f"{name}: bounds are two numbers above 0, the smaller first, as 1e-4:1e-1",
+            f"{name} has an empty value; separate its values by single commas", name
+        )
+    for index, value in enumerate(values):
+        if value in values[:index] and not isinstance(value, bool):
+            raise SweepError(f"{name} lists {value} twice; remove one of them", name)
+        if isinstance(value, float) and not math.isfinite(value):
+            raise SweepError(f"{name} is {value}; its values must be finite", name)
+    return SweepSetting(name, values)
+
+
+def _bounded(
+    name: str, low: str, sign: str, high: str, kind: str | None
+) -> SweepSetting:
+    """Parse bounds; the old spelling `a:b` is by the logarithm unless both are whole numbers. Raises SweepError."""
+    bounds, step = (_value(low), _value(high)), _value(kind or "")
+    whole = all(type(bound) is int for bound in bounds)
+    log = step == "log" or sign == ":" and not whole
+    if not all(map(_is_number, bounds)) or not bounds[0] < bounds[1]:
+        raise SweepError(
+            f"{name}: bounds are two numbers, the smaller first, as 1e-4..1e-1:log",
             name,
         )
-    return SweepSetting(name, bounds=bounds)
-
-
-def combinations(
-    settings: Sequence[SweepSetting], count: int | None, seed: int
-) -> list[Values]:
-    """Return the settings of each run: of the whole grid, or of `count` draws with a seed. Raises SweepError."""
-    names = [setting.name for setting in settings]
-    if double := next((name for name in names if names.count(name) > 1), ""):
-        raise SweepError(
-            f"{double} is given twice; list its values once, separated by commas",
-            double,
-        )
-    total = (
-        math.prod(len(setting.values) for setting in settings)
-        if count is None
-        else count
-    )
-    if total > MOST_RUNS:
-        cure = (
-            "list fewer values, or draw some of them at random"
-            if count is None
-            else "draw fewer"
-        )
-        raise SweepError(
-            f"these are {grouped_digits(total)} runs, and a sweep has at most {grouped_digits(MOST_RUNS)}: {cure}"
-        )
-    if count is not None:
-        generator = random.Random(seed)
-        return [
-            FrozenMap({setting.name: setting.draw(generator) for setting in settings})
-            for _ in range(count)
-        ]
-    if drawn := next(
-        (setting.name for setting in settings if setting.bounds is not None), ""
+    if log and bounds[0] <= 0:
+        raise SweepError(f"{name}: by their logarithm bounds are above 0", name)
+    step = None if step in ("", "log") else step
+    if step is not None and not (
+        _is_number(step) and step > 0 and (not whole or type(step) is int)
     ):
         raise SweepError(
-            f"{drawn} gives bounds, which only random draws take; list its values",
-            drawn,
+            f"{name}: after the bounds comes log or a step, as 16..64:16", name
         )
-    grid = itertools.product(*(setting.values for setting in settings))
-    return [FrozenMap(zip(names, values, strict=True)) for values in grid]
+    return SweepSetting(name, (), bounds, log, step)
+
+
+def _is_number(value: Any) -> bool:
+    return type(value) in (int, float) and math.isfinite(value)
 
 
 def text_of(values: Mapping[str, Any]) -> str:
     """Describe settings.
 
-    >>> text_of({"lr": 0.1, "batch_size": 32})
-    'lr 0.1, batch_size 32'
+    >>> text_of({"lr": 0.0123456, "batch_size": 32})
+    'lr 0.01235, batch_size 32'
     """
-    return ", ".join(f"{name} {value}" for name, value in values.items())
-
-
-def names_of(runs: Sequence[Mapping[str, Any]]) -> list[str]:
-    """Name runs by the settings that vary between them; by all, if none does.
-
-    >>> names_of([{"epochs": 2, "lr": 0.1}, {"epochs": 2, "lr": 0.01}])
-    ['lr 0.1', 'lr 0.01']
-    """
-    varying = (
-        [name for name in runs[0] if len({repr(values[name]) for values in runs}) > 1]
-        if runs
-        else []
+    return ", ".join(
+        f"{name} {float(f'{value:.4g}') if isinstance(value, float) else value}"
+        for name, value in values.items()
     )
-    return [
-        text_of({name: values[name] for name in varying or values}) for values in runs
-    ]
+
+
+def values_in(name: str) -> dict[str, Any]:
+    """Return the settings that the name of a run describes.
+
+    >>> values_in("lr 0.1, batch_size 32, seed 1")
+    {'lr': 0.1, 'batch_size': 32, 'seed': 1}
+    """
+    pairs = [piece.partition(" ") for piece in name.split(", ")]
+    return {key: _value(value) for key, is_given, value in pairs if is_given}
+
+
+def name_of(values: Mapping[str, Any], search: Search) -> str:
+    """Name a trial by the settings that vary; by all, if none does."""
+    varying = [s.name for s in search.settings if len(s.extremes) > 1]
+    return text_of({name: values[name] for name in varying or values})
 
 
 def next_tag(tags: Iterable[str]) -> str:
-    """Return the tag of the next sweep, after those of the runs that are stored.
+    """Return the tag of the next sweep, after those of the runs and the folders that are stored.
 
     >>> next_tag(["baseline", "sweep-2", "sweep-x"])
     'sweep-3'

@@ -12,7 +12,7 @@ from app.builder.analysis import analyse
 from app.builder.catalog.catalog import catalog
 from app.data.loaders import read_spec
 from app.features.sweep.dialog import SweepDialog
-from app.features.sweep.values import SweepRun
+from app.features.sweep.values import Search
 from app.project import file
 from app.util.resources import path as resource
 from app.views.engine_service import EngineService
@@ -48,7 +48,7 @@ def pressed(key: Qt.Key) -> None:
 def test_a_grid_is_typed_counted_and_started_by_keys_alone(
     qtbot: QtBot, dialog: SweepDialog
 ) -> None:
-    started: list[tuple[SweepRun, ...]] = []
+    started: list[Search] = []
     dialog.started.connect(started.append)
     assert dialog.rows[0].name.value() == "lr" and dialog.rows[0].values.hasFocus()
     typed("0.1, 0.01")
@@ -65,10 +65,11 @@ def test_a_grid_is_typed_counted_and_started_by_keys_alone(
     typed("16")
     pressed(ENTER)
     qtbot.waitUntil(lambda: bool(started))
-    assert [dict(run.values) for run in started[0]] == [
-        {"lr": lr, "batch_size": size} for lr in (0.1, 0.01) for size in (32, 64, 16)
+    assert [(of.name, of.values) for of in started[0].settings] == [
+        ("lr", (0.1, 0.01)),
+        ("batch_size", (32, 64, 16)),
     ]
-    assert started[0][0].training.batch_size == 32 and not dialog.isVisible()
+    assert started[0].sampler == "grid" and not dialog.isVisible()
 
 
 def test_random_draws_follow_their_seed_and_bounds_are_for_them_alone(
@@ -82,19 +83,34 @@ def test_random_draws_follow_their_seed_and_bounds_are_for_them_alone(
     dialog.rows[0].values.selectAll()
     typed("1e-4:1e-1")
     qtbot.waitUntil(
-        lambda: "which only random draws take" in dialog.rows[0].problem.text()
+        lambda: "which a grid does not take" in dialog.rows[0].problem.text()
     )
     dialog.mode.setFocus()
     QTest.keyClick(dialog.mode, Qt.Key.Key_Right)
     qtbot.waitUntil(lambda: dialog.count.text().startswith("10 runs"))
-    first = dialog.listed.text()
-    assert not dialog.rows[0].problem.text() and first.endswith("… and 7 more")
-    dialog.seed.setFocus()
-    dialog.seed.selectAll()
-    typed("5")
-    qtbot.waitUntil(
-        lambda: bool(dialog.listed.text()) and dialog.listed.text() != first
-    )
+    assert not dialog.rows[0].problem.text() and dialog.draws.isVisible()
+
+
+def test_a_search_has_a_sampler_a_pruner_and_seeds_and_varies_the_drawing(
+    qtbot: QtBot, dialog: SweepDialog
+) -> None:
+    started: list[Search] = []
+    dialog.started.connect(started.append)
+    typed("1e-4..1e-1:log")
+    dialog.mode.setFocus()
+    QTest.keyClick(dialog.mode, Qt.Key.Key_Right)
+    QTest.keyClick(dialog.mode, Qt.Key.Key_Right)
+    assert dialog.sampler.isVisible() and "fc1.out_features" in [
+        param.name for param in dialog._params
+    ]
+    dialog.add_row("fc1.out_features").values.setText("16..64:16")
+    dialog.seeds.setText("2")
+    qtbot.waitUntil(lambda: "each with 2 seeds" in dialog.count.text())
+    pressed(ENTER)
+    qtbot.waitUntil(lambda: bool(started))
+    search = started[0]
+    assert (search.sampler, search.trials, search.seeds) == ("tpe", 10, 2)
+    assert search.settings[1].bounds == (16, 64) and search.settings[0].log
 
 
 def test_optimizers_are_checked_in_a_menu_and_decide_which_settings_there_are(
