@@ -304,7 +304,7 @@ class _Watcher(RunOutput):
         self.shown: RunOutput | None = None
         self.best, self.pruned = math.inf, ""
         self._sweep, self._number, self._epochs = sweep, number, epochs
-        self._reports = not index and search.pruner != "wilcoxon"
+        self._reports = not index and search.prunes_at_epochs
 
     def show(self, event: Event) -> None:
         if self.shown is not None:

@@ -175,11 +175,13 @@ class SweepControl(QObject):
         sweep.stopped = False
         self._sweep = sweep
         self._workspace.notifier.withdraw()
-        self._workspace.pages.show("runs")
         if sweep.tag:
             self._next()
             return
-        request = BeginSweep(self.folder, project=sweep.project, search=sweep.search)
+        self._workspace.pages.show("runs")
+        request = BeginSweep(
+            self.folder, "", project=sweep.project, search=sweep.search
+        )
         self._ask("begin", request, self._tagged)
 
     @property
@@ -287,9 +289,10 @@ class SweepControl(QObject):
         sweep = self._sweep
         if sweep is None or sweep.trial is None or not self._trains(sweep):
             return
+        if not sweep.search.prunes_at_epochs:
+            return
         epochs = sweep.trial.project.training.epochs
-        reports = not sweep.losses and sweep.search.pruner != "wilcoxon"
-        for event in events if reports else ():
+        for event in () if sweep.losses else events:
             if isinstance(event, EpochDone):
                 loss = event.train_loss if event.val_loss is None else event.val_loss
                 note = f"pruned at epoch {event.epoch} of {epochs}"

@@ -11,7 +11,7 @@ from PySide6.QtCore import Qt, Signal
 from PySide6.QtWidgets import QSplitter, QStackedLayout, QWidget
 
 from app.features.sweep.plots import COSTS, KINDS, SweepPlot
-from app.features.sweep.values import SweepTable, TrialRow, text_of
+from app.features.sweep.values import SweepSetting, SweepTable, TrialRow, text_of
 from app.util.columns import Column
 from app.util.formatting import UNKNOWN, bytes_text, counted, figure
 from app.views.ui.layouts import hbox, vbox
@@ -19,6 +19,13 @@ from app.views.ui.tables import RowsModel, Table
 from app.views.ui.widgets import Button, ChoiceField, EmptyState, Segmented
 from app.views.ui.widgets.painting import label
 
+FIGURES: tuple[tuple[str, str, Callable[[Any], str]], ...] = (
+    ("Loss", "value", figure),
+    ("Accuracy", "accuracy", lambda share: f"{share:.2%}"),
+    ("Parameters", "parameters", lambda count: f"{count:,.0f}"),
+    ("Bytes", "bytes", bytes_text),
+    ("ms a step", "milliseconds", figure),
+)
 TONES = {"failed": "error", "pruned": "text3", "waiting": "text3", "running": "run"}
 
 
@@ -41,53 +48,46 @@ def _spread_text(row: TrialRow) -> str:
 
 def columns_of(table: SweepTable) -> Sequence[Column]:
     """Return the columns of a table of trials; those that no trial has a figure for are left out."""
-    figures: tuple[tuple[str, str, Callable[[Any], str]], ...] = (
-        ("Loss", "value", figure),
-        ("Accuracy", "accuracy", lambda share: f"{share:.2%}"),
-        ("Parameters", "parameters", lambda count: f"{count:,.0f}"),
-        ("Bytes", "bytes", bytes_text),
-        ("ms a step", "milliseconds", figure),
-    )
     columns = [
         Column(
             "Trial",
             lambda row: str(row.number),
             number=True,
-            value=lambda row: row.number,
+            value=attrgetter("number"),
         ),
         Column(
-            "State", lambda row: row.state, color=lambda row: TONES.get(row.state, "")
+            "State", attrgetter("state"), color=lambda row: TONES.get(row.state, "")
         ),
     ]
-    for title, name, text in figures:
-        if name == "value" or any(
-            getattr(row, name) is not None for row in table.trials
-        ):
-            value = attrgetter(name)
-            columns.append(Column(title, _figure(name, text), number=True, value=value))
+    measured = [
+        Column(title, _figure(name, text), number=True, value=attrgetter(name))
+        for title, name, text in FIGURES
+        if name == "value"
+        or any(getattr(row, name) is not None for row in table.trials)
+    ]
     if table.search.seeds > 1:
-        columns.insert(3, Column("Spread", _spread_text, number=True, value=_spread))
-    for setting in table.search.settings:
+        measured.insert(1, Column("Spread", _spread_text, number=True, value=_spread))
+    note = Column("Note", attrgetter("note"))
+    split = 1 + (table.search.seeds > 1)
+    settings = map(_setting_column, table.search.settings)
+    return [*columns, *measured[:split], *settings, *measured[split:], note]
 
-        def value_of(row: TrialRow, name: str = setting.name) -> object:
-            return row.values.get(name)
 
-        def text_of_value(row: TrialRow, name: str = setting.name) -> str:
-            value = row.values.get(name, UNKNOWN)
-            return text_of({name: value}).removeprefix(f"{name} ")
+def _setting_column(setting: SweepSetting) -> Column:
+    name = setting.name
 
-        number = all(isinstance(each, int | float) for each in setting.extremes)
-        columns.append(
-            Column(setting.name, text_of_value, number=number, value=value_of)
-        )
-    note = Column("Note", lambda row: row.note, tip=lambda row: row.note)
-    return [*columns, note]
+    def text(row: TrialRow) -> str:
+        value = row.values.get(name, UNKNOWN)
+        return text_of({name: value}).removeprefix(f"{name} ")
+
+    number = all(isinstance(each, int | float) for each in setting.extremes)
+    return Column(name, text, number=number, value=lambda row: row.values.get(name))
 
 
 class SweepPage(QWidget):
     """`chosen(tag)` is another sweep, `opened(runs)` the numbers of the runs of a trial. Buttons are the control's."""
 
-    chosen = Signal(str)
+    chosen = Signal(object)
     opened = Signal(object)
 
     def __init__(self, parent: QWidget | None = None) -> None:

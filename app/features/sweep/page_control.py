@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from functools import partial
+from collections.abc import Callable
 from typing import TYPE_CHECKING
 
 from PySide6.QtCore import QObject, QTimer
@@ -16,6 +16,7 @@ if TYPE_CHECKING:
     from app.views.workspace import Workspace
 
 LOOK = 3000  # milliseconds between two looks at a sweep of another process
+TOGETHER = 200  # milliseconds in which changes are read at once
 
 
 class PageControl(QObject):
@@ -30,6 +31,8 @@ class PageControl(QObject):
         self._timer = QTimer(self, interval=LOOK)
         self._timer.timeout.connect(self._look)
         self._timer.start()
+        self._soon = QTimer(self, singleShot=True, interval=TOGETHER)
+        self._soon.timeout.connect(self._read)
         page.begin.clicked.connect(sweeps.open)
         page.stop.clicked.connect(sweeps.stop_trial)
         page.pause.clicked.connect(self._pause)
@@ -40,14 +43,16 @@ class PageControl(QObject):
         page.opened.connect(self._open)
         sweeps.changed.connect(self.refresh)
         workspace.pages.shown.connect(lambda _key: self.refresh())
-        workspace.document.replaced.connect(partial(self._choose, ""))
+        workspace.document.replaced.connect(lambda _project: self._choose(""))
         workspace.session.stateChanged.connect(lambda _state: self._show_buttons())
         self.refresh()
 
     def refresh(self) -> None:
-        """Read the sweep, if the page can be seen."""
-        if not self._page.isVisible():
-            return
+        """Read the sweep soon, if the page can be seen."""
+        if self._page.isVisible() and not self._soon.isActive():
+            self._soon.start()
+
+    def _read(self) -> None:
         request = ReadSweep(self._sweeps.folder, self._sweeps.tag or self._tag)
         self._workspace.engine.ask(
             "sweep read", request, on_answer=self._show, on_error=self._cannot_read
@@ -88,8 +93,8 @@ class PageControl(QObject):
         else:
             session.pause()
 
-    def _with_table(self, does: object) -> None:
-        if self._page.table is not None and callable(does):
+    def _with_table(self, does: Callable[[SweepTable], object]) -> None:
+        if self._page.table is not None:
             does(self._page.table)
 
     def _add(self) -> None:
@@ -101,8 +106,8 @@ class PageControl(QObject):
         first = {s.name: s.extremes[0] for s in table.search.settings}
         self._sweeps.add_trial(table, best.values if best else Values(first))
 
-    def _choose(self, tag: object) -> None:
-        self._tag = tag if isinstance(tag, str) else ""
+    def _choose(self, tag: str) -> None:
+        self._tag = tag
         self.refresh()
 
     def _open(self, _runs: object) -> None:

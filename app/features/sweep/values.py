@@ -89,6 +89,11 @@ class Search(Struct, frozen=True):
         wanted = MOST_RUNS + 1 if self.trials is None else self.trials
         return min(every, wanted) if self.sampler == "grid" else wanted
 
+    @property
+    def prunes_at_epochs(self) -> bool:
+        """True if the study is told of each epoch of a trial's first seed."""
+        return self.pruner in ("median", "hyperband")
+
     def check(self) -> None:
         """Raise SweepError for settings that do not go together."""
         if find_spec("optuna") is None:
@@ -146,7 +151,6 @@ class TrialRow(Struct, frozen=True):
     values: Values
     value: float | None = None
     seeds: tuple[float, ...] = ()
-    curve: tuple[float, ...] = ()
     note: str = ""
     runs: tuple[int, ...] = ()
     accuracy: float | None = None
@@ -187,27 +191,27 @@ class InSweep(Request[Any], frozen=True):
 
     lane: ClassVar[str] = "sweep"
     runs: Path
-    tag: str = ""
+    tag: str
 
 
 class ReadSweep(InSweep, Request[SweepTable | None], frozen=True):
     """Read a sweep with its trials; None where there is none."""
 
 
-class BeginSweep(InSweep, Request[str], frozen=True, kw_only=True):
+class BeginSweep(InSweep, Request[str], frozen=True):
     """Make a new sweep, whose settings were checked; the answer is its tag."""
 
     project: Project
     search: Search
 
 
-class NextTrial(InSweep, Request[Trial | None], frozen=True, kw_only=True):
+class NextTrial(InSweep, Request[Trial | None], frozen=True):
     """Begin the next trial, None if all were made; `fact` describes the files of the data."""
 
     fact: Fact | None
 
 
-class TellTrial(InSweep, Request[bool], frozen=True, kw_only=True):
+class TellTrial(InSweep, Request[bool], frozen=True):
     """Note the `run` of a trial with a seed, a loss at a `step`, or how it ended; whether to prune it is the answer."""
 
     number: int
@@ -220,7 +224,7 @@ class TellTrial(InSweep, Request[bool], frozen=True, kw_only=True):
     note: str = ""
 
 
-class SteerSweep(InSweep, Request[SweepTable | None], frozen=True, kw_only=True):
+class SteerSweep(InSweep, Request[SweepTable | None], frozen=True):
     """Search differently, make a trial with these `values` next, or let another process go on (neither)."""
 
     search: Search | None = None

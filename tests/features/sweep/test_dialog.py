@@ -104,7 +104,9 @@ def test_a_search_has_a_sampler_a_pruner_and_seeds_and_varies_the_drawing(
         param.name for param in dialog._params
     ]
     dialog.add_row("fc1.out_features").values.setText("16..64:16")
-    dialog.seeds.setText("2")
+    dialog.seeds.setFocus()
+    dialog.seeds.selectAll()
+    typed("2")
     qtbot.waitUntil(lambda: "each with 2 seeds" in dialog.count.text())
     pressed(ENTER)
     qtbot.waitUntil(lambda: bool(started))

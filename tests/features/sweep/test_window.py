@@ -48,7 +48,7 @@ def test_its_runs_train_the_net_that_it_began_with_and_leave_the_pages_alone(
 ) -> None:
     begun(qtbot, window, lr="0.01, 1e30, 0.001")
     assert window.runs.isVisible() and window.sweeps.strip.isVisible()
-    assert window.sweeps.strip.words.text() == "Run 1 of 3 of sweep-1: lr 0.01"
+    assert window.sweeps.strip.words.text().startswith("Run 1 of 3 of sweep-1: lr ")
     project = window.document.project
     node = next(node for node in project.graph.nodes.values() if node.name == "drop1")
     graph = project.graph.with_param(node.id, "p", 0.125)
@@ -61,20 +61,21 @@ def test_its_runs_train_the_net_that_it_began_with_and_leave_the_pages_alone(
         lambda: window.banner.title() == "Sweep-1 is done: 3 runs", timeout=60_000
     )
     assert window.console.isVisible(), "no run of it brought its curves to the front"
-    assert [run.state for run in window.session.runs] == ["done", "failed", "done"]
+    states = sorted(run.state for run in window.session.runs)
+    assert states == ["done", "done", "failed"]
     assert window.banner.reason().startswith("Smallest validation loss: ")
     assert "1 run failed: lr 1e+30: The loss of step 2 is nan" in window.banner.reason()
     kept = listed(qtbot, window, 3)
     assert {each.record.tags for each in kept} == {
         ("sweep-1",)
     } and not window.sweeps.strip.isVisible()
-    for each, rate in zip(kept, (0.001, 1e30, 0.01), strict=True):
+    rates = set()
+    for each in kept:
         trained = store.project_of(each)
-        assert (
-            each.record.name == f"lr {rate}"
-            and trained.training.optimizer.params["lr"] == rate
-        )
+        rates.add(rate := trained.training.optimizer.params["lr"])
+        assert each.record.name == f"lr {rate}"
         assert trained.graph == project.graph != window.document.project.graph
+    assert rates == {0.01, 1e30, 0.001}
     qtbot.mouseClick(window.banner._action, LEFT)
     assert window.runs.isVisible() and window.runs.search.text() == "tags:sweep-1"
     losses = [row.listed.summary.best_loss for row in window.runs.model.rows]

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import json
 import math
+import os
 import statistics
 import warnings
 from collections import deque
@@ -64,7 +66,9 @@ class _Journal(JournalFileBackend):
     """A journal whose earlier lines hold no state of CMA-ES: it is a pickle, and a file may be anybody's."""
 
     def __init__(self, path: Path) -> None:
-        super().__init__(str(path), JournalFileOpenLock(str(path)))
+        self._guard = JournalFileOpenLock(str(path))
+        super().__init__(str(path), self._guard)
+        self._path = path
         self._earlier = path.read_bytes().count(b"\n")
 
     def read_logs(self, log_number_from: int) -> Iterator[dict[str, Any]]:  # type: ignore[override]
@@ -77,6 +81,21 @@ class _Journal(JournalFileBackend):
             yield (
                 {**log, "system_attr": {"dropped": ""}} if pickled and earlier else log
             )
+
+    def append_logs(self, logs: list[dict[str, Any]]) -> None:
+        """Append lines; on the disk at once are only those that a trial begins or ends with, which a power cut may
+        not undo.
+        """
+        self._guard.acquire()
+        try:
+            with self._path.open("ab") as journal:
+                lines = [json.dumps(log, separators=(",", ":")) for log in logs]
+                journal.write("".join(f"{line}\n" for line in lines).encode())
+                journal.flush()
+                if any("state" in log for log in logs):
+                    os.fsync(journal.fileno())
+        finally:
+            self._guard.release()
 
 
 class _Grid(samplers.GridSampler):
@@ -269,10 +288,16 @@ def _made(path: Path) -> Path:
 
 
 def _repair(path: Path) -> None:
-    """Remove what a kill amid writing left: half a line, and the lock of the journal."""
+    """Remove what a kill or a power cut amid writing left: half a line, and the lock of the journal."""
     Path(f"{path}.lock").unlink(missing_ok=True)
+    whole = 0
     with path.open("rb+") as journal:
-        whole = journal.read().rfind(b"\n") + 1
+        for line in journal:
+            with suppress(ValueError):
+                json.loads(line if line.endswith(b"\n") else b"")
+                whole += len(line)
+                continue
+            break
         journal.truncate(whole)
 
 
@@ -351,15 +376,13 @@ def _row(trial: FrozenTrial, search: Search, runs: Mapping[int, Kept]) -> TrialR
     numbers = tuple(attributes.get(RUNS, ()))
     values = trial.params or trial.system_attrs.get("fixed_params", {})
     state, reported = STATES[trial.state], trial.intermediate_values
-    curve = tuple(reported[step] for step in sorted(reported))
-    value = trial.value if state == "done" else min(curve, default=None)
+    value = trial.value if state == "done" else min(reported.values(), default=None)
     row = TrialRow(
         trial.number,
         state,
         FrozenMap(values),
         value,
         tuple(attributes.get(SEEDS, ())),
-        curve,
         attributes.get(NOTE, ""),
         numbers,
     )
