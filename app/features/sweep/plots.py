@@ -189,7 +189,7 @@ class SweepPlot(QWidget):
         if not axes:
             return "No setting varies"
         losses = axis_of("validation loss", [row.value for row in rows])
-        columns = min(len(axes), max(1, int(area.width() // 210)))
+        columns = min(len(axes), max(1, int(area.width() // 150)))
         lines = math.ceil(len(axes) / columns)
         for index, axis in enumerate(axes):
             across, down = area.width() / columns, area.height() / lines
