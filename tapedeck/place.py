@@ -7,6 +7,7 @@ requests of the other end and their answers; each other channel has a file that 
 
 from __future__ import annotations
 
+import base64
 import contextlib
 import fcntl
 import json
@@ -155,16 +156,23 @@ class Server:
         return {}
 
     def do_start(self, request: dict[str, Any]) -> dict[str, Any]:
-        """Start a script that outlives the line, once: the folder of its frames is named by who asks."""
+        """Start a script that outlives the line, once: the folder of its frames is named by who asks. With `files`, by
+        name in base64, these are put into that folder, and the script is one of them.
+        """
         script, cwd = request["script"], Path(request["cwd"] or "~").expanduser()
+        files = request.get("files", {})
         if not cwd.is_dir():
             raise OSError(f"there is no folder {cwd}")
-        if not request["module"] and not (cwd / Path(script).expanduser()).is_file():
+        runs_file = not request["module"] and not files
+        if runs_file and not (cwd / Path(script).expanduser()).is_file():
             raise OSError(f"there is no file {script} in {cwd.resolve()}")
         try:
             folder = frames.new_folder("", request["title"])
         except FileExistsError:  # the answer was lost with the line
             return {"folder": str(frames.home() / request["title"])}
+        for name, text in files.items():
+            (folder / Path(name).name).write_bytes(base64.b64decode(text))
+        cwd = folder if files else cwd
         launcher = _package(request["version"]) / "script.py"
         options = ["-m", script] if request["module"] else [os.path.expanduser(script)]
         command = [sys.executable, str(launcher), str(folder)]
@@ -181,6 +189,13 @@ class Server:
                 start_new_session=True,
             )
         return {"folder": str(folder)}
+
+    def do_list(self, request: dict[str, Any]) -> dict[str, Any]:
+        """Return the sizes of the files in a folder, by their names there."""
+        folder = Path(request["folder"])
+        files = (path for path in sorted(folder.rglob("*")) if path.is_file())
+        sizes = {str(path.relative_to(folder)): path.stat().st_size for path in files}
+        return {"files": sizes}
 
     def do_follow(self, request: dict[str, Any]) -> dict[str, Any]:
         """Send a file on a channel from an offset on, as it grows."""

@@ -26,7 +26,7 @@ PasswordAuthentication no
 KbdInteractiveAuthentication no
 PermitRootLogin yes
 AllowTcpForwarding yes
-SetEnv HOME={home} XDG_CACHE_HOME={home}/.cache XDG_STATE_HOME={home}/.state PYTHONUNBUFFERED= OMP_NUM_THREADS=1
+SetEnv HOME={home} XDG_CACHE_HOME={home}/.cache XDG_STATE_HOME={home}/.state OMP_NUM_THREADS=1 MKL_NUM_THREADS=1
 """
 HOST = """
 Host {alias}

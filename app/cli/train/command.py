@@ -73,6 +73,11 @@ def add(commands: Any) -> argparse.ArgumentParser:
     )
     arguments.add(train, "--json")
     arguments.add(train, *arguments.MODEL, *arguments.SETTINGS, "--trust")
+    train.add_argument(
+        "--at",
+        metavar="PLACE",
+        help="train at a place of `tapedeck places`, by the exported script; --data and --device are those there",
+    )
     train.set_defaults(command=run)
     return train
 

@@ -55,9 +55,15 @@ def run(options: argparse.Namespace) -> int:
     project = _with_options(project, options)
     analysis = nets.sound(project)
     _warn_of_scale(project)
-    job = preflight.job(project, analysis, str(options.data) if options.data else None)
+    data = str(options.data) if options.data and options.at is None else None
+    job = preflight.job(project, analysis, data)
     if job.training.start is not None and not options.json:
         print(summary(job.training.start, job.source))
+    if options.at is not None:
+        for module in shelf.modules("cli.train_elsewhere"):
+            status: int = import_module(module).train(options, job)
+            return status
+        raise console.CommandError("--at needs the feature places, which is not there")
     folder: Path = options.out
     if options.surgery and placement is not None and placement.processes > 1:
         raise console.CommandError(
@@ -146,7 +152,7 @@ def _with_options(project: Project, options: argparse.Namespace) -> Project:
     )
     left_out = tuple(sorted({*training.leave_out, *options.leave_out}))
     training = replace(training, leave_out=left_out)
-    if options.device is not None:
+    if options.device is not None and options.at is None:
         settings.device(options.device)
     return replace(project, training=training)
 

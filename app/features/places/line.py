@@ -312,8 +312,17 @@ class KeptLine:
     ) -> None:
         self._place, self._begin, self._say = place, begin, say
         self._pinged = time.monotonic()
-        self._line = Line(place)
-        begin(self._line)
+        self._line = self._begun()
+
+    def _begun(self) -> Line:
+        """Return a new line that has begun. Raises PlaceError."""
+        line = Line(self._place)
+        try:
+            self._begin(line)
+        except BaseException:
+            line.close()
+            raise
+        return line
 
     @property
     def line(self) -> Line:
@@ -343,8 +352,7 @@ class KeptLine:
         )
         while cut is not None and not cut.final:
             try:
-                self._line = Line(self._place)
-                self._begin(self._line)
+                self._line = self._begun()
             except PlaceError as error:
                 cut = error
                 time.sleep(waits)

@@ -42,7 +42,23 @@ def run(options: argparse.Namespace) -> int:
             "--on PLACE takes neither --capture nor --python: the place has its own Python, and the window captures"
         )
     name, folder = values.split(options.on)
-    return _Terminal(values.named(name), folder, options).run()
+    name_there = (
+        options.script if options.module else PurePosixPath(options.script).stem
+    )
+    request = {
+        "title": title_of(name_there),
+        "cwd": folder,
+        "module": options.module,
+        "script": options.script,
+        "arguments": options.arguments,
+    }
+    place = values.named(name)
+    return Terminal(place, request, options.window, options.quiet).run()
+
+
+def title_of(name: str) -> str:
+    """Return the name of the folder of one script, which no other has."""
+    return frames.folder_title(name) + secrets.token_hex(4)
 
 
 def frames_here(text: str) -> str:
@@ -69,21 +85,16 @@ def frames_here(text: str) -> str:
     return str(message["frames"])
 
 
-class _Terminal:
-    """Shows what a script at a place prints, and sends there what is typed."""
+class Terminal:
+    """Shows what a script at a place prints, and sends there what is typed. `folder` has its frames there."""
 
-    def __init__(self, place: Place, folder: str, options: argparse.Namespace) -> None:
-        self._place, self._options = place, options
-        name = options.script if options.module else PurePosixPath(options.script).stem
-        self._asked = {
-            "title": frames.folder_title(name) + secrets.token_hex(4),
-            "cwd": folder,
-            "module": options.module,
-            "script": options.script,
-            "arguments": options.arguments,
-            "version": __version__,
-        }
-        self._folder = ""
+    def __init__(
+        self, place: Place, request: dict[str, Any], window: bool, quiet: bool
+    ) -> None:
+        self._place, self._window, self._quiet = place, window, quiet
+        self._request = {"version": __version__, **request}
+        self.folder = ""
+        self.ended = False
         self._offset = 0
         self._joined = self._holds = False
         self._typed: queue.SimpleQueue[str] = queue.SimpleQueue()
@@ -115,26 +126,26 @@ class _Terminal:
 
     @property
     def _frames(self) -> str:
-        path = f"{self._place.name}:{self._folder}/{frames.FRAMES}"
+        path = f"{self._place.name}:{self.folder}/{frames.FRAMES}"
         return shlex.quote(path)
 
     def _begin(self, line: Line) -> None:
         """Start the script, once, and ask for what has not come of its output."""
-        if not self._folder:
-            self._folder = str(line.ask("start", **self._asked)["folder"])
-        path = f"{self._folder}/output.txt"
+        if not self.folder:
+            self.folder = str(line.ask("start", **self._request)["folder"])
+        path = f"{self.folder}/output.txt"
         line.request("follow", channel=OUTPUT, path=path, offset=self._offset)
         self._joined = False
         if self._holds:
             self._send(line, {"do": "pause"})
 
     def _introduce(self) -> None:
-        if self._options.window:
-            open_window(f"{self._place.name}:{self._folder}/{frames.FRAMES}")
+        if self._window:
+            open_window(f"{self._place.name}:{self.folder}/{frames.FRAMES}")
         typed = sys.stdin is not None and sys.stdin.isatty()
         if typed:
             threading.Thread(target=self._read, daemon=True, name="typed").start()
-        if not self._options.quiet:
+        if not self._quiet:
             console.warn(f"watched in {self._frames}")
             if typed:
                 console.warn(f"type {STEERING}; Ctrl+C leaves it, and it goes on")
@@ -160,7 +171,7 @@ class _Terminal:
     def _send(self, line: Line, command: dict[str, Any]) -> None:
         if not self._joined:
             self._joined = True
-            line.request("join", channel=COMMANDS, folder=self._folder)
+            line.request("join", channel=COMMANDS, folder=self.folder)
         line.send(COMMANDS, json.dumps(command).encode() + b"\n")
 
     def _report(self, data: bytes) -> None:
@@ -174,6 +185,7 @@ class _Terminal:
 
     def _ended(self, message: dict[str, Any]) -> int:
         """Return the exit status of the script. Raises PlaceError."""
+        self.ended = True
         status = message.get("status")
         if status is None:
             reason = message.get("error") or "was the machine started again?"
