@@ -25,8 +25,8 @@ LEGENDS = 2  # optional parts that are hidden before the summary
 class AutogradHeader(QWidget):
     """The line above the graph: summary, legend, actions."""
 
-    def __init__(self, parent: QWidget | None = None) -> None:
-        super().__init__(parent)
+    def __init__(self) -> None:
+        super().__init__()
         self.setMinimumHeight(38)
         self.root = label("loss.grad_fn", "section")
         self.summary = label("", "label", "text2")
@@ -217,8 +217,8 @@ class AutogradHeader(QWidget):
 class AutogradLegend(QWidget):
     """The legend of the memory chips."""
 
-    def __init__(self, parent: QWidget | None = None) -> None:
-        super().__init__(parent)
+    def __init__(self) -> None:
+        super().__init__()
         self._held, self._kept = (
             TextLine("held", "caption"),
             TextLine("always held", "caption"),
@@ -271,8 +271,8 @@ class NormLegend(QWidget):
 
     NORMS = (0.001, 0.03, 1.0)
 
-    def __init__(self, parent: QWidget | None = None) -> None:
-        super().__init__(parent)
+    def __init__(self) -> None:
+        super().__init__()
         self._title = TextLine("Gradient norm", "caption")
         self._lines = [
             (norm, TextLine(significant(norm), "caption")) for norm in self.NORMS

@@ -31,8 +31,8 @@ TIP = "Mode, data, loss or outputs, AMP, checkpoint, create_graph and compile of
 class BatchField(QWidget):
     """How many samples a capture has: `field` beside its name."""
 
-    def __init__(self, parent: QWidget | None = None) -> None:
-        super().__init__(parent)
+    def __init__(self) -> None:
+        super().__init__()
         self.field = NumberField(64, minimum=1, maximum=MOST_SAMPLES)
         self.field.setAccessibleName("Batch size of a capture")
         self.field.setFixedWidth(64)

@@ -104,9 +104,8 @@ class Canvas(QWidget):
         document: SheetDocument,
         selection: Selection,
         catalog: Catalog,
-        parent: QWidget | None = None,
     ) -> None:
-        super().__init__(parent)
+        super().__init__()
         QPixmapCache.setCacheLimit(max(QPixmapCache.cacheLimit(), CACHE_KILOBYTES))
         self.document, self.selection, self.catalog = document, selection, catalog
         self.scene = CanvasScene(catalog, self)

@@ -45,13 +45,12 @@ class ParamForm(RowOwner):
     def __init__(
         self,
         params: Sequence[ParamLike],
-        parent: QWidget | None = None,
         *,
         scope: BlockScope | None = None,
         tools: Callable[[QMenu, str], None] | None = None,
         defaults: bool = False,
     ) -> None:
-        super().__init__(parent)
+        super().__init__()
         self.scope, self._tools, self._defaults = scope, tools, defaults
         self._more: Button | None = None
         self._pointed: ParamRow | None = None

@@ -6,7 +6,7 @@ from collections.abc import Callable
 
 from PySide6.QtCore import QEvent, QObject, Qt, Signal
 from PySide6.QtGui import QFocusEvent, QKeyEvent
-from PySide6.QtWidgets import QPlainTextEdit, QWidget
+from PySide6.QtWidgets import QPlainTextEdit
 
 from app.views.fields.undo_keys import leaves_to_window
 from app.views.ui import theme
@@ -28,9 +28,8 @@ class NameLine(TextField):
         name: str,
         accessible: str,
         check: Callable[[str], None],
-        parent: QWidget | None = None,
     ) -> None:
-        super().__init__(name, lambda text: self._checked(text), str, parent)
+        super().__init__(name, lambda text: self._checked(text), str)
         self._check, self._plain = check, name
         self.setFont(theme.font("code"))
         self.setAccessibleName(accessible)
@@ -94,10 +93,8 @@ TOO_LONG = (
 class NotesField(QPlainTextEdit):
     """A multi-line note. Undo is the project's; `visit` counts visits, each of which is one undo step."""
 
-    def __init__(
-        self, placeholder: str, accessible: str = "Notes", parent: QWidget | None = None
-    ) -> None:
-        super().__init__(parent)
+    def __init__(self, placeholder: str, accessible: str = "Notes") -> None:
+        super().__init__()
         self.setFont(theme.font("body"))  # else it would have the text size of before
         self.visit = 0
         self._long = ""  # the project's value if it is shown truncated

@@ -25,9 +25,8 @@ class NamePrompt(QWidget):
         name: str,
         title: str,
         take: Callable[[str], None],
-        parent: QWidget | None = None,
     ) -> None:
-        super().__init__(parent)
+        super().__init__()
         self._take = take
         self.line = QLineEdit(name)
         self.line.setFont(theme.font("code"))

@@ -7,7 +7,6 @@ from typing import TYPE_CHECKING, Any
 
 from msgspec.structs import replace
 from PySide6.QtCore import Signal
-from PySide6.QtWidgets import QWidget
 
 from app.builder.blocks import Block, BlockError
 from app.builder.diagnostics.problems import Problem
@@ -32,8 +31,8 @@ class BlockPage(TabDown):
 
     refused = Signal(str)
 
-    def __init__(self, front: EditTarget, parent: QWidget | None = None) -> None:
-        super().__init__(parent)
+    def __init__(self, front: EditTarget) -> None:
+        super().__init__()
         self._front = front
         self._analysis: Analysis | None = None
         self._size: object = None

@@ -25,8 +25,8 @@ _NONE = "None yet. Expose a number of an inner node from its field's menu; each 
 class BlockParams(Section):
     """A line a parameter: its name, its default, a button that takes it away; below, the fields that follow it."""
 
-    def __init__(self, front: EditTarget, parent: QWidget | None = None) -> None:
-        super().__init__("Parameters of the block", parent=parent)
+    def __init__(self, front: EditTarget) -> None:
+        super().__init__("Parameters of the block")
         self._front = front
         self._shown: object = None
         self.names: dict[str, NameLine] = {}

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from PySide6.QtCore import QEvent, QObject, QRectF, Qt, Signal
-from PySide6.QtGui import QGuiApplication, QKeyEvent, QPaintEvent
+from PySide6.QtCore import QEvent, QObject, Qt, Signal
+from PySide6.QtGui import QGuiApplication, QKeyEvent
 from PySide6.QtWidgets import QLineEdit, QMenu, QWidget
 
 from app.builder.catalog.catalog import OpSpec
@@ -12,8 +12,9 @@ from app.builder.names import written as written_name
 from app.views.fields.undo_keys import leaves_to_window
 from app.views.ui import icons, theme
 from app.views.ui.layouts import hbox, vbox
+from app.views.ui.op_rows import Tile
 from app.views.ui.widgets import icon_button
-from app.views.ui.widgets.painting import box, label, set_property, start
+from app.views.ui.widgets.painting import label, set_property
 
 LONGEST = 80
 
@@ -32,32 +33,13 @@ def check_name(graph: Graph, node: str, name: str) -> None:
         raise BadName(f"Another node is already called {name}.")
 
 
-class Tile(QWidget):
-    """The icon of an op on a square of its category's colour."""
-
-    def __init__(self, category: str = "block", parent: QWidget | None = None) -> None:
-        super().__init__(parent)
-        self.setFixedSize(32, 32)
-        self._category = category
-
-    def set_category(self, category: str) -> None:
-        self._category = category
-        self.update()
-
-    def paintEvent(self, event: QPaintEvent) -> None:
-        painter = start(self)
-        box(painter, QRectF(self.rect()), 5, theme.tile_fill(self._category))
-        icons.draw(painter, self._category, self._category, 7, 7, 18)
-        painter.end()
-
-
 class NameField(QLineEdit):
     """Reads as a title until one goes into it. Esc gives the old name back."""
 
     renamed = Signal(str)
 
-    def __init__(self, parent: QWidget | None = None) -> None:
-        super().__init__(parent)
+    def __init__(self) -> None:
+        super().__init__()
         self.setFont(theme.font("title"))
         self.setFrame(False)
         self.setMaxLength(LONGEST + 1)
@@ -116,8 +98,8 @@ class NodeHeader(QWidget):
         str, bool
     )  # "muted" or "frozen", and whether it is to be so
 
-    def __init__(self, parent: QWidget | None = None) -> None:
-        super().__init__(parent)
+    def __init__(self) -> None:
+        super().__init__()
         self._graph, self._node, self._visit = Graph(), Node("", "", ""), 0
         self.tile = Tile()
         self.name = NameField()

@@ -39,10 +39,8 @@ class InitLine(QWidget):
 
     changed = Signal(object, object)
 
-    def __init__(
-        self, name: str, shape: tuple[int, ...] | None, parent: QWidget | None = None
-    ) -> None:
-        super().__init__(parent)
+    def __init__(self, name: str, shape: tuple[int, ...] | None) -> None:
+        super().__init__()
         self.name = name
         self._init: Init | None = None
         self.form: ParamForm | None = None
@@ -151,8 +149,8 @@ class InitsSection(Section):
 
     initialise_requested = Signal(str, object, object)
 
-    def __init__(self, engine: EngineService, parent: QWidget | None = None) -> None:
-        super().__init__("Initialisation", parent=parent, opened=False)
+    def __init__(self, engine: EngineService) -> None:
+        super().__init__("Initialisation", opened=False)
         self._engine = engine
         self._question: (
             tuple[OpSpec, FrozenMap[str, Any], FrozenMap[str, Init]] | None

@@ -45,9 +45,8 @@ class Inspector(QWidget):
         selection: Selection,
         catalog: Catalog,
         engine: EngineService,
-        parent: QWidget | None = None,
     ) -> None:
-        super().__init__(parent)
+        super().__init__()
         self._document, self._selection = document, selection
         self._catalog, self._engine = catalog, engine
         self._node_page: NodePage | None = None

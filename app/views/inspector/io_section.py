@@ -4,8 +4,6 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from PySide6.QtWidgets import QWidget
-
 from app.builder.graph import Graph, Node
 from app.views.inspector.sections import PortShape, emptied
 from app.views.ui.layouts import hbox
@@ -22,8 +20,8 @@ MOST = 40  # lines; a net may have 1,000 outputs, and lines for all of them take
 class InputsOutputsSection(Section):
     """A line for each Input and each Output, with its shape."""
 
-    def __init__(self, words: str, parent: QWidget | None = None) -> None:
-        super().__init__("Inputs and outputs", parent=parent)
+    def __init__(self, words: str) -> None:
+        super().__init__("Inputs and outputs")
         self._words = words
         self._last: object = None
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from PySide6.QtCore import QEvent, QObject, Signal
 from PySide6.QtGui import QFocusEvent
-from PySide6.QtWidgets import QGridLayout, QHBoxLayout, QWidget
+from PySide6.QtWidgets import QGridLayout, QHBoxLayout
 
 from app.builder.edits.blocks import MOST_REPEATS
 from app.util.formatting import number_text
@@ -60,8 +60,8 @@ class ModuleSection(Section):
     share_requested = Signal()
     unshare_requested = Signal()
 
-    def __init__(self, parent: QWidget | None = None) -> None:
-        super().__init__("Module", parent=parent)
+    def __init__(self) -> None:
+        super().__init__("Module")
         self.repeat = RepeatField()
         self.repeat.setToolTip(
             "Repeat this module N times in sequence, each copy with its own weights."

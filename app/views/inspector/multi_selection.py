@@ -6,7 +6,7 @@ from collections import Counter
 from typing import TYPE_CHECKING, Any
 
 from PySide6.QtCore import Signal
-from PySide6.QtWidgets import QHBoxLayout, QWidget
+from PySide6.QtWidgets import QHBoxLayout
 
 from app.builder.blocks import BlockError
 from app.builder.catalog.catalog import OpSpec
@@ -37,8 +37,8 @@ class TogetherSection(Section):
     share_requested = Signal()
     unshare_requested = Signal()
 
-    def __init__(self, parent: QWidget | None = None) -> None:
-        super().__init__("Modules", parent=parent)
+    def __init__(self) -> None:
+        super().__init__("Modules")
         self.repeat = RepeatField()
         self.repeat.setPlaceholderText("differs")
         self.words = label("", "label", "text2", wrap=True)
@@ -97,8 +97,8 @@ class MultiSelectionPage(TabDown):
 
     delete_requested = Signal()
 
-    def __init__(self, front: EditTarget, parent: QWidget | None = None) -> None:
-        super().__init__(parent)
+    def __init__(self, front: EditTarget) -> None:
+        super().__init__()
         self._front, self._catalog = front, front.catalog
         self.edits = MultiSelectionEdits(front)
         self._analysis: Analysis | None = None

@@ -5,7 +5,6 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from PySide6.QtCore import Signal
-from PySide6.QtWidgets import QWidget
 
 from app.builder.blocks import BlockError
 from app.builder.catalog import ops
@@ -58,9 +57,8 @@ class NodePage(TabDown):
         document: SheetDocument,
         catalog: Catalog,
         engine: EngineService,
-        parent: QWidget | None = None,
     ) -> None:
-        super().__init__(parent)
+        super().__init__()
         self._document, self._catalog = document, catalog
         self.front = EditTarget(document, catalog)
         self.edits = NodeEdits(self.front)
@@ -457,8 +455,8 @@ class _InstanceSection(Section):
     enter_requested = Signal()
     unique_requested = Signal()
 
-    def __init__(self, parent: QWidget | None = None) -> None:
-        super().__init__("Block", parent=parent)
+    def __init__(self) -> None:
+        super().__init__("Block")
         self.words = label("", "label", "text2", wrap=True)
         self.enter = Button("Edit block", icon="block")
         self.unique = Button("Make unique")

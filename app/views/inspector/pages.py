@@ -7,7 +7,6 @@ from typing import TYPE_CHECKING
 
 from msgspec.structs import replace
 from PySide6.QtCore import QEvent, QObject
-from PySide6.QtWidgets import QWidget
 
 from app.builder.diagnostics.problems import Problem
 from app.builder.graph import Graph
@@ -41,8 +40,8 @@ HINTS = (
 class OverviewPage(TabDown):
     """The project as a whole: name, size, inputs and outputs, notes."""
 
-    def __init__(self, front: EditTarget, parent: QWidget | None = None) -> None:
-        super().__init__(parent)
+    def __init__(self, front: EditTarget) -> None:
+        super().__init__()
         self._front = front
         self._analysis: Analysis | None = None
         self._problems: tuple[Problem, ...] = ()

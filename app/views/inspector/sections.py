@@ -171,8 +171,8 @@ class CostBar(QWidget):
 class CostSection(Section):
     """The cost of the node, as counted, without estimates of unknown parts."""
 
-    def __init__(self, parent: QWidget | None = None) -> None:
-        super().__init__("Cost", "share of the network", parent)
+    def __init__(self) -> None:
+        super().__init__("Cost", "share of the network")
         self._last: object = None
 
     def show_cost(
@@ -339,8 +339,8 @@ class ProblemsSection(Section):
 
     cure_requested = Signal(object)
 
-    def __init__(self, parent: QWidget | None = None) -> None:
-        super().__init__("Problems", parent=parent)
+    def __init__(self) -> None:
+        super().__init__("Problems")
         self.boxes: list[ProblemBox] = []
         self._last: tuple[Problem, ...] = ()
         self.hide()

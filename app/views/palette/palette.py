@@ -276,8 +276,8 @@ class OpTree(QTreeView):
     menu_wanted = Signal(str, QPoint)
     left_upwards = Signal()
 
-    def __init__(self, model: OpModel, parent: QWidget | None = None) -> None:
-        super().__init__(parent)
+    def __init__(self, model: OpModel) -> None:
+        super().__init__()
         self.ops = model
         self.setModel(model)
         self._delegate = RowPainter(self._row)
@@ -373,8 +373,8 @@ class Palette(QWidget):
     look_wanted = Signal(str)
     menu_wanted = Signal(str, QPoint)
 
-    def __init__(self, catalog: Catalog, parent: QWidget | None = None) -> None:
-        super().__init__(parent)
+    def __init__(self, catalog: Catalog) -> None:
+        super().__init__()
         self.field = SearchField("Search layers", hint="Tab")
         self.model = OpModel(catalog, self)
         theme.manager().scaled.connect(self.model.resize_rows)

@@ -37,12 +37,11 @@ def heat_colors(shares: np.ndarray) -> np.ndarray:
 class PictureGrid(QWidget):
     """Pictures of numbers (n, h, w), in the ramp from the lowest of all to the highest, or as (n, h, w, 3) bytes.
 
-    Not a number is left empty. With `fit` all are made small enough to be seen at once.
+    Not a number is left empty. All are made small enough to be seen at once.
     """
 
-    def __init__(self, parent: QWidget | None = None, *, fit: bool = True) -> None:
-        super().__init__(parent)
-        self._fit = fit
+    def __init__(self) -> None:
+        super().__init__()
         self._images: list[QImage] = []
         self._captions: tuple[str, ...] = ()
         self._shape = (1, 1)
@@ -92,22 +91,12 @@ class PictureGrid(QWidget):
         while True:
             across = max(1, int((width + GAP) // (side + GAP)))
             lines = -(-len(self._images) // across)
-            if (
-                not self._fit
-                or side <= LEAST
-                or lines * (side * ratio + caption + GAP) <= height
-            ):
+            if side <= LEAST or lines * (side * ratio + caption + GAP) <= height:
                 return side, side * ratio, across
             side -= 2
 
     def sizeHint(self) -> QSize:
-        if not self._images or self._fit:
-            return QSize(260, 160)
-        _, tall, across = self._cell(self.width() or 560, 0)
-        lines = -(-len(self._images) // across)
-        return QSize(
-            260, int(lines * (tall + GAP + (CAPTION if self._captions else 0)))
-        )
+        return QSize(260, 160)
 
     def paintEvent(self, event: QPaintEvent) -> None:
         if not self._images:

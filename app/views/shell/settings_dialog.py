@@ -163,8 +163,8 @@ class _PathLine(QLineEdit):
     While it has the focus, the text can be scrolled and selected.
     """
 
-    def __init__(self, parent: QWidget | None = None) -> None:
-        super().__init__(parent)
+    def __init__(self) -> None:
+        super().__init__()
         self.setReadOnly(True)
 
     def set_path(self, path: str) -> None:

@@ -40,8 +40,8 @@ _NAMES = 200  # width of the list of files
 class DiffEdit(QPlainTextEdit):
     """A unified diff; added lines are green, removed ones red, and both keep their signs."""
 
-    def __init__(self, lines: tuple[str, ...], parent: QWidget | None = None) -> None:
-        super().__init__(parent)
+    def __init__(self, lines: tuple[str, ...]) -> None:
+        super().__init__()
         self.setReadOnly(True)
         self.setLineWrapMode(QPlainTextEdit.LineWrapMode.NoWrap)
         self.setFont(theme.font("code"))
@@ -319,10 +319,8 @@ class DatasetTrustDialog(TrustDialog):
     problem = "It defines no class, so it has no Dataset."
     trusted_words = "It is trusted: its Dataset classes can be trained on."
 
-    def __init__(
-        self, file: CustomFile, before: str = "", parent: QWidget | None = None
-    ) -> None:
-        super().__init__(file, before, parent)
+    def __init__(self, file: CustomFile, before: str = "") -> None:
+        super().__init__(file, before)
         self.setWindowTitle("Dataset class")
 
     def contents(self) -> str:

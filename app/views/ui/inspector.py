@@ -7,8 +7,7 @@ from collections.abc import Callable, Iterable
 from itertools import accumulate
 from pathlib import PurePath
 
-from PySide6.QtCore import QRectF, Qt
-from PySide6.QtGui import QPaintEvent
+from PySide6.QtCore import Qt
 from PySide6.QtWidgets import (
     QGridLayout,
     QLabel,
@@ -23,14 +22,13 @@ from app.autograd.pictures.op_category import node_category
 from app.autograd.playback.memory_timeline import held_in_modules
 from app.autograd.tape import SavedTensor, Tape, TapeEdge, TapeNode
 from app.util.formatting import bytes_text, plural, shape_text
-from app.views.ui import icons
 from app.views.ui.layouts import hbox, vbox
+from app.views.ui.op_rows import Tile
 from app.views.ui.present import present
-from app.views.ui.theme import current, tile_fill
 from app.views.ui.widgets.button import Button
 from app.views.ui.widgets.empty import EmptyState
 from app.views.ui.widgets.fitting_label import FittingLabel
-from app.views.ui.widgets.painting import box, label, start
+from app.views.ui.widgets.painting import label
 from app.views.ui.widgets.section import Section
 
 _SHORT = {
@@ -61,25 +59,6 @@ _KINDS = {
 }
 
 
-class _Tile(QWidget):
-    """The category's icon on its colour."""
-
-    def __init__(self, parent: QWidget | None = None) -> None:
-        super().__init__(parent)
-        self._category = "block"
-        self.setFixedSize(34, 34)
-
-    def set_category(self, category: str) -> None:
-        self._category = category
-        self.update()
-
-    def paintEvent(self, event: QPaintEvent) -> None:
-        painter = start(self)
-        box(painter, QRectF(self.rect()), 6, tile_fill(self._category), current().line2)
-        icons.draw(painter, self._category, self._category, 8, 8, 18)
-        painter.end()
-
-
 # A callable that creates further sections for an item.
 Sections = Callable[[Tape, TapeNode | LayerGroup], Iterable[QWidget]]
 
@@ -91,8 +70,8 @@ class TapeInspector(QScrollArea):
     call `refresh` when its sections change.
     """
 
-    def __init__(self, parent: QWidget | None = None) -> None:
-        super().__init__(parent)
+    def __init__(self) -> None:
+        super().__init__()
         self.setWidgetResizable(True)
         self.setAccessibleName("Operation")
         self.setFrameShape(QScrollArea.Shape.NoFrame)
@@ -286,7 +265,7 @@ def _group_page(tape: Tape, group: LayerGroup) -> Iterable[QWidget]:
 
 def _title(name: str, where: str, category: str) -> QWidget:
     widget = QWidget()
-    tile = _Tile()
+    tile = Tile()
     tile.set_category(category)
     title = label(name, "title", wrap=False)
     title.setTextInteractionFlags(Qt.TextInteractionFlag.TextSelectableByMouse)

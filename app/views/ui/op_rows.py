@@ -7,12 +7,12 @@ from functools import cache
 
 from msgspec import Struct
 from PySide6.QtCore import QModelIndex, QPersistentModelIndex, QRect, QRectF, QSize, Qt
-from PySide6.QtGui import QFont, QFontMetrics, QPainter, QPixmap
-from PySide6.QtWidgets import QStyle, QStyledItemDelegate, QStyleOptionViewItem
+from PySide6.QtGui import QFont, QFontMetrics, QPainter, QPaintEvent, QPixmap
+from PySide6.QtWidgets import QStyle, QStyledItemDelegate, QStyleOptionViewItem, QWidget
 
 from app.builder.catalog.catalog import OpSpec
 from app.views.ui import icons, theme
-from app.views.ui.widgets.painting import TextLine, box
+from app.views.ui.widgets.painting import TextLine, box, start
 
 Index = QModelIndex | QPersistentModelIndex
 
@@ -214,3 +214,22 @@ def node_picture(spec: OpSpec, dpr: float = 1.0) -> QPixmap:
     kind.draw_in(painter, 11, QRectF(0, 28, width, 21), colors.text2)
     painter.end()
     return picture
+
+
+class Tile(QWidget):
+    """The icon of an op on a square of its category's colour."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.setFixedSize(32, 32)
+        self._category = "block"
+
+    def set_category(self, category: str) -> None:
+        self._category = category
+        self.update()
+
+    def paintEvent(self, event: QPaintEvent) -> None:
+        painter = start(self)
+        box(painter, QRectF(self.rect()), 5, theme.tile_fill(self._category))
+        icons.draw(painter, self._category, self._category, 7, 7, 18)
+        painter.end()

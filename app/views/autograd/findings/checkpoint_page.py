@@ -67,8 +67,8 @@ class CheckpointPage(QWidget):
     selected = Signal(str)
     wanted = Signal(str)
 
-    def __init__(self, parent: QWidget | None = None) -> None:
-        super().__init__(parent)
+    def __init__(self) -> None:
+        super().__init__()
         self.rows: tuple[WhatIf, ...] = ()
         self._chosen: frozenset[str] = frozenset()
         self.table = FiguresTable(

@@ -49,8 +49,8 @@ class FindingRow(ListRow):
     opened = Signal(object)
     expanded = Signal()
 
-    def __init__(self, finding: Finding, parent: QWidget | None = None) -> None:
-        super().__init__(parent)
+    def __init__(self, finding: Finding) -> None:
+        super().__init__()
         self.finding = finding
         self.followed.connect(lambda: self.opened.emit(finding))
         self.setAccessibleName(
@@ -125,8 +125,8 @@ class FindingList(QScrollArea):
 
     opened = Signal(object)
 
-    def __init__(self, parent: QWidget | None = None) -> None:
-        super().__init__(parent)
+    def __init__(self) -> None:
+        super().__init__()
         self.rows: list[FindingRow] = []
         self.setWidgetResizable(True)
         self.setFrameShape(QScrollArea.Shape.NoFrame)

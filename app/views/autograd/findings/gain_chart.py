@@ -37,8 +37,8 @@ class GainChart(TipAt, QWidget):
 
     chosen = Signal(str)
 
-    def __init__(self, parent: QWidget | None = None) -> None:
-        super().__init__(parent)
+    def __init__(self) -> None:
+        super().__init__()
         self._rungs: tuple[Rung, ...] = ()
         self._lost: dict[str, str] = {}
         self._at = -1

@@ -50,8 +50,8 @@ class GainsOverRun(QWidget):
     layerChosen = Signal(str)
     runRequested = Signal()
 
-    def __init__(self, parent: QWidget | None = None) -> None:
-        super().__init__(parent)
+    def __init__(self) -> None:
+        super().__init__()
         self.rule = label("", "label", "text2", wrap=True)
         self.empty = EmptyState("autograd", *NO_RUN, "Run")
         self.empty.acted.connect(self.runRequested)

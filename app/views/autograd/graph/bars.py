@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 
 from PySide6.QtCore import Signal
-from PySide6.QtWidgets import QWidget
 
 from app.autograd.grouping import LayerGroup
 from app.autograd.pictures.search import between, find
@@ -25,9 +24,8 @@ class PathHighlight(Banner):
         scene: TapeScene,
         view: TapeView,
         item_of: Callable[[str], TapeNode | LayerGroup | None],
-        parent: QWidget | None = None,
     ) -> None:
-        super().__init__(parent=parent)
+        super().__init__()
         self._scene, self._view, self._item_of = scene, view, item_of
         self._place: Sequence[str] = ()
         self._ends: tuple[tuple[str, frozenset[int]], ...] = ()
@@ -107,13 +105,11 @@ class TapeFinder(FindBar):
 
     found = Signal(int)
 
-    def __init__(self, parent: QWidget | None = None) -> None:
+    def __init__(self) -> None:
         self._tape: Tape | None = None
         self._places: tuple[int, ...] = ()
         self._at = -1
-        super().__init__(
-            "Find a node by name, layer, parameter or saved tensor", parent
-        )
+        super().__init__("Find a node by name, layer, parameter or saved tensor")
 
     def set_tape(self, tape: Tape | None) -> None:
         """Search another tape from now on; the shown matches stay."""

@@ -14,7 +14,7 @@ from typing import Any
 
 from msgspec import Struct
 from msgspec.structs import replace
-from PySide6.QtCore import QObject, QPointF, QRectF, QTimer, Signal
+from PySide6.QtCore import QPointF, QRectF, QTimer, Signal
 from PySide6.QtWidgets import QGraphicsScene
 
 from app.diagram.diagram import Drawing
@@ -117,8 +117,8 @@ class TapeScene(QGraphicsScene):
     redrawn = Signal()
     hovered = Signal(object)
 
-    def __init__(self, parent: QObject | None = None) -> None:
-        super().__init__(parent)
+    def __init__(self) -> None:
+        super().__init__()
         self.drawing: Drawing | None = None
         self._far = False
         self._linked: frozenset[str] = frozenset()

@@ -6,7 +6,6 @@ from typing import TYPE_CHECKING
 
 from PySide6.QtCore import QEvent, QPoint, QRectF, Qt, Signal
 from PySide6.QtGui import QKeyEvent, QMouseEvent
-from PySide6.QtWidgets import QWidget
 
 from app.views.autograd.graph.accessible import TapeAccess
 from app.views.autograd.graph.parts import BoxPart, GroupPart
@@ -44,11 +43,9 @@ class TapeView(PanZoomView):
     LEAST, MOST = 0.04, 3.0
     PADS = (24, 16, 24, 16)
 
-    def __init__(
-        self, name: str, description: str, parent: QWidget | None = None
-    ) -> None:
+    def __init__(self, name: str, description: str) -> None:
         self.graph = TapeScene()
-        super().__init__(self.graph, parent)
+        super().__init__(self.graph)
         self.graph.setParent(self)
         self.minimap = Minimap(self, self.graph, self, only_hidden_parts=True)
         self.make_access = self._make_access

@@ -34,8 +34,8 @@ AGREE = 0.3  # cosine from which two gradients count as aligned
 class GradientBar(QWidget):
     """A norm as a bar on a logarithmic scale."""
 
-    def __init__(self, norm: float, parent: QWidget | None = None) -> None:
-        super().__init__(parent)
+    def __init__(self, norm: float) -> None:
+        super().__init__()
         self._norm = norm
         self.setSizePolicy(QSizePolicy.Policy.Expanding, QSizePolicy.Policy.Fixed)
         self.setToolTip(f"{figure(norm)}, on a scale from {figure(LOW)} to 1")

@@ -301,8 +301,8 @@ class _List(QListView):
 class StepList(QWidget):
     """Follows a `Player`, and seeks on a click."""
 
-    def __init__(self, player: Player, parent: QWidget | None = None) -> None:
-        super().__init__(parent)
+    def __init__(self, player: Player) -> None:
+        super().__init__()
         self.player = player
         self.field = SearchField("Filter steps")
         self.model = StepModel(self)

@@ -46,8 +46,8 @@ class TapePage(QWidget):
 
     captureRequested = Signal()
 
-    def __init__(self, player: Player, parent: QWidget | None = None) -> None:
-        super().__init__(parent)
+    def __init__(self, player: Player) -> None:
+        super().__init__()
         self.player = player
         self.deck = BackwardTransport()
         self.count = label("0/0", "counter")

@@ -44,8 +44,8 @@ class TapeStrip(KeyboardFocus, QWidget):
     sought = Signal(int)
     toggled = Signal()
 
-    def __init__(self, parent: QWidget | None = None) -> None:
-        super().__init__(parent)
+    def __init__(self) -> None:
+        super().__init__()
         self.setAccessibleName("Steps of the backward pass")
         self.setAccessibleDescription(
             "Left and Right step, Page Up and Page Down go from layer to layer, Home and End to the ends, Space plays"

@@ -6,7 +6,6 @@ from functools import partial
 
 from PySide6.QtCore import Qt, QUrl, Signal
 from PySide6.QtGui import QDesktopServices
-from PySide6.QtWidgets import QWidget
 
 from app.builder.catalog.catalog import Documentation, OpSpec
 from app.builder.catalog.custom import documentation, is_custom
@@ -43,8 +42,8 @@ class DocumentationSection(Section):
 
     documented = Signal(object)
 
-    def __init__(self, engine: EngineService, parent: QWidget | None = None) -> None:
-        super().__init__("Documentation", parent=parent)
+    def __init__(self, engine: EngineService) -> None:
+        super().__init__("Documentation")
         self._engine = engine
         self._spec: OpSpec | None = None
         self._known: dict[str, Documentation] = {}

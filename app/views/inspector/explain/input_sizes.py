@@ -44,8 +44,8 @@ class CandidatesSection(Section):
     taken = Signal(object)
     select_requested = Signal(str)
 
-    def __init__(self, engine: EngineService, parent: QWidget | None = None) -> None:
-        super().__init__("Other sizes", parent=parent, opened=False)
+    def __init__(self, engine: EngineService) -> None:
+        super().__init__("Other sizes", opened=False)
         self._engine = engine
         self._listed: dict[str, tuple[Shape, ...]] = {}
         self._question: SizeQuestion | None = None

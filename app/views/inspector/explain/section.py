@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 from msgspec import Struct
 from PySide6.QtCore import Qt, Signal
-from PySide6.QtWidgets import QVBoxLayout, QWidget
+from PySide6.QtWidgets import QVBoxLayout
 
 from app.builder.catalog.catalog import Catalog
 from app.builder.dimensions.dimensions import (
@@ -58,8 +58,8 @@ class ExplainSection(ShapeSection):
 
     select_requested = Signal(str)
 
-    def __init__(self, parent: QWidget | None = None) -> None:
-        super().__init__(parent)
+    def __init__(self) -> None:
+        super().__init__()
         self.set_title("Explain shape")
         self._subject: ExplainedNode | None = None
         self._chips: Chips = ((), ())

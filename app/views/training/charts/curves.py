@@ -78,8 +78,8 @@ class Curves(QWidget):
         int, object
     )  # with the right button, at this step, and the point of the screen
 
-    def __init__(self, parent: QWidget | None = None) -> None:
-        super().__init__(parent)
+    def __init__(self) -> None:
+        super().__init__()
         self.loss = LossChart()
         self.gradients = GradientMap()
         self._columns = tuple(

@@ -67,10 +67,8 @@ class RunHistograms(TipAt, QWidget):
     """Shows histograms from the least to the greatest value of all, or `nothing` where there are none. The tool tip has
     the shares at the pointer."""
 
-    def __init__(
-        self, nothing: str = "No values recorded", parent: QWidget | None = None
-    ) -> None:
-        super().__init__(parent)
+    def __init__(self, nothing: str = "No values recorded") -> None:
+        super().__init__()
         self._nothing = nothing
         self._shown: tuple[RunHistogram, ...] = ()
         self.setSizePolicy(QSizePolicy.Policy.Expanding, QSizePolicy.Policy.Expanding)

@@ -43,10 +43,8 @@ class SmallPlot(QWidget):
 
     picked = Signal(float)
 
-    def __init__(
-        self, name: str, height: int = 96, parent: QWidget | None = None
-    ) -> None:
-        super().__init__(parent)
+    def __init__(self, name: str, height: int = 96) -> None:
+        super().__init__()
         self.setAccessibleName(name)
         self.setMinimumSize(QSize(120, height))
         self.setSizePolicy(QSizePolicy.Policy.Expanding, QSizePolicy.Policy.Fixed)

@@ -29,8 +29,8 @@ class FieldsBox(QWidget):
 
     edited = Signal(object)
 
-    def __init__(self, parent: QWidget | None = None) -> None:
-        super().__init__(parent)
+    def __init__(self) -> None:
+        super().__init__()
         self.choices: dict[str, ChoiceField] = {}
         self._taken: dict[str, str] = {}
         self._shown: tuple[tuple[str, ...], tuple[FieldInfo, ...], frozenset[str]] = (

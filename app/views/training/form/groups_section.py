@@ -7,7 +7,7 @@ from typing import Any
 
 from msgspec.structs import replace
 from PySide6.QtCore import Qt, Signal
-from PySide6.QtWidgets import QFrame, QWidget
+from PySide6.QtWidgets import QFrame
 
 from app.engine.requests.choices import CheckGroup, GroupParams
 from app.project.module_paths import Layers, NetModule
@@ -68,8 +68,8 @@ class GroupsSection(KnobSection):
 
     made = Signal(object, str, object)
 
-    def __init__(self, engine: EngineService, parent: QWidget | None = None) -> None:
-        super().__init__(GROUPS, parent)
+    def __init__(self, engine: EngineService) -> None:
+        super().__init__(GROUPS)
         self._engine = engine
         self._loaded = False
         self._training = TrainingConfig()

@@ -29,8 +29,8 @@ class RateLine(QWidget):
 
     rate_requested = Signal(float)
 
-    def __init__(self, parent: QWidget | None = None) -> None:
-        super().__init__(parent)
+    def __init__(self) -> None:
+        super().__init__()
         self._name, self._rate = "", math.nan
         self._typed = False  # typed and not applied yet
         self.now = label("", "label", "text2", wrap=True)
@@ -95,8 +95,8 @@ class LiveRate(QWidget):
 
     rate_requested = Signal(float, str)
 
-    def __init__(self, parent: QWidget | None = None) -> None:
-        super().__init__(parent)
+    def __init__(self) -> None:
+        super().__init__()
         self.why = label(WHY + SCHEDULED, "caption", "text3", wrap=True)
         self._names: tuple[str, ...] = ()
         self.lines: list[RateLine] = []

@@ -8,7 +8,6 @@ from typing import Any
 
 from msgspec.structs import replace
 from PySide6.QtCore import Qt, Signal
-from PySide6.QtWidgets import QWidget
 
 from app.data.spec import TargetInfo
 from app.engine.requests.choices import CheckLoss, Params
@@ -116,9 +115,9 @@ class LossSection(ChoiceSection):
 
     rows_made = Signal(object, str, object)
 
-    def __init__(self, engine: EngineService, parent: QWidget | None = None) -> None:
+    def __init__(self, engine: EngineService) -> None:
         super().__init__(
-            "Loss", tuple(LOSSES), partial(Params, "loss"), CheckLoss, engine, parent
+            "Loss", tuple(LOSSES), partial(Params, "loss"), CheckLoss, engine
         )
         self._rows: tuple[OutputLoss, ...] = ()
         self._suggested: tuple[OutputLoss, ...] = ()

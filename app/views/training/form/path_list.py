@@ -68,10 +68,8 @@ class PathList(QWidget):
 
     changed = Signal(object)
 
-    def __init__(
-        self, caption: str, words: str, what: str, parent: QWidget | None = None
-    ) -> None:
-        super().__init__(parent)
+    def __init__(self, caption: str, words: str, what: str) -> None:
+        super().__init__()
         self._what = what
         self._paths: tuple[str, ...] = ()
         self._layers: Layers | None = None

@@ -7,7 +7,6 @@ from typing import Any
 
 from msgspec.structs import replace
 from PySide6.QtCore import Qt, Signal
-from PySide6.QtWidgets import QWidget
 
 from app.data.config import DataConfig
 from app.data.sample_counts import training_count
@@ -63,7 +62,7 @@ class ScheduleSection(ChoiceSection):
 
     made = Signal(object, str, object)
 
-    def __init__(self, engine: EngineService, parent: QWidget | None = None) -> None:
+    def __init__(self, engine: EngineService) -> None:
         names = [(NONE, "None: constant rate"), *((name, name) for name in SCHEDULERS)]
         super().__init__(
             "Schedule",
@@ -71,7 +70,6 @@ class ScheduleSection(ChoiceSection):
             partial(Params, "schedule"),
             CheckOptimizer,
             engine,
-            parent,
             opened=False,
             pairs=True,
         )

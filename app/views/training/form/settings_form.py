@@ -82,15 +82,13 @@ SCRIPT_HAS = (
 class DeviceField(ChoiceField):
     """Where the run goes: auto, or one of the devices that are present."""
 
-    def __init__(
-        self, devices: Sequence[Device], parent: QWidget | None = None
-    ) -> None:
+    def __init__(self, devices: Sequence[Device]) -> None:
         fastest = f"auto ({devices[0].id})" if devices else _DEFAULT_DEVICE
         pairs = [
             (_DEFAULT_DEVICE, fastest),
             *((device.id, _device_text(device)) for device in devices),
         ]
-        super().__init__(pairs, _DEFAULT_DEVICE, parent=parent, pairs=True)
+        super().__init__(pairs, _DEFAULT_DEVICE, pairs=True)
         self.setAccessibleName("Device")
         self.set_hint("auto selects the fastest device available when the run starts.")
 
@@ -222,9 +220,8 @@ class TrainingForm(QWidget):
         self,
         document: Document,
         engine: EngineService,
-        parent: QWidget | None = None,
     ) -> None:
-        super().__init__(parent)
+        super().__init__()
         self._document = document
         self._kept: RunSettings | None = None
         self._chosen = ""  # which data were chosen last, as the key of that step

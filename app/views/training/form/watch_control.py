@@ -8,7 +8,6 @@ from typing import TYPE_CHECKING, Any
 
 from msgspec.structs import replace
 from PySide6.QtCore import QObject, Signal
-from PySide6.QtWidgets import QWidget
 
 from app.training.choices import ChoiceParam
 from app.training.events import Caught, Event, StepDone
@@ -167,8 +166,8 @@ class WatchSection(FoldingSection):
 
     changed = Signal(object)
 
-    def __init__(self, parent: QWidget | None = None) -> None:
-        super().__init__("Watch points", parent)
+    def __init__(self) -> None:
+        super().__init__("Watch points")
         self.points = WatchPoints()
         self.body_layout.addWidget(label(WORDS, "label", "text3", wrap=True))
         self.form = ParamForm(PARAMS)

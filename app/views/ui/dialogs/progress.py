@@ -23,8 +23,10 @@ class ProgressDialog(Dialog):
 
     stop_button: QPushButton
 
-    def __init__(self, title: str, parent: QWidget | None = None) -> None:
-        super().__init__(title, parent)
+    def __init__(
+        self, title: str, parent: QWidget | None = None, *, icon: str = ""
+    ) -> None:
+        super().__init__(title, parent, icon=icon)
         self._work: BackgroundTask | EngineTask | None = None
         self._began = 0.0
         self._timer = QTimer(self, interval=POLL_INTERVAL)

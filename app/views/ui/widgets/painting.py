@@ -234,12 +234,11 @@ class Divider(QWidget):
 
     def __init__(
         self,
-        parent: QWidget | None = None,
         *,
         vertical: bool = False,
         color: str = "line",
     ) -> None:
-        super().__init__(parent)
+        super().__init__()
         self._color = color
         if vertical:
             self.setFixedWidth(1)

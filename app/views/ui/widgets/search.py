@@ -6,7 +6,7 @@ from collections.abc import Callable
 
 from PySide6.QtCore import QRectF, Qt
 from PySide6.QtGui import QAction, QKeyEvent, QPainter, QPaintEvent
-from PySide6.QtWidgets import QAbstractItemView, QLineEdit, QSizePolicy, QWidget
+from PySide6.QtWidgets import QAbstractItemView, QLineEdit, QSizePolicy
 
 from app.views.ui import icons
 from app.views.ui.theme import current, grown
@@ -18,10 +18,8 @@ HEIGHT = 28
 class SearchField(QLineEdit):
     """A field for searching. `textChanged` is its signal; Esc clears, and when empty is left to others."""
 
-    def __init__(
-        self, placeholder: str = "Search", hint: str = "", parent: QWidget | None = None
-    ) -> None:
-        super().__init__(parent)
+    def __init__(self, placeholder: str = "Search", hint: str = "") -> None:
+        super().__init__()
         self._led: tuple[QAbstractItemView, int, Callable[[], object]] | None = None
         self.setPlaceholderText(placeholder)
         self.setAccessibleName(placeholder)

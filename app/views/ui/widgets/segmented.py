@@ -86,9 +86,8 @@ class Segmented(QWidget):
         self,
         options: Iterable[str | tuple[str, str]],
         name: str = "",
-        parent: QWidget | None = None,
     ) -> None:
-        super().__init__(parent)
+        super().__init__()
         self.setAccessibleName(name)
         self.setSizePolicy(QSizePolicy.Policy.Maximum, QSizePolicy.Policy.Fixed)
         layout = hbox(on=self, margins=0, spacing=0)

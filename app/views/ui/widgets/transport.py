@@ -224,8 +224,8 @@ class BackwardTransport(KeyDeck):
         "at_end": DeckState(("to_start", "step_back", "run")),
     }
 
-    def __init__(self, parent: QWidget | None = None) -> None:
-        super().__init__("Backward tape", "blocked", parent)
+    def __init__(self) -> None:
+        super().__init__("Backward tape", "blocked")
 
     def set_state(self, state: str, reason: str = "") -> None:
         runs = state == "running"

@@ -20,8 +20,8 @@ BETWEEN = 12.0  # pixels between two columns of a table
 class BatchView(QWidget):
     """Shows a BatchPreview; empty without one."""
 
-    def __init__(self, parent: QWidget | None = None) -> None:
-        super().__init__(parent)
+    def __init__(self) -> None:
+        super().__init__()
         self._preview: BatchPreview | None = None
         self._images: list[QImage] = []
         self._before: list[

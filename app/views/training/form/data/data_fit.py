@@ -26,8 +26,8 @@ class FitBox(QWidget):
 
     cure_requested = Signal(object)
 
-    def __init__(self, parent: QWidget | None = None) -> None:
-        super().__init__(parent)
+    def __init__(self) -> None:
+        super().__init__()
         self.data, self.net = (
             label("", "label", "text2", wrap=True),
             label("", "label", "text2", wrap=True),

@@ -57,8 +57,8 @@ class DataSection(Section):
     net_requested = Signal()  # one that fits the data
     trust_requested = Signal(str)  # the path of a file to review before any of it runs
 
-    def __init__(self, engine: EngineService, parent: QWidget | None = None) -> None:
-        super().__init__("Data", parent=parent)
+    def __init__(self, engine: EngineService) -> None:
+        super().__init__("Data")
         self._engine = engine
         self._root: Path = default_root()
         self.folder: Path | None = (

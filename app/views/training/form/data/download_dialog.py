@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Callable
 from functools import partial
 from pathlib import Path
+from typing import Any
 
-from PySide6.QtCore import Qt, QTimer, Signal
-from PySide6.QtGui import QCloseEvent
+from PySide6.QtCore import Signal
 from PySide6.QtWidgets import QFileDialog, QProgressBar, QWidget
 
 from app.data.downloads.download import (
@@ -21,14 +21,13 @@ from app.engine.client import shared
 from app.engine.requests.data import FindAddresses
 from app.util.formatting import megabytes
 from app.views.ui.background import WorkerFailure
-from app.views.ui.dialogs.base import Dialog
+from app.views.ui.dialogs.progress import POLL_INTERVAL, ProgressDialog
 from app.views.ui.layouts import hbox
-from app.views.ui.task import BackgroundTask, Cancelled, Report
+from app.views.ui.task import Cancelled, Report
 from app.views.ui.widgets.button import Button
 from app.views.ui.widgets.painting import label
 
 Fetch = Callable[..., object]  # as `fetch`
-POLL_INTERVAL = 100  # ms between two polls of the progress
 
 
 def fetch(
@@ -56,7 +55,7 @@ def fetch(
     takes(source, addresses, root, progress, cancelled)
 
 
-class DownloadDialog(Dialog):
+class DownloadDialog(ProgressDialog):
     """Asks, then downloads. Accepted when the data are complete, which `downloaded(source)` also reports.
 
     After a failure it offers the files in a folder, and of data that have one the stand-in: `stand_in_chosen(source)`.
@@ -77,7 +76,6 @@ class DownloadDialog(Dialog):
         self.setWindowTitle("Download data")
         self.setMinimumWidth(460)
         self._source, self._root, self._fetch = source, root, fetch
-        self._task: BackgroundTask | None = None
         self.words = label(
             f"{megabytes(spec.download_bytes)} from {spec.host}, saved in {root}. Nothing else is downloaded.",
             "body",
@@ -102,15 +100,13 @@ class DownloadDialog(Dialog):
             self.body.addWidget(widget)
         self.body.addLayout(hbox(self.from_folder, self.stand_in, 1, spacing=8))
         self._offer_others(False)
-        self.cancel_button = self.add_button("Cancel")
-        self.cancel_button.clicked.connect(self.reject)
+        self.stop_button = self.add_button("Cancel")
+        self.stop_button.clicked.connect(self.reject)
         self.start_button = self.add_button(
             f"Download {megabytes(spec.download_bytes)}", "primary", default=True
         )
         self.start_button.clicked.connect(lambda: self.start())
         self.start_button.setFocus()
-        self._timer = QTimer(self, interval=POLL_INTERVAL)
-        self._timer.timeout.connect(self._show_progress)
 
     def _offer_others(self, offered: bool) -> None:
         """Offer what else there is than the download, after it has failed."""
@@ -119,7 +115,7 @@ class DownloadDialog(Dialog):
 
     def _choose_stand_in(self) -> None:
         self.stand_in_chosen.emit(self._source)
-        super().reject()
+        self.reject()
 
     def _choose_folder(self) -> None:
         name = QFileDialog.getExistingDirectory(self, "Folder with the files")
@@ -128,22 +124,15 @@ class DownloadDialog(Dialog):
 
     def start(self, folder: Path | None = None) -> None:
         """Begin to fetch, or to take the files from a folder."""
-        if self._task is not None:
+        if self.running:
             return
         self._offer_others(False)
         self.start_button.setEnabled(False)
         self.bar.show()
         self.state.setProperty("tone", "text3")
         self.state.style().polish(self.state)
-        self.state.setText("Connecting to the server…")
         self.state.show()
-        self._task = BackgroundTask(
-            partial(self._download, folder),
-            (0, SOURCES[self._source].download_bytes, ""),
-        )
-        self._task.ended.connect(self._ended, Qt.ConnectionType.QueuedConnection)
-        self._task.begin()
-        self._timer.start()
+        self.begin(partial(self._download, folder))
 
     def _download(
         self, folder: Path | None, report: Report, cancelled: Cancelled
@@ -151,48 +140,28 @@ class DownloadDialog(Dialog):
         fetch = self._fetch if folder is None else partial(self._fetch, folder=folder)
         fetch(self._source, self._root, lambda *progress: report(progress), cancelled)
 
-    def _show_progress(self) -> None:
-        if self._task is not None:
-            done, total, name = self._task.progress
-            self.bar.setValue(round(1000 * done / total) if total else 0)
-            self.state.setText(
-                f"{megabytes(done)} of {megabytes(total)} · {name}"
-                if name
-                else "Connecting to the server…"
-            )
+    def show_progress(self, message: str) -> None:
+        assert self._work is not None
+        progress: Any = self._work.progress or (0, 0, "")
+        done, total, name = progress
+        self.bar.setValue(round(1000 * done / total) if total else 0)
+        fetched = f"{megabytes(done)} of {megabytes(total)} · {name}"
+        stage = fetched if name else "Connecting to the server…"
+        self.state.setText("Stopping…" if self._work.cancelled else stage)
 
-    def _ended(self, failure: WorkerFailure | None) -> None:
-        self._timer.stop()
-        self._task = None
-        if failure is None:
+    def finished_with(self, answer: WorkerFailure | None, cancelled: bool) -> None:
+        if answer is None:
             self.downloaded.emit(self._source)
             self.accept()
-        elif isinstance(failure.error, DownloadCancelledError):
-            super().reject()
+        elif isinstance(answer.error, DownloadCancelledError):
+            self.reject()
         else:
             self.bar.hide()
             self.state.setProperty("tone", "error")
             self.state.style().polish(self.state)
-            self.state.setText(failure.message)
-            self.state.setToolTip(failure.traceback)
+            self.state.setText(answer.message)
+            self.state.setToolTip(answer.traceback)
             self.start_button.setText("Try again")
             self.start_button.setEnabled(True)
             self._offer_others(True)
             self.adjustSize()
-
-    def reject(self) -> None:
-        """Close; while something is being fetched, stop that first."""
-        if self._task is None:
-            super().reject()
-            return
-        self._task.cancel()
-        self.cancel_button.setEnabled(False)
-        self.state.setText("Stopping…")
-        self._timer.stop()
-
-    def closeEvent(self, event: QCloseEvent) -> None:
-        if self._task is not None:
-            event.ignore()
-            self.reject()
-        else:
-            super().closeEvent(event)

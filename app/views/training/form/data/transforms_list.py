@@ -97,8 +97,8 @@ class TransformsList(QWidget):
 
     edited = Signal(object, str, object)
 
-    def __init__(self, title: str, random: bool, parent: QWidget | None = None) -> None:
-        super().__init__(parent)
+    def __init__(self, title: str, random: bool) -> None:
+        super().__init__()
         self._title, self._random = title, random
         self.shape: tuple[int, ...] = ()  # of the images
         self.initial_size: tuple[
