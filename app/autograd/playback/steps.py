@@ -234,13 +234,3 @@ class GradientLook(Struct, frozen=True):
     pictures: tuple[Picture, ...]
     at: tuple[int, ...] = ()
     leading: tuple[int, ...] = ()
-
-    @property
-    def edges(self) -> tuple[float, ...]:
-        """The bounds of the histogram's bins, one more than there are bins."""
-        low, high, bins = (
-            self.histogram.low,
-            self.histogram.high,
-            len(self.histogram.counts),
-        )
-        return tuple(low + (high - low) * index / bins for index in range(bins + 1))

@@ -6,12 +6,11 @@ from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
 from PySide6.QtCore import QEvent, QPointF, QRectF, QSize, Qt
-from PySide6.QtGui import QImage, QMouseEvent, QPaintEvent
+from PySide6.QtGui import QImage, QPaintEvent
 from PySide6.QtWidgets import (
     QSizePolicy,
     QTableWidget,
     QTableWidgetItem,
-    QToolTip,
     QWidget,
 )
 from shiboken6 import isValid
@@ -22,13 +21,14 @@ from app.engine.requests.playback import Edit, GradientInspected
 from app.util import formatting
 from app.util.formatting import figure
 from app.views.autograd.tape.player import Player
+from app.views.training.charts.histograms import RunHistogram, RunHistograms
 from app.views.ui.inspector import note
 from app.views.ui.layouts import hbox, vbox
 from app.views.ui.present import present
 from app.views.ui.theme import current, font, mix
 from app.views.ui.widgets import Button, ChoiceField, NumberField
 from app.views.ui.widgets.numbers import read_number
-from app.views.ui.widgets.painting import TextLine, label, start
+from app.views.ui.widgets.painting import label, start
 from app.views.ui.widgets.section import Section
 
 if TYPE_CHECKING:
@@ -44,55 +44,6 @@ KINDS = (
 )
 WITHOUT = ("zero", "ones")
 MOST_PLANES = 16
-
-
-class HistogramView(QWidget):
-    """How the finite values are spread."""
-
-    def __init__(self, look: GradientLook) -> None:
-        super().__init__()
-        self._look = look
-        self.setSizePolicy(QSizePolicy.Policy.Expanding, QSizePolicy.Policy.Fixed)
-        self.setMouseTracking(True)
-        self.setAccessibleName("Histogram of the gradient's values")
-
-    def sizeHint(self) -> QSize:
-        return QSize(200, 74)
-
-    def paintEvent(self, event: QPaintEvent) -> None:
-        theme, counts = current(), self._look.histogram.counts
-        painter = start(self)
-        plot = QRectF(0, 0, self.width(), self.height() - 16)
-        painter.fillRect(plot, theme.plot)
-        most, width = max(counts, default=0), plot.width() / max(len(counts), 1)
-        for index, count in enumerate(counts):
-            height = (plot.height() - 4) * count / most if most else 0
-            painter.fillRect(
-                QRectF(
-                    index * width, plot.bottom() - height, max(width - 1, 1), height
-                ),
-                theme.back,
-            )
-        low, high = self._look.histogram.low, self._look.histogram.high
-        if low < 0 < high:
-            painter.fillRect(
-                QRectF(round(plot.width() * -low / (high - low)), 0, 1, plot.height()),
-                theme.text2,
-            )
-        first, last = TextLine(figure(low), "axis"), TextLine(figure(high), "axis")
-        first.draw(painter, 0, plot.bottom() + 2, theme.text3)
-        last.draw(painter, plot.width() - last.width, plot.bottom() + 2, theme.text3)
-        painter.end()
-
-    def mouseMoveEvent(self, event: QMouseEvent) -> None:
-        counts, edges = self._look.histogram.counts, self._look.edges
-        bin_index = min(
-            int(event.position().x() / max(self.width(), 1) * len(counts)),
-            len(counts) - 1,
-        )
-        if bin_index >= 0:
-            tip = f"{counts[bin_index]:,} values from {figure(edges[bin_index])} to {figure(edges[bin_index + 1])}"
-            QToolTip.showText(event.globalPosition().toPoint(), tip, self)
 
 
 class PictureView(QWidget):
@@ -145,6 +96,14 @@ class PictureView(QWidget):
             at = QPointF(index % across * (width + 2), index // across * (height + 2))
             painter.drawImage(QRectF(at.x(), at.y(), width, height), image)
         painter.end()
+
+
+def _histogram(look: GradientLook) -> RunHistograms:
+    view = RunHistograms("No finite value")
+    view.setFixedHeight(90)
+    view.setAccessibleName("Histogram of the gradient's values")
+    view.show_histograms((RunHistogram("gradient", 1, None, look.histogram),))
+    return view
 
 
 def _colors() -> list[int]:
@@ -264,7 +223,7 @@ class LookSections:
             yield self._chooser(node, number, look)
         if look.pictures:
             yield PictureView(look.pictures)
-        yield HistogramView(look)
+        yield _histogram(look)
         tape = self._player.tape
         waits = tape is not None and tape.steps[node] >= self._player.position
         if look.rows:

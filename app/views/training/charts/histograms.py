@@ -29,12 +29,16 @@ FILLED, SAME = 0.14, 1e-12
 
 
 class RunHistogram(Struct, frozen=True):
-    """A histogram of a run, measured after a step; `color` is its chart colour."""
+    """A histogram of a run, measured after a step, None for one of no run; `color` is its chart colour."""
 
     name: str
     color: int
-    step: int
+    step: int | None
     values: Histogram
+
+    @property
+    def title(self) -> str:
+        return self.name if self.step is None else f"{self.name}, step {self.step:,}"
 
 
 def densities(values: Histogram) -> list[float]:
@@ -82,8 +86,7 @@ class RunHistograms(TipAt, QWidget):
         )
         self.setAccessibleDescription(
             "; ".join(
-                f"{histogram.name}, step {histogram.step:,}: {figure(histogram.values.low)} to "
-                f"{figure(histogram.values.high)}"
+                f"{histogram.title}: {figure(histogram.values.low)} to {figure(histogram.values.high)}"
                 for histogram in self._shown
             )
         )
@@ -121,7 +124,7 @@ class RunHistograms(TipAt, QWidget):
         (low, high), area = self.span(), self._area()
         value = low + (x - area.left()) / max(area.width(), 1.0) * (high - low)
         return [
-            f"{histogram.name}, step {histogram.step:,}: {share_text(histogram.values, value)}"
+            f"{histogram.title}: {share_text(histogram.values, value)}"
             for histogram in self._shown
         ]
 
