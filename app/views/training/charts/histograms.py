@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Sequence
 
 from msgspec import Struct
@@ -19,7 +18,6 @@ from PySide6.QtWidgets import QSizePolicy, QWidget
 from app.telemetry.histogram import Histogram
 from app.util.formatting import figure, percent
 from app.views.training.charts import ticks
-from app.views.training.charts.ticks import tick
 from app.views.ui import theme
 from app.views.ui.widgets.painting import TipAt, start
 
@@ -157,17 +155,10 @@ class RunHistograms(TipAt, QWidget):
     def _paint_labels(self, painter: QPainter, area: QRectF) -> None:
         now, (low, high) = theme.current(), self.span()
         metrics = QFontMetricsF(painter.font())
-        step = ticks.nice_step(
-            high - low, max(2, int(area.width() / (LABEL * theme.manager().scale)))
-        )
-        for number in range(
-            math.ceil(low / step - 1e-9), math.floor(high / step + 1e-9) + 1
-        ):
-            x, text = (
-                self.x_of(number * step),
-                tick(number * step, step, max(abs(low), abs(high))),
-            )
-            painter.setPen(now.line3 if number == 0 else now.line)
+        most = max(2, int(area.width() / (LABEL * theme.manager().scale)))
+        for value, text in ticks.labels(low, high, most):
+            x = self.x_of(value)
+            painter.setPen(now.line3 if value == 0 else now.line)
             painter.drawLine(QPointF(x, area.top()), QPointF(x, area.bottom()))
             wide = metrics.horizontalAdvance(text)
             left = min(max(x - wide / 2, 0.0), self.width() - wide)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Sequence
 
 import numpy as np
@@ -21,7 +20,7 @@ from PySide6.QtWidgets import QSizePolicy, QToolTip, QWidget
 
 from app.util.formatting import figure
 from app.views.training.charts import series, ticks
-from app.views.training.charts.ticks import log_tick, tick
+from app.views.training.charts.ticks import log_tick
 from app.views.ui import theme
 from app.views.ui.widgets.painting import start
 
@@ -116,14 +115,7 @@ class SmallPlot(QWidget):
         low, high = self._range()
         if self.minimumHeight() < TALL or not high > low:
             return []
-        step = ticks.nice_step(high - low, max(2, self.minimumHeight() // ROOM_Y))
-        numbers = range(
-            math.ceil(low / step - 1e-9), math.floor(high / step + 1e-9) + 1
-        )
-        return [
-            (number * step, tick(number * step, step, max(abs(low), abs(high))))
-            for number in numbers
-        ]
+        return ticks.labels(low, high, max(2, self.minimumHeight() // ROOM_Y))
 
     def _pixels(self, x: series.Floats) -> series.Floats:
         """Return the pixels of x values."""

@@ -84,6 +84,18 @@ def nice_step(span: float, most: int) -> float:
     return 10 * decade
 
 
+def labels(low: float, high: float, most: int) -> list[tuple[float, str]]:
+    """Return round values between two, at most about `most`, with their labels.
+
+    >>> labels(-0.5, 1.0, 3)
+    [(-0.5, '−0.5'), (0.0, '0'), (0.5, '0.5'), (1.0, '1.0')]
+    """
+    step, largest = nice_step(high - low, most), max(abs(low), abs(high))
+    first, last = math.ceil(low / step - 1e-9), math.floor(high / step + 1e-9)
+    values = [number * step for number in range(first, last + 1)]
+    return [(value, tick(value, step, largest)) for value in values]
+
+
 CLOCK_STEPS = (
     1,
     2,
