@@ -24,10 +24,10 @@ from msgspec.structs import replace
 from PySide6 import __version__ as pyside
 from PySide6.QtCore import QEvent, QEventLoop, QObject, QTimer
 
+from app.builder.arrange import DEFAULT, arrange
 from app.builder.catalog.catalog import catalog
 from app.builder.edits import edits as kinds
 from app.builder.graph import Edge, Graph, Node
-from app.builder.layout.arrange import DEFAULT, arrange
 from app.project.project import Project
 from app.util.frozen import FrozenMap
 from app.views.app import make_application

@@ -220,8 +220,9 @@ class House:
         """Return the modules outside `app.features` that only one of its folders imports, directly or through another,
         and that folder.
 
-        Handlers of requests are left out, since an engine finds them by their folder: a request is its asker's. A
-        module that another names as a file beside it, to be run by a process of its own, is imported by that one.
+        Handlers and commands are left out, since they are found by their names (a request is its asker's), and what
+        scripts import of `tapedeck`. A module that another names as a file beside it, to be run by a process of its
+        own, is imported by that one.
         """
         importers: dict[str, set[str]] = {}
         for each in self.tree.imports:
@@ -235,7 +236,9 @@ class House:
         kernel = [
             name
             for name in self.tree.modules
-            if not name.startswith(("app.features.", HANDLERS)) and name in importers
+            if not name.startswith(("app.features.", HANDLERS, "tapedeck"))
+            and not name.endswith("command")
+            and name in importers
         ]
         reader: dict[str, str] = {}
         before = -1

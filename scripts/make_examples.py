@@ -14,12 +14,12 @@ from typing import Any
 from msgspec.structs import replace
 
 from app.builder.analysis import analyse
+from app.builder.arrange import GAP, GRID, ROW_WIDTH, Size
 from app.builder.blocks import Block, with_blocks
 from app.builder.catalog.catalog import Catalog, Param, catalog
 from app.builder.edits import edits
 from app.builder.expressions import Expr
 from app.builder.graph import Node
-from app.builder.layout.arrange import GAP, GRID, ROW_WIDTH, Size
 from app.builder.literals import DType
 from app.builder.results import Analysis
 from app.data.config import DataConfig, Transform

@@ -161,10 +161,8 @@ class Capturing:
     def _made_recorder(self) -> Any:
         try:
             program.module("engine.tasks.playback")
-            program.module("engine.programs.step_server")
-            recorder_class = program.module(
-                "autograd.scripts.step_recorder"
-            ).StepRecorder
+            program.module("engine.watched.step_server")
+            recorder_class = program.module("autograd.step_recorder").StepRecorder
         except Exception as error:  # another Python, or packages that are not there
             raise RuntimeError(
                 f"The program cannot be imported by the script's Python, {sys.executable}: {type(error).__name__}: "
@@ -210,7 +208,7 @@ class Capturing:
         recorder.end()
         try:
             with torch.no_grad():
-                graph = program.module("autograd.scripts.step_graph").StepGraph(
+                graph = program.module("autograd.step_graph").StepGraph(
                     tensors, gradients, recorder, self._name_of, notes
                 )
         except Exception as error:  # the script's own backward may do what this cannot
@@ -258,7 +256,7 @@ class Capturing:
         connection = self._connections.get()
         if connection is None:
             return
-        self._server = program.module("engine.programs.step_server").StepServer(
+        self._server = program.module("engine.watched.step_server").StepServer(
             connection, graph
         )
         if not self._released.is_set():

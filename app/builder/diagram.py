@@ -7,11 +7,11 @@ from typing import Literal, Protocol
 
 from msgspec import Struct, field
 
+from app.builder.arrange import complete
 from app.builder.blocks import Block
 from app.builder.catalog.catalog import Catalog
 from app.builder.edits.comments import framed
 from app.builder.graph import Edge, Graph, Node
-from app.builder.layout.arrange import complete
 from app.builder.results import Analysis, known
 from app.builder.sheet import Comments, Positions
 from app.builder.summary import compact, detail_line, summary_line

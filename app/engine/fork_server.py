@@ -42,7 +42,7 @@ LIBRARIES = """
 
 def own_modules() -> list[str]:
     """Return the names of what engines and ranks run: all tasks, those of features too, and what they import late."""
-    late = ("engine.server", "builder.layout.arrange")
+    late = ("engine.server", "builder.arrange")
     folder = Path(__file__).parent
     files = sorted(folder.glob("tasks/**/[!_]*.py"))
     tasks = [file.relative_to(folder).with_suffix("").parts for file in files]

@@ -9,7 +9,7 @@ from PySide6.QtCore import QPoint, Qt
 from PySide6.QtGui import QAction
 from PySide6.QtWidgets import QMenu
 
-from app.builder.layout.arrange import Size
+from app.builder.arrange import Size
 from app.builder.sheet import Sheet
 from app.views.ui.dialogs.ask import PromptBox
 from app.views.ui.present import present

@@ -11,7 +11,7 @@ from PySide6.QtWidgets import QFileDialog, QWidget
 
 from app.builder.blocks import with_blocks
 from app.builder.catalog.catalog import catalog
-from app.builder.layout.layout import with_places
+from app.builder.layout import with_places
 from app.project import file, picture_file
 from app.project.document import Document
 from app.project.file import ChangedOnDiskError, ProjectFileError

@@ -7,10 +7,10 @@ from typing import Any
 from hypothesis import given
 from hypothesis import strategies as st
 
+from app.builder import layout
+from app.builder.arrange import Arrangement, Size, arrange, complete
 from app.builder.edits import comments, edits
 from app.builder.graph import Edge, Graph, Node
-from app.builder.layout import layout
-from app.builder.layout.arrange import Arrangement, Size, arrange, complete
 from app.project.project import Project
 from app.util.frozen import FrozenMap
 from tests.support.builder_nets import net

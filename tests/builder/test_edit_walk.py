@@ -16,7 +16,8 @@ from hypothesis.stateful import (
 )
 from msgspec.structs import replace
 
-from app.builder import rules
+from app.builder import layout, rules
+from app.builder.arrange import DEFAULT, Size, complete
 from app.builder.blocks import PREFIX, BlockError, block_of, used, with_blocks
 from app.builder.catalog.catalog import Catalog, UnknownOpError, catalog
 from app.builder.diagnostics.problems import (
@@ -41,8 +42,6 @@ from app.builder.edits import (
 )
 from app.builder.edits.comments import Area
 from app.builder.graph import Edge, GraphError, Init
-from app.builder.layout import layout
-from app.builder.layout.arrange import DEFAULT, Size, complete
 from app.builder.params import ParamError, check_param
 from app.builder.sheet import COMMENT, Comment
 from app.project import file

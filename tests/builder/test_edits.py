@@ -7,10 +7,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from app.builder import rules
+from app.builder.arrange import DEFAULT, GAP, GRID, arrange, complete
 from app.builder.catalog.catalog import catalog
 from app.builder.edits import edits
 from app.builder.graph import Edge, Graph
-from app.builder.layout.arrange import DEFAULT, GAP, GRID, arrange, complete
 from app.builder.plan import plan
 from app.project.document import Document
 from app.project.project import Project

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import pytest
 
+from app.builder.arrange import DEFAULT
 from app.builder.catalog.catalog import catalog
 from app.builder.edits import bends, edits
 from app.builder.edits import comments as notes_edits
 from app.builder.edits.comments import Area
 from app.builder.graph import Edge
-from app.builder.layout.arrange import DEFAULT
 from app.builder.sheet import COMMENT, FRAME, Comment
 from app.project.project import Project
 

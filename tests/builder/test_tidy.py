@@ -6,10 +6,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from app.builder import rules
+from app.builder.arrange import Size
 from app.builder.catalog.catalog import catalog
 from app.builder.edits import edits
 from app.builder.edits.alignment import AXES, EDGES, align, distribute
-from app.builder.layout.arrange import Size
 from app.project.project import Project
 from tests.support.every import every
 

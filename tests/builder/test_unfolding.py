@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 
+from app.builder.arrange import DEFAULT, WIDTHS, Size, arrange
 from app.builder.blocks import block_of
 from app.builder.catalog.catalog import catalog
 from app.builder.edits import (
@@ -15,7 +16,6 @@ from app.builder.edits import (
     make_block,
     unfolding,
 )
-from app.builder.layout.arrange import DEFAULT, WIDTHS, Size, arrange
 from app.builder.sheet import FRAME, Comment
 from app.project import file
 from app.project.project import Project

@@ -8,9 +8,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from app.diagram.layout.layered import Layered
-from app.diagram.layout.model import Link, Rows, Spacing, Vertex
-from app.diagram.layout.rows import break_costs, break_into_rows
+from app.diagram.layered import Layered
+from app.diagram.layout_model import Link, Rows, Spacing, Vertex
+from app.diagram.rows import break_costs, break_into_rows
 
 GRID = Spacing(
     column=104, box=40, bend=24, band=72, frame=104, fold=64, edge=24, track=36, grid=8

@@ -8,9 +8,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from app.diagram import layered
 from app.diagram.diagram import Arrow, Box, Drawing, Group
-from app.diagram.layout import KnownPlaces, Layout, Rect, Sizes, arrange, layered
-from app.diagram.layout.model import Placed, Rows
+from app.diagram.layout import KnownPlaces, Layout, Rect, Sizes, arrange
+from app.diagram.layout_model import Placed, Rows
 
 
 @st.composite

@@ -125,7 +125,7 @@ def test_the_installed_program_lets_a_person_have_a_package_app(
         "tapedeck/watched/*/frames.jsonl"
     )
     assert '"event": "step"' in frames.read_text()
-    code = "import app; from tapedeck import program; print(program.module('engine.programs.step_server').__file__)"
+    code = "import app; from tapedeck import program; print(program.module('engine.watched.step_server').__file__)"
     found = subprocess.run(
         [str(installed / "python"), "-c", code],
         capture_output=True,

@@ -9,7 +9,7 @@ import pytest
 from msgspec.structs import replace
 
 from app.builder.analysis import analyse
-from app.builder.layout.arrange import DEFAULT
+from app.builder.arrange import DEFAULT
 from app.data.loaders import load
 from app.data.spec import NotDownloadedError
 from app.preflight import preflight

@@ -15,7 +15,7 @@ from app.builder.analysis import analyse
 from app.builder.blocks import with_blocks
 from app.builder.catalog.catalog import catalog
 from app.builder.graph import Node
-from app.builder.layout.layout import with_places
+from app.builder.layout import with_places
 from app.project import file
 from app.project.limits import LARGEST_FILE, MOST_VALUES
 from app.project.module_paths import Layers

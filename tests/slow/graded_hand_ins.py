@@ -23,7 +23,7 @@ from app.builder.graph import Graph
 from app.builder.typed_code import nodes_of
 from app.data.config import DataConfig
 from app.engine import pool
-from app.features.lessons.cli import grade
+from app.features.lessons import cli as grade
 from app.features.lessons.lesson import Lesson
 from app.project import file
 from app.project.project import LessonWork, Project

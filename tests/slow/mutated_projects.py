@@ -293,7 +293,7 @@ def opened(path: Path) -> bool:
     from app.builder.analysis import analyse
     from app.builder.blocks import with_blocks
     from app.builder.catalog.catalog import catalog
-    from app.builder.layout.layout import with_places
+    from app.builder.layout import with_places
     from app.preflight import preflight
     from app.project import file
     from app.project.module_paths import Layers

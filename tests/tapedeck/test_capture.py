@@ -359,9 +359,7 @@ def test_a_backward_that_cannot_be_described_is_said_and_runs(
     def broken(*_given: object) -> None:
         raise RuntimeError("broken")
 
-    monkeypatch.setattr(
-        program.module("autograd.scripts.step_graph"), "StepGraph", broken
-    )
+    monkeypatch.setattr(program.module("autograd.step_graph"), "StepGraph", broken)
     window = opened(script.watch.folder)
     capture = window.link.send("capture")
     script.start()

@@ -14,7 +14,7 @@ from msgspec.structs import replace as with_values
 
 from app.diagram.diagram import Arrow, Box, Chip, Drawing, Group
 from app.diagram.layout import Layout, Sizes, arrange, estimated_sizes
-from app.diagram.layout.model import Rect
+from app.diagram.layout_model import Rect
 
 CATEGORIES = (
     "io",

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 
+from app.builder.arrange import Size
 from app.builder.edits.edits import P, move_nodes
-from app.builder.layout.arrange import Size
 
 EDGES = ("left", "centre", "right", "top", "middle", "bottom")
 AXES = ("horizontal", "vertical")

@@ -10,9 +10,9 @@ from collections.abc import Iterable, Mapping
 from msgspec import Struct
 from msgspec.structs import replace
 
+from app.builder.arrange import DEFAULT, Size
 from app.builder.edits import edits
 from app.builder.edits.edits import P
-from app.builder.layout.arrange import DEFAULT, Size
 from app.builder.sheet import COMMENT, FRAME, Comment, Comments, Point, Positions, Sheet
 from app.util.frozen import FrozenMap
 

@@ -8,6 +8,7 @@ from typing import Any, TypeVar, cast
 from msgspec import Struct
 from msgspec.structs import replace
 
+from app.builder.arrange import complete
 from app.builder.blocks import Block, BlockError, spec_of, unused_name
 from app.builder.catalog.catalog import Catalog, Param
 from app.builder.edits.blocks import (
@@ -20,7 +21,6 @@ from app.builder.edits.blocks import (
 )
 from app.builder.expressions import Expr, expressions
 from app.builder.graph import Edge, Graph, Node
-from app.builder.layout.arrange import complete
 from app.builder.names import identifier
 from app.builder.sheet import FRAME, Comment, Point, Positions, Sheet, changed
 from app.util.frozen import FrozenMap

@@ -11,11 +11,11 @@ from typing import Any, TypeVar, cast
 
 from msgspec.structs import replace
 
+from app.builder import layout
+from app.builder.arrange import ROW_WIDTH, WIDTHS, Size
 from app.builder.blocks import block_of, contained
 from app.builder.edits import edits
 from app.builder.edits.blocks import NETWORK, Whole, sheet_named, sheets, with_sheet
-from app.builder.layout import layout
-from app.builder.layout.arrange import ROW_WIDTH, WIDTHS, Size
 from app.builder.sheet import Comment, Point, Sheet
 from app.util.frozen import FrozenMap
 

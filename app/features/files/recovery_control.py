@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 from msgspec.structs import replace
 from PySide6.QtCore import QObject, Qt
 
-from app.builder.layout.layout import with_places
+from app.builder.layout import with_places
 from app.features.files.autosave import Autosave
 from app.features.files.file_control import FileControl
 from app.features.files.recovery_dialog import RecoveryDialog, RecoveryOffer

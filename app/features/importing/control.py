@@ -9,9 +9,9 @@ from typing import TYPE_CHECKING
 from msgspec.structs import replace
 from PySide6.QtCore import QObject, QTimer
 
+from app.builder.arrange import Arrangement, Size
 from app.builder.catalog.catalog import Catalog
-from app.builder.layout.arrange import Arrangement, Size
-from app.builder.layout.layout import used_part, with_uncalled
+from app.builder.layout import used_part, with_uncalled
 from app.builder.sheet import S, changed
 from app.features.importing.comparison import ComparingControl
 from app.features.importing.dialogs import ImportDialog, RedrawDialog

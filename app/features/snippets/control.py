@@ -18,7 +18,7 @@ from app.features.snippets.values import Limits, SnippetAnswer, ready_snippet
 from app.source import layer_files
 from app.util import atomic
 from app.util.formatting import plural
-from app.views.autograd.inspector.gradient_sections import GradientSections
+from app.views.autograd.gradient_sections import GradientSections
 from app.views.autograd.tape.replay_control import FILTER as REPLAY
 from app.views.pictures.picture_export import PictureExport
 from app.views.trust.trust_dialog import TrustDialog

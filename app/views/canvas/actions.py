@@ -10,8 +10,8 @@ from msgspec import Struct
 from PySide6.QtCore import Qt
 from PySide6.QtGui import QAction, QKeySequence
 
+from app.builder.arrange import GRID
 from app.builder.edits import alignment
-from app.builder.layout.arrange import GRID
 from app.builder.sheet import FRAME
 from app.views.ui import icons
 from app.views.ui.graphview.spatial import DOWN, LEFT, RIGHT, UP

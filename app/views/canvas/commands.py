@@ -9,11 +9,8 @@ from msgspec.structs import replace
 from PySide6.QtCore import QObject, QPointF, QRectF, Signal
 from PySide6.QtGui import QGuiApplication
 
-from app.builder.catalog.catalog import Catalog
-from app.builder.edits import alignment, comments, edits
-from app.builder.graph import Edge
-from app.builder.layout import layout
-from app.builder.layout.arrange import (
+from app.builder import layout
+from app.builder.arrange import (
     DEFAULT,
     GRID,
     LANE_GAP,
@@ -21,6 +18,9 @@ from app.builder.layout.arrange import (
     arrange,
     complete,
 )
+from app.builder.catalog.catalog import Catalog
+from app.builder.edits import alignment, comments, edits
+from app.builder.graph import Edge
 from app.builder.params import NONE, Params
 from app.builder.rules import ConnectError
 from app.builder.sheet import Sheet

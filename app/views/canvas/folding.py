@@ -5,11 +5,11 @@ from __future__ import annotations
 from collections.abc import Collection, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
+from app.builder.arrange import Size
 from app.builder.blocks import block_of, with_blocks
 from app.builder.catalog.catalog import Catalog
 from app.builder.edits import unfolding
 from app.builder.edits.blocks import NETWORK, Whole, sheet_named, with_sheet
-from app.builder.layout.arrange import Size
 from app.project.document import Document
 from app.project.project import Project
 from app.views.canvas.items.faces import face_of

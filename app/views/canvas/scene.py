@@ -11,10 +11,10 @@ from PySide6.QtCore import QObject, QPointF, QRectF, QTimer, Signal
 from PySide6.QtGui import QImage
 from PySide6.QtWidgets import QGraphicsScene
 
+from app.builder.arrange import Size
 from app.builder.catalog.catalog import Catalog
 from app.builder.edits.edits import new_node
 from app.builder.graph import Edge, Graph
-from app.builder.layout.arrange import Size
 from app.builder.sheet import Comment, Point, Positions, Sheet
 from app.util.frozen import FrozenMap
 from app.views.canvas.difference import differing, moved

@@ -12,9 +12,9 @@ from PySide6.QtGui import QGuiApplication
 from PySide6.QtTest import QTest
 from PySide6.QtWidgets import QApplication, QMenu
 
+from app.builder.arrange import arrange
 from app.builder.expressions import Expr
 from app.builder.graph import Graph, Node
-from app.builder.layout.arrange import arrange
 from app.export.layers import write_model
 from app.project import file, library
 from app.project.project import Project

@@ -11,7 +11,7 @@ import pytest
 from msgspec.structs import replace
 
 from app.cli import run
-from app.features.lessons.cli import grade
+from app.features.lessons import cli as grade
 from app.features.lessons.lesson import LessonError, read, seeded
 from app.project import file
 from app.project.project import LessonWork

@@ -9,7 +9,7 @@ from PySide6.QtCore import Qt
 from PySide6.QtTest import QTest
 from pytestqt.qtbot import QtBot
 
-from app.features.lessons.cli.grade import lesson_named
+from app.features.lessons.cli import lesson_named
 from app.features.lessons.lesson import bundled
 from app.features.lessons.task import grade
 from app.features.lessons.values import Grade, Graded

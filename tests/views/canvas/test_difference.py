@@ -10,10 +10,10 @@ from PySide6.QtGui import QImage, QPainter
 
 from app.builder import rules
 from app.builder.analysis import analyse, shapes_first
+from app.builder.arrange import DEFAULT, arrange
 from app.builder.blocks import with_blocks
 from app.builder.catalog.catalog import catalog
 from app.builder.edits import bends, edits
-from app.builder.layout.arrange import DEFAULT, arrange
 from app.builder.results import Analysis
 from app.project.project import Project
 from app.util.frozen import FrozenMap

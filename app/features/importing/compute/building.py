@@ -11,12 +11,12 @@ from msgspec.structs import replace
 from torch import nn
 from torch.utils._pytree import tree_flatten
 
+from app.builder.arrange import arrange
 from app.builder.blocks import Block, Blocks
 from app.builder.catalog.catalog import Catalog, OpSpec
 from app.builder.codegen.whole_net import WHOLE
 from app.builder.graph import Graph
-from app.builder.layout.arrange import arrange
-from app.builder.layout.layout import used_part, with_uncalled
+from app.builder.layout import used_part, with_uncalled
 from app.builder.literals import DType
 from app.builder.sheet import Comments, Positions
 from app.features.importing.compute import remarks

@@ -14,9 +14,9 @@ from app.autograd.playback.steps import Stop
 from app.autograd.tape import Tape, TapeNode
 from app.engine.requests.playback import Trouble
 from app.util.formatting import bytes_text
+from app.views.autograd.gradient_look import LookSections
+from app.views.autograd.gradient_sections import GradientSections
 from app.views.autograd.graph.playback_state import PlayedGraph
-from app.views.autograd.inspector.gradient_look import LookSections
-from app.views.autograd.inspector.gradient_sections import GradientSections
 from app.views.autograd.playback_client import FREED
 from app.views.autograd.tape.player import LOADING, PLAYING, Player
 from app.views.autograd.tape.step_list import StepList

@@ -13,8 +13,8 @@ from PySide6.QtWidgets import (
     QGraphicsItem,
 )
 
+from app.builder.arrange import Size
 from app.builder.graph import Edge
-from app.builder.layout.arrange import Size
 from app.views.canvas.items.faces import Pin
 from app.views.canvas.items.painter import paint_port
 from app.views.ui import theme

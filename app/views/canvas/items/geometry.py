@@ -8,7 +8,7 @@ from msgspec import Struct
 from PySide6.QtCore import QPointF, QRectF
 from PySide6.QtGui import QFontMetricsF
 
-from app.builder.layout.arrange import GRID, Size
+from app.builder.arrange import GRID, Size
 from app.views.canvas.items.faces import Face
 from app.views.ui.theme import scene_font
 

@@ -9,8 +9,8 @@ from msgspec import Struct
 from msgspec.structs import replace
 from PySide6.QtCore import QPointF, QRectF
 
+from app.builder.arrange import complete
 from app.builder.graph import Edge
-from app.builder.layout.arrange import complete
 from app.builder.sheet import FRAME, Point
 from app.util.lru import LruCache, Same
 from app.views.canvas.items.faces import Drawn, Face

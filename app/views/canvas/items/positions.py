@@ -7,8 +7,8 @@ from math import hypot
 
 from PySide6.QtCore import QPointF, QRectF
 
+from app.builder.arrange import Size, complete
 from app.builder.graph import Graph
-from app.builder.layout.arrange import Size, complete
 from app.builder.sheet import Positions
 from app.util.frozen import FrozenMap
 from app.views.canvas.difference import differing

@@ -7,11 +7,11 @@ from typing import TYPE_CHECKING
 
 from PySide6.QtCore import QPointF
 
+from app.builder.arrange import GRID
 from app.builder.edits import bends
 from app.builder.edits import comments as notes_edits
 from app.builder.edits.comments import Area
 from app.builder.graph import Edge
-from app.builder.layout.arrange import GRID
 from app.builder.sheet import FRAME, Comment, Point
 from app.util.formatting import plural
 from app.views.canvas.notes.notes import height_for

@@ -12,7 +12,7 @@ from PySide6.QtGui import QPainterPath
 
 from app.diagram.diagram import Arrow, Box, Drawing
 from app.diagram.layout import KnownPlaces, Layout, Places, Rect, arrange, keep_places
-from app.diagram.layout.model import Spacing
+from app.diagram.layout_model import Spacing
 from app.views.autograd.graph.arrow_paths import arrow_head, arrow_path
 from app.views.pictures.printing.faces import (
     BACK,

@@ -10,7 +10,7 @@ from app.builder.analysis import analyse
 from app.builder.catalog.catalog import catalog
 from app.builder.diagnostics.problems import Keep, apply_cure
 from app.builder.graph import Edge, Graph, Node
-from app.builder.layout.layout import TITLE
+from app.builder.layout import TITLE
 from app.builder.shapes.cost import cost
 from app.project import custom_layers, file
 from app.project.project import Project

@@ -54,6 +54,6 @@ def add(commands: Any) -> argparse.ArgumentParser:
 
 def run(options: argparse.Namespace) -> int:
     """Carry the command out."""
-    from app.features.lessons.cli import grade
+    from app.features.lessons import cli
 
-    return grade.run(options)
+    return cli.run(options)

@@ -1,10 +1,37 @@
-"""Lay out a drawing without arrows: boxes and groups in their order, in rows that are filled from the left."""
+"""Layout of drawings: `arrange` turns a `Drawing` and its boxes' sizes into a `Layout`, `pack` one without arrows."""
 
 from __future__ import annotations
 
+from app.diagram.arrange import (
+    HEADER,
+    PAD,
+    KnownPlaces,
+    Layout,
+    Progress,
+    Sizes,
+    arrange,
+    estimated_sizes,
+    no_progress,
+)
 from app.diagram.diagram import Drawing
-from app.diagram.layout.arrange import HEADER, PAD, Layout, Sizes
-from app.diagram.layout.model import Rect
+from app.diagram.kept_places import Places, keep_places
+from app.diagram.layout_model import Rect
+
+__all__ = [
+    "HEADER",
+    "PAD",
+    "KnownPlaces",
+    "Layout",
+    "Places",
+    "Progress",
+    "Rect",
+    "Sizes",
+    "arrange",
+    "estimated_sizes",
+    "keep_places",
+    "no_progress",
+    "pack",
+]
 
 GAP = 10.0  # between neighbours, and between rows
 

@@ -11,8 +11,8 @@ from functools import partial
 from msgspec import Struct
 
 from app.builder.graph import Graph
-from app.diagram.layout.layered import Layered, acyclic
-from app.diagram.layout.model import Link, Rows, Spacing, Vertex
+from app.diagram.layered import Layered, acyclic
+from app.diagram.layout_model import Link, Rows, Spacing, Vertex
 from app.util.frozen import FrozenMap
 
 Point = tuple[float, float]

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from app.diagram.layout.model import Chain, Placed, Point, State, snapped_up
+from app.diagram.layout_model import Chain, Placed, Point, State, snapped_up
 
 CROWDED = 0.6  # of the distance between two tracks, where there are many
 MOST_TRACKS = 5  # that a gutter is made wider for, where links lead themselves, and that count for the form of a page

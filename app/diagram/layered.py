@@ -13,7 +13,7 @@ from bisect import bisect_left, insort
 from collections import Counter
 from collections.abc import Callable, Sequence
 
-from app.diagram.layout.model import (
+from app.diagram.layout_model import (
     BEND,
     Chain,
     Link,
@@ -23,8 +23,8 @@ from app.diagram.layout.model import (
     State,
     Vertex,
 )
-from app.diagram.layout.routes import CROWDED, MOST_TRACKS, draw
-from app.diagram.layout.rows import cut_into_bands
+from app.diagram.routes import CROWDED, MOST_TRACKS, draw
+from app.diagram.rows import cut_into_bands
 
 _SWEEPS = 4
 _COUNT_CROSSINGS_BELOW = 4000

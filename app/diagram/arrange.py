@@ -14,9 +14,9 @@ from typing import Literal
 from msgspec import Struct, field
 
 from app.diagram.diagram import Arrow, Box, Drawing, Group
-from app.diagram.layout.layered import Layered
-from app.diagram.layout.model import Link, Placed, Point, Rect, Rows, Spacing, Vertex
-from app.diagram.layout.routes import simplified
+from app.diagram.layered import Layered
+from app.diagram.layout_model import Link, Placed, Point, Rect, Rows, Spacing, Vertex
+from app.diagram.routes import simplified
 
 HEADER = 22.0
 PAD = 10.0

@@ -8,7 +8,7 @@ from itertools import accumulate, groupby
 
 from msgspec import Struct
 
-from app.diagram.layout.model import Link, Rows, State, snapped_up
+from app.diagram.layout_model import Link, Rows, State, snapped_up
 
 FURTHER = 0.25  # cost of each further link of a vertex across a row break
 PROHIBITIVE = 100.0  # cost of a break inside a frame that fits a row, or next to a layer of ports alone

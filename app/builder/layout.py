@@ -7,12 +7,7 @@ from typing import Any, TypeVar, cast
 
 from msgspec.structs import replace
 
-from app.builder.blocks import Blocks
-from app.builder.edits import comments as notes_edits
-from app.builder.edits import edits
-from app.builder.edits.edits import P
-from app.builder.graph import Graph, Node
-from app.builder.layout.arrange import (
+from app.builder.arrange import (
     DEFAULT,
     GRID,
     ROW_GAP,
@@ -22,6 +17,11 @@ from app.builder.layout.arrange import (
     arrange,
     snapped,
 )
+from app.builder.blocks import Blocks
+from app.builder.edits import comments as notes_edits
+from app.builder.edits import edits
+from app.builder.edits.edits import P
+from app.builder.graph import Graph, Node
 from app.builder.sheet import FRAME, Comment, Comments, Point, Positions, Sheet
 from app.util.frozen import FrozenMap
 

@@ -64,6 +64,6 @@ def add(commands: Any) -> None:
 
 def run(options: argparse.Namespace) -> int:
     """Carry the command out."""
-    from app.features.runs.cli import runs
+    from app.features.runs import cli
 
-    return runs.run(options)
+    return cli.run(options)

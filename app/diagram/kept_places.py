@@ -9,9 +9,9 @@ from collections.abc import Callable, Mapping, Sequence
 
 from msgspec import Struct
 
+from app.diagram.arrange import Sizes
 from app.diagram.diagram import Drawing
-from app.diagram.layout.arrange import Sizes
-from app.diagram.layout.model import Point, Rect
+from app.diagram.layout_model import Point, Rect
 
 MOST = 1200  # boxes; all pairs of them are compared
 GAP, ROW_GAP, WIRE = (

@@ -13,7 +13,7 @@ from app.autograd.errors import CaptureError, NoGraphError
 from app.autograd.memory import SavedReader, StorageTable
 from app.autograd.playback.direct_call import is_compiled, passes_on
 from app.autograd.playback.kept_graph import LiveGraph
-from app.autograd.scripts.step_recorder import StepRecorder
+from app.autograd.step_recorder import StepRecorder
 from app.autograd.tape import Tape
 from app.autograd.walk import LEAF_SEQUENCE, execution_order, is_accumulate, walk
 from app.util import gc_pause

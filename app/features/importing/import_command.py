@@ -85,6 +85,6 @@ def add(commands: Any) -> None:
 
 def run(options: argparse.Namespace) -> int:
     """Carry the command out."""
-    from app.features.importing.cli import import_model
+    from app.features.importing import cli
 
-    return import_model.run(options)
+    return cli.run(options)
