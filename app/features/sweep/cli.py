@@ -16,6 +16,7 @@ from typing import Any
 import msgspec
 from msgspec.structs import replace
 
+from app.builder.results import Analysis
 from app.cli import console, nets, settings
 from app.cli import run_table as listing
 from app.cli.train import train
@@ -23,6 +24,7 @@ from app.cli.train.run_output import ProgressBar, RunOutput
 from app.engine.dispatch import control_for
 from app.engine.placement import RunPlacement
 from app.features.sweep.compute import runs
+from app.features.sweep.compute.script import script_of
 from app.features.sweep.compute.study import JOURNAL, Study, table, tags_in
 from app.features.sweep.values import (
     Search,
@@ -41,11 +43,14 @@ from app.runs.recorder import Recorder
 from app.runs.store import Kept
 from app.training.control import Control
 from app.training.events import EpochDone, Event, Failed
+from app.util import atomic
 from app.util.formatting import counted
 
 
 def run(options: argparse.Namespace) -> int:
     """Make the trials, and print them with the best first; return 1 if one failed."""
+    if options.script is not None:
+        return _write_script(options)
     study = _opened(options)
     sweep = _Sweep(study, options)
     try:
@@ -70,15 +75,42 @@ def run(options: argparse.Namespace) -> int:
 # -- the search -------------------------------------------------------------------------------------------------------
 
 
+def _write_script(options: argparse.Namespace) -> int:
+    """Write the search as a script. Raises CommandError."""
+    console.can_be_written(options.script, (".py",), "a script ends in")
+    project, search, analysis = _checked(options, _settings(options))
+    try:
+        text = script_of(project, analysis, search, options.script.name)
+    except SweepError as error:
+        raise console.CommandError(f"--script: {error}") from error
+    with console.writing(options.script):
+        atomic.write_text(options.script, text)
+    return 0
+
+
 def _opened(options: argparse.Namespace) -> Study:
     """Return the study of a new sweep, all of whose settings are checked, or of the one to resume. Raises
     CommandError.
     """
-    wanted = tuple(map(_setting, options.settings))
-    project = nets.read(options)
+    wanted = _settings(options)
     folder = store.runs_beside(options.project)
     if options.resume is not None:
+        nets.read(options)  # which trusts its files
         return _resumed(options, folder, wanted)
+    project, search, _ = _checked(options, wanted)
+    with console.writing(folder):
+        return Study.begin(folder, project, search)
+
+
+def _settings(options: argparse.Namespace) -> tuple[SweepSetting, ...]:
+    return tuple(map(_setting, options.settings))
+
+
+def _checked(
+    options: argparse.Namespace, wanted: tuple[SweepSetting, ...]
+) -> tuple[Project, Search, Analysis]:
+    """Return the project, the search and the net's analysis, when all of it is checked. Raises CommandError."""
+    project = nets.read(options)
     if not wanted:
         raise console.CommandError(
             "name what varies: --space lr=1e-4..1e-1:log, or --resume a sweep"
@@ -94,8 +126,7 @@ def _opened(options: argparse.Namespace) -> Study:
         runs.check(project, analysis, search)
     except SweepError as error:
         raise console.CommandError(f"--space {error}") from error
-    with console.writing(folder):
-        return Study.begin(folder, project, search)
+    return project, search, analysis
 
 
 def _search(options: argparse.Namespace, wanted: tuple[SweepSetting, ...]) -> Search:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+from pathlib import Path
 from typing import Any
 
 from app.cli import arguments
@@ -74,6 +75,12 @@ def add(commands: Any) -> argparse.ArgumentParser:
         const="",
         metavar="sweep-N",
         help="go on with a sweep, the newest by default",
+    )
+    sweep.add_argument(
+        "--script",
+        type=Path,
+        metavar="OUT.py",
+        help="train nothing: write the search as a script that needs torch and Optuna alone",
     )
     arguments.add(sweep, "--seed", help="seed of the sampler (0)")
     arguments.add(sweep, "--device", "--data")

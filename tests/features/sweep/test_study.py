@@ -238,3 +238,23 @@ def test_several_trials_at_once_and_seeds_with_their_spread(
     rows = table(store.runs_beside(net), "sweep-1").trials
     assert {len(row.seeds) for row in rows} == {2} and len(rows) == 2
     assert sorted(number for row in rows for number in row.runs) == [1, 2, 3, 4]
+
+
+def test_the_search_as_a_script_makes_the_same_trials_with_the_same_losses(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    net, script = tmp_path / "net.tape", tmp_path / "search.py"
+    net.write_bytes(resource("examples", "MLP on digits.tape").read_bytes())
+    options = ["--space", "lr=1e-3..1e-1:log", "--space", "fc1.out_features=8..32:8"]
+    options += ["--space", "optimizer=Adam,SGD", "--space", "epochs=1..2"]
+    command = ["sweep", str(net), *options, "--trials", "3", "--device", "cpu"]
+    assert main([*command, "--script", str(script)]) == 0
+    assert not store.runs_beside(net).exists() and main(command) == 0
+    run = subprocess.run(
+        [sys.executable, str(script)], cwd=tmp_path, stdout=subprocess.PIPE, text=True
+    )
+    rows = table(store.runs_beside(net), "sweep-1").trials
+    best = min(rows, key=lambda row: row.value or 9)
+    expected = f"best: trial {best.number}, loss {best.value!r}, {dict(best.values)}"
+    assert run.stdout.splitlines()[-1] == expected
+    assert "tapedeck" not in script.read_text().lower()
