@@ -157,6 +157,11 @@ def _resumed(
     options: argparse.Namespace, folder: Path, wanted: tuple[SweepSetting, ...]
 ) -> Study:
     """Return the study to resume, with what the options change. Raises CommandError."""
+    kept = ("sampler", "pruner", "seeds", "random", "device")
+    if refused := [f"--{name}" for name in kept if getattr(options, name) is not None]:
+        raise console.CommandError(
+            f"{', '.join(refused)} stay as they are in a sweep that goes on; omit them, or begin a new sweep"
+        )
     tags = [tag for tag in tags_in(folder) if (folder / tag / JOURNAL).exists()]
     tag = options.resume or next(iter(tags), "")
     if tag not in tags:

@@ -186,6 +186,7 @@ def test_a_killed_sweep_is_resumed_and_the_best_is_relived_bit_for_bit(
         journal.write(b'{"op_code": 4, "wor')  # half a line
     (runs / "sweep-1" / f"{JOURNAL}.lock").touch()
     assert table(runs, "sweep-1").trials[1].state == "running"
+    assert main(["sweep", str(net), "--resume", "--sampler", "qmc"]) == 2
     assert main(["sweep", str(net), "--resume", "--json"]) == 0
     rows = table(runs, "sweep-1").trials
     assert [row.state for row in rows] == ["done"] * 5
@@ -246,7 +247,7 @@ def test_the_search_as_a_script_makes_the_same_trials_with_the_same_losses(
     net, script = tmp_path / "net.tape", tmp_path / "search.py"
     net.write_bytes(resource("examples", "MLP on digits.tape").read_bytes())
     options = ["--space", "lr=1e-3..1e-1:log", "--space", "fc1.out_features=8..32:8"]
-    options += ["--space", "optimizer=Adam,SGD", "--space", "epochs=1..2"]
+    options += ["--space", "optimizer=Adam,SGD", "--space", "max_steps=20"]
     command = ["sweep", str(net), *options, "--trials", "3", "--device", "cpu"]
     assert main([*command, "--script", str(script)]) == 0
     assert not store.runs_beside(net).exists() and main(command) == 0

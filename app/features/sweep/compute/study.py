@@ -29,6 +29,7 @@ from optuna.trial import FrozenTrial, TrialState
 
 from app.features.sweep.compute.runs import analysis_of, prepared
 from app.features.sweep.values import (
+    TAG,
     Search,
     State,
     SweepError,
@@ -137,10 +138,14 @@ class Study:
         self._running: dict[int, optuna.Trial] = {}
         self._left = deque[FrozenTrial]()  # begun by a process that was killed
         if hold:
-            self.project = file.read(folder / PROJECT)
-            self.study.pruner = pruner_of(search, self.project.training.epochs)
-            self._analysis = analysis_of(self.project)
-            self._recover()
+            try:
+                self.project = file.read(folder / PROJECT)
+                self.study.pruner = pruner_of(search, self.project.training.epochs)
+                self._analysis = analysis_of(self.project)
+                self._recover()
+            except BaseException:
+                self.close()
+                raise
 
     @classmethod
     def begin(cls, runs: Path, project: Project, search: Search) -> Study:
@@ -348,13 +353,9 @@ def tags_in(runs: Path) -> tuple[str, ...]:
     """Return the sweeps among the runs of a project, the newest first; those of before are tags of runs alone."""
     tags = {tag for run in store.listed(runs) for tag in run.record.tags}
     tags |= {journal.parent.name for journal in runs.glob(f"*/{JOURNAL}")}
-    numbered = [tag for tag in tags if tag == next_tag([_before(tag)])]
-    return tuple(sorted(numbered, key=lambda tag: int(tag.split("-")[1]), reverse=True))
-
-
-def _before(tag: str) -> str:
-    stem, _, number = tag.rpartition("-")
-    return f"{stem}-{int(number) - 1}" if number.isdecimal() else ""
+    numbers = [tag.removeprefix(TAG) for tag in tags if tag.startswith(TAG)]
+    newest = sorted({int(n) for n in numbers if n.isdecimal()}, reverse=True)
+    return tuple(f"{TAG}{number}" for number in newest)
 
 
 def table(runs: Path, tag: str, tags: tuple[str, ...] = ()) -> SweepTable:
