@@ -68,16 +68,6 @@ def parameters_text(total: int, frozen: int = 0) -> str:
     )
 
 
-def spelled_count(number: int, singular: str) -> str:
-    """Format a number with its noun, small numbers as words.
-
-    >>> spelled_count(1, "pixel"), spelled_count(2, "pixel"), spelled_count(12, "pixel")
-    ('one pixel', 'two pixels', '12 pixels')
-    """
-    numerals = ("no", "one", "two", "three", "four", "five", "six")
-    return f"{numerals[number] if 0 <= number < len(numerals) else number} {plural(number, singular)}"
-
-
 def figure(value: float | None, digits: int = 3) -> str:
     """Format a value with about `digits` significant digits.
 

@@ -31,6 +31,7 @@ from app.util.frozen import FrozenMap
 from app.util.resources import path as resource_path
 from tests.support.builder_nets import around, net, run
 from tests.support.every import every
+from tests.support.pseudo_language import speak_pseudo
 
 BATCH = 3
 
@@ -746,6 +747,17 @@ def test_the_digits_net_from_logits_back_to_the_input() -> None:
         "nn.Linear",
         "out_features",
     )
+
+
+def test_all_of_the_digits_net_is_told_in_another_language(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    graph = read(resource_path("examples", "digits.tape")).graph
+    analysis = analyse(graph)
+    speak_pseudo(monkeypatch)
+    for node in graph.nodes:
+        for story in told(graph, node, analysis=analysis):
+            assert "lörém" in story.words, story.words
 
 
 def test_a_side_of_the_picture_is_followed_through_flatten_to_the_input() -> None:

@@ -9,6 +9,7 @@ from msgspec import Struct
 
 from app.builder.dimensions.formula import Formula, Symbol
 from app.builder.value_types import Dim, Size, TensorType
+from app.util.language import marked, tr
 
 
 class DimensionSource(Struct, frozen=True):
@@ -41,7 +42,8 @@ class InputTensor(Struct, frozen=True):
         origin = self.origin(dimension)
         return Symbol(
             letter,
-            meaning or f"dim {origin.dimension} of {self.name}",
+            meaning
+            or tr("dim {dim} of {layer}", dim=origin.dimension, layer=self.name),
             self.shape[dimension],
         )
 
@@ -87,9 +89,7 @@ def unchanged(arrived: InputTensor, dimension: int, explanation: str = "") -> Si
     """Note a dimension that is unchanged."""
     size = arrived.shape[dimension]
     formula = Formula("x", (arrived.symbol("x", dimension),))
-    explanation = explanation or (
-        BATCH if size == Dim(1) else "Passes through unchanged."
-    )
+    explanation = explanation or tr(BATCH if size == Dim(1) else PASSES)
     return SizeNote(formula, explanation, arrived.origin(dimension))
 
 
@@ -102,12 +102,13 @@ def set_by(
     """Note a dimension that a parameter sets."""
     return SizeNote(
         Formula("x", (Symbol("x", meaning, value),)),
-        explanation or f"{meaning} sets the {value}.",
+        explanation or tr("{what} sets the {value}.", what=meaning, value=value),
         source,
     )
 
 
-BATCH = "N is the batch size, which stays the same."
+BATCH = marked("N is the batch size, which stays the same.")
+PASSES = marked("Passes through unchanged.")
 
 
 def product(

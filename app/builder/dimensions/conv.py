@@ -17,7 +17,9 @@ from app.builder.dimensions.calls import (
     unchanged,
 )
 from app.builder.dimensions.formula import Formula, Symbol
-from app.util.formatting import shape_text, spelled_count
+from app.builder.value_types import Size
+from app.util.formatting import shape_text
+from app.util.language import marked, tr, trn
 
 AxisRule = Callable[[SizeCall, InputTensor, int, int], SizeNote]
 
@@ -26,7 +28,17 @@ _POOL = "(h + 2*p - k)//s + 1"
 _CONV_CEIL = "ceil(h + 2*p - d*(k - 1) - 1, s) + 1"
 _POOL_CEIL = "ceil(h + 2*p - k, s) + 1"
 _TRANSPOSED = "(h - 1)*s - 2*p + d*(k - 1) + o + 1"
-_LAST_WINDOW = " The last window would start in the padding, so it is dropped."
+_DROPPED = marked("The last window would start in the padding, so it is dropped.")
+_KERNEL = (marked("a kernel of {size}"), marked("a {size} kernel"))
+_POOLED = (marked("a window of {size}"), marked("a {size} window"))
+_NUMBERS = (
+    marked("one"),
+    marked("two"),
+    marked("three"),
+    marked("four"),
+    marked("five"),
+    marked("six"),
+)
 
 
 def convolution(call: SizeCall) -> tuple[SizeNote, ...]:
@@ -76,17 +88,19 @@ def _same_channels(call: SizeCall) -> SizeNote:
     return unchanged(
         arrived,
         len(arrived.shape) - axes(call.op) - 1,
-        "Each channel is pooled separately.",
+        tr("Each channel is pooled separately."),
     )
 
 
 def _conv_axis(
     call: SizeCall, arrived: InputTensor, dimension: int, axis: int
 ) -> SizeNote:
-    h = arrived.symbol("h", dimension, "input size")
+    h = arrived.symbol("h", dimension, tr("input size"))
     padding = call.params.get("padding", 0)
     if padding == "same":
-        explanation = f"padding='same' pads so that {_window(call)} keeps the size."
+        explanation = tr(
+            "padding='same' pads so that {window} keeps the size.", window=_window(call)
+        )
         return unchanged(arrived, dimension, explanation)
     p = 0 if padding == "valid" else call.each("padding", axis)
     symbols = (h, *_symbols(call, axis, p=p))
@@ -112,7 +126,7 @@ def _pool_axis(
     )
     letters = "pdks" if dilated else "pks"
     symbols = (
-        arrived.symbol("h", dimension, "input size"),
+        arrived.symbol("h", dimension, tr("input size")),
         *(
             symbol
             for symbol in _symbols(call, axis, p=p, s=s, d=d)
@@ -127,29 +141,38 @@ def _pool_axis(
             and isinstance(room, int)
             and (size - 1) * s >= room + p
         ):
-            text, explanation = f"{text} - 1", explanation + _LAST_WINDOW
+            text, explanation = f"{text} - 1", f"{explanation} {tr(_DROPPED)}"
         elif size != Formula(_CONV if dilated else _POOL, symbols).result:
-            explanation += " ceil_mode counts the last one, which is cut off."
+            explanation += f" {tr('ceil_mode counts the last one, which is cut off.')}"
     return SizeNote(Formula(text, symbols), explanation, arrived.origin(dimension))
 
 
 def _transposed_axis(
     call: SizeCall, arrived: InputTensor, dimension: int, axis: int
 ) -> SizeNote:
-    h = arrived.symbol("h", dimension, "input size")
+    h = arrived.symbol("h", dimension, tr("input size"))
     o = Symbol("o", "output_padding", call.each("output_padding", axis))
     symbols = (h, *_symbols(call, axis, p=call.each("padding", axis)), o)
     stride = call.each("stride", axis, 1)
-    explanation = f"{_window(call)} is applied once for each position of the input"
-    explanation += (
-        f", {spelled_count(stride, _unit(call))} apart." if stride > 1 else "."
+    window = _capitalised(_window(call))
+    explanation = (
+        tr(
+            "{window} is applied once for each position of the input, {amount} apart.",
+            window=window,
+            amount=_amount(call, stride),
+        )
+        if stride > 1
+        else tr(
+            "{window} is applied once for each position of the input.", window=window
+        )
     )
-    if call.each("padding", axis):
-        explanation += f" padding cuts {spelled_count(call.each('padding', axis), _unit(call))} from each side."
+    if padding := call.each("padding", axis):
+        cut_off = tr(
+            "padding cuts {amount} from each side.", amount=_amount(call, padding)
+        )
+        explanation += f" {cut_off}"
     return SizeNote(
-        Formula(_TRANSPOSED, symbols),
-        explanation[0].upper() + explanation[1:],
-        arrived.origin(dimension),
+        Formula(_TRANSPOSED, symbols), explanation, arrived.origin(dimension)
     )
 
 
@@ -163,13 +186,17 @@ def _adaptive_axis(
         return unchanged(
             arrived,
             dimension,
-            "output_size is None here, which keeps the size of the input.",
+            tr("output_size is None here, which keeps the size of the input."),
         )
     before = arrived.shape[dimension]
     return set_by(
         "output_size",
         value,
-        f"output_size sets the {value}, for any input: here {before} are pooled.",
+        tr(
+            "output_size sets the {value}, for any input: here {before} are pooled.",
+            value=value,
+            before=before,
+        ),
     )
 
 
@@ -193,21 +220,36 @@ def _symbols(call: SizeCall, axis: int, **overrides: int) -> tuple[Symbol, ...]:
     )
 
 
-def _unit(call: SizeCall) -> str:
-    return {1: "step", 2: "pixel", 3: "voxel"}[axes(call.op)]
+def _amount(call: SizeCall, number: int) -> str:
+    """Format a number of positions, small ones as words: `one pixel`, `12 steps`."""
+    is_spelled = 0 < number <= len(_NUMBERS)
+    spelled = tr(_NUMBERS[number - 1]) if is_spelled else str(number)
+    amounts = (
+        trn("{number} step", "{number} steps", number, number=spelled),
+        trn("{number} pixel", "{number} pixels", number, number=spelled),
+        trn("{number} voxel", "{number} voxels", number, number=spelled),
+    )
+    return amounts[axes(call.op) - 1]
+
+
+def _capitalised(text: str) -> str:
+    return text[0].upper() + text[1:]
 
 
 def _window(call: SizeCall) -> str:
     """Describe the window: `a 3×3 kernel`, `a kernel of 3 with dilation 2`."""
-    sizes = [call.each("kernel_size", axis) for axis in range(axes(call.op))]
-    kind = "window" if "pool" in call.op.lower() else "kernel"
-    text = (
-        f"a {shape_text(sizes)} {kind}" if len(sizes) > 1 else f"a {kind} of {sizes[0]}"
+    count = axes(call.op)
+    sizes = [call.each("kernel_size", axis) for axis in range(count)]
+    kinds = _POOLED if "pool" in call.op.lower() else _KERNEL
+    window = tr(kinds[count > 1], size=shape_text(sizes))
+    spread = [call.each("dilation", axis, 1) for axis in range(count)]
+    if set(spread) == {1}:
+        return window
+    return tr(
+        "{window} with dilation {dilation}",
+        window=window,
+        dilation=spread[0] if len(set(spread)) == 1 else shape_text(spread),
     )
-    spread = [call.each("dilation", axis, 1) for axis in range(axes(call.op))]
-    if any(number != 1 for number in spread):
-        text += f" with dilation {spread[0] if len(set(spread)) == 1 else shape_text(spread)}"
-    return text
 
 
 def _fits(
@@ -220,18 +262,51 @@ def _fits(
 ) -> str:
     """Describe the effect of a window on a size in one sentence."""
     s = stride or call.each("stride", axis, 1)
-    unit, window = _unit(call), _window(call)
-    window = "A" + window[1:]
-    around = f"with padding {p}" if p else "without padding"
+    window = _capitalised(_window(call))
     if s > 1:
-        fitting, room = call.shape[dimension], arrived.shape[dimension]
-        extent = f"{room} {unit}s" + (f" and {p} of padding on each side" if p else "")
-        return f"{window} at stride {s} fits {fitting} times into {extent}."
+        sentence = (
+            marked(
+                "{window} at stride {stride} fits {count} times into {room} and {padding} of padding on each side."
+            )
+            if p
+            else marked("{window} at stride {stride} fits {count} times into {room}.")
+        )
+        return tr(
+            sentence,
+            window=window,
+            stride=s,
+            count=call.shape[dimension],
+            room=_room(call, arrived.shape[dimension]),
+            padding=p,
+        )
+    window = (
+        tr("{window} with padding {padding}", window=window, padding=p)
+        if p
+        else tr("{window} without padding", window=window)
+    )
     trimmed = (
         call.each("dilation", axis, 1) * (call.each("kernel_size", axis) - 1) - 2 * p
     )
     if not trimmed:
-        return f"{window} {around} keeps the size."
-    verb = "trims" if trimmed > 0 else "adds"
-    side = f"{spelled_count(abs(trimmed) // 2, unit)} {'from' if trimmed > 0 else 'to'} each side"
-    return f"{window} {around} {verb} {side if trimmed % 2 == 0 else f'{spelled_count(abs(trimmed), unit)} in all'}."
+        return tr("{window} keeps the size.", window=window)
+    sides, rest = divmod(abs(trimmed), 2)
+    amount = _amount(call, abs(trimmed) if rest else sides)
+    if trimmed > 0:
+        sentence = (
+            marked("{window} trims {amount} in all.")
+            if rest
+            else marked("{window} trims {amount} from each side.")
+        )
+    else:
+        sentence = (
+            marked("{window} adds {amount} in all.")
+            if rest
+            else marked("{window} adds {amount} to each side.")
+        )
+    return tr(sentence, window=window, amount=amount)
+
+
+def _room(call: SizeCall, size: Size) -> str:
+    """Format the positions of an axis: `28 pixels`."""
+    rooms = (marked("{size} steps"), marked("{size} pixels"), marked("{size} voxels"))
+    return tr(rooms[axes(call.op) - 1], size=size)

@@ -39,6 +39,7 @@ from app.builder.value_types import (
 )
 from app.source.generated import Source
 from app.util.frozen import FrozenMap
+from app.util.language import tr
 
 if TYPE_CHECKING:
     from app.builder.blocks import Block
@@ -163,8 +164,13 @@ def _stories(
 def _without_formula(spec: OpSpec) -> str:
     """Say how a size was computed that no formula explains."""
     if spec.kind == "block":
-        return f"Computed inside {spec.label}; open it to see each step."
-    return f"torch computed this size: {spec.label} was run on tensors without values."
+        return tr(
+            "Computed inside {block}; open it to see each step.", block=spec.label
+        )
+    return tr(
+        "torch computed this size: {layer} was run on tensors without values.",
+        layer=spec.label,
+    )
 
 
 def chain(
@@ -231,10 +237,12 @@ def _in_short(story: DimensionStory) -> str:
     """Abbreviate a step of the chain: `⌊25/1⌋ + 1`, or the parameter that sets it."""
     formula = story.formula
     if formula is None or not formula.symbols:
-        return "as computed by torch" if formula is None else "one value remains"
+        return (
+            tr("as computed by torch") if formula is None else tr("one value remains")
+        )
     if len(formula.symbols) > 1:
         return formula.short
-    return "passes through" if story.passes else formula.symbolic
+    return tr("passes through") if story.passes else formula.symbolic
 
 
 def _in_full(story: DimensionStory) -> str:
@@ -312,8 +320,10 @@ def _note(
         return SizeNote(inner_note.formula, inner_note.words, source)
     if source is None:
         return None
-    symbol = Symbol("x", f"dim {source.dimension} of {giver}", size)
-    return SizeNote(Formula("x", (symbol,)), f"Unchanged by {spec.label}.", source)
+    meaning = tr("dim {dim} of {layer}", dim=source.dimension, layer=giver)
+    symbol = Symbol("x", meaning, size)
+    explanation = tr("Unchanged by {block}.", block=spec.label)
+    return SizeNote(Formula("x", (symbol,)), explanation, source)
 
 
 def _followed(
@@ -354,9 +364,13 @@ def _follow(
         if story is None or story.formula is None:
             return None
         if note is None and _size(analysis, story.source) != story.result:
-            note = SizeNote(
-                story.formula, f"{here.name} in {block.name}: {story.words}"
+            explanation = tr(
+                "{layer} in {block}: {explanation}",
+                layer=here.name,
+                block=block.name,
+                explanation=story.words,
             )
+            note = SizeNote(story.formula, explanation)
         if story.source is None:
             return _FollowedSize(note, None)
         spot = story.source
@@ -535,7 +549,8 @@ def _repeated(call: SizeCall, rule: Rule) -> tuple[SizeNote, ...] | None:
             call, inputs={**call.inputs, port: (arrived, *call.inputs[port][1:])}
         )
         notes = rule(call)
-    last = f" This is the last of {call.repeat} in sequence."
+    sentence = tr("This is the last of {count} in sequence.", count=call.repeat)
+    last = f" {sentence}"
     changed = tuple(
         size != was for size, was in zip(call.shape, call.first.shape, strict=False)
     )

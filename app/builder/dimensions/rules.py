@@ -10,11 +10,14 @@ from app.builder.dimensions import shapes, values
 from app.builder.dimensions.calls import Rule, SizeCall, SizeNote, set_by, unchanged
 from app.builder.dimensions.formula import Formula, Symbol
 from app.builder.value_types import Dim
+from app.util.language import tr
 
 
 def passed_by(call: SizeCall) -> tuple[SizeNote, ...]:
     """Note the sizes of a muted node: those of its input."""
-    explanation = f"{call.name} is muted: its input passes through unchanged."
+    explanation = tr(
+        "{name} is muted: its input passes through unchanged.", name=call.name
+    )
     return tuple(
         unchanged(call.first, i, explanation) for i in range(len(call.first.shape))
     )
@@ -22,7 +25,7 @@ def passed_by(call: SizeCall) -> tuple[SizeNote, ...]:
 
 def _input(call: SizeCall) -> tuple[SizeNote, ...]:
     n = Formula("N", (Symbol("N", "batch size", Dim(1)),))
-    batch = SizeNote(n, "N is the batch size.")
+    batch = SizeNote(n, tr("N is the batch size."))
     sizes, batch_dim = call.params.get("shape") or (), call.params.get("batch", 0)
     notes = [set_by(f"shape[{i}]", size) for i, size in enumerate(sizes)]
     if batch_dim is not None:
@@ -30,9 +33,9 @@ def _input(call: SizeCall) -> tuple[SizeNote, ...]:
     if tuple(note.formula.result for note in notes) == call.shape:
         return tuple(notes)
     # a block's input has the shape that its instance gets
-    explanation = f"The input {call.name} of the block."
+    explanation = tr("The input {name} of the block.", name=call.name)
     return tuple(
-        set_by(f"dim {i} of the input", size, explanation)
+        set_by(tr("dim {dim} of the input", dim=i), size, explanation)
         for i, size in enumerate(call.shape)
     )
 

@@ -21,6 +21,7 @@ from app.builder.dimensions.calls import (
 )
 from app.builder.dimensions.formula import Formula, Symbol
 from app.builder.value_types import Dim, Size
+from app.util.language import tr
 
 
 def flatten(call: SizeCall) -> tuple[SizeNote, ...]:
@@ -34,9 +35,9 @@ def flatten(call: SizeCall) -> tuple[SizeNote, ...]:
     text, symbols = product(arrived, range(start, end + 1))
     sizes = " × ".join(str(symbol.value) for symbol in symbols)
     explanation = (
-        f"{sizes} values are flattened into one dimension."
+        tr("{sizes} values are flattened into one dimension.", sizes=sizes)
         if start < end
-        else "Only one dimension to flatten."
+        else tr("Only one dimension to flatten.")
     )
     telling = max(
         (i for i in range(start, end + 1) if arrived.shape[i] != 1), default=end
@@ -99,8 +100,10 @@ def _literal_sizes(
         if others:
             text += f"/({'*'.join(symbol.letter for symbol in others)})"
         used = " × ".join(str(symbol.value) for symbol in others)
-        explanation = "−1 is inferred: all values" + (
-            f" divided by {used}." if used else "."
+        explanation = (
+            tr("−1 is inferred: all values divided by {sizes}.", sizes=used)
+            if used
+            else tr("−1 is inferred: all values.")
         )
         notes.append(
             SizeNote(
@@ -137,7 +140,9 @@ def permute(call: SizeCall) -> tuple[SizeNote, ...]:
         unchanged(
             arrived,
             old,
-            f"dims puts dimension {old} here." if old != new else "Keeps its position.",
+            tr("dims puts dimension {dim} here.", dim=old)
+            if old != new
+            else tr("Keeps its position."),
         )
         for new, old in enumerate(order)
     )
@@ -154,7 +159,12 @@ def transpose(call: SizeCall) -> tuple[SizeNote, ...]:
         unchanged(
             arrived,
             old,
-            f"Dimension {old} moves here: {a} and {b} are swapped."
+            tr(
+                "Dimension {dim} moves here: {a} and {b} are swapped.",
+                dim=old,
+                a=a,
+                b=b,
+            )
             if old != new
             else "",
         )
@@ -179,7 +189,11 @@ def reduction(call: SizeCall) -> tuple[SizeNote, ...]:
         if i not in gone:
             notes.append(unchanged(arrived, i))
         elif call.params.get("keepdim"):
-            explanation = f"keepdim=True leaves a 1 where the {size} of dimension {i} were reduced."
+            explanation = tr(
+                "keepdim=True leaves a 1 where the {size} of dimension {dim} were reduced.",
+                size=size,
+                dim=i,
+            )
             notes.append(SizeNote(Formula("1"), explanation, arrived.origin(i)))
     return tuple(notes)
 
@@ -194,16 +208,19 @@ def cat(call: SizeCall) -> tuple[SizeNote, ...]:
         tensor.symbol(letter, dim)
         for letter, tensor in zip(letters, tensors, strict=False)
     )
-    listed = ", ".join(f"{tensor.shape[dim]} of {tensor.name}" for tensor in tensors)
+    listed = ", ".join(
+        tr("{size} of {layer}", size=tensor.shape[dim], layer=tensor.name)
+        for tensor in tensors
+    )
     joined = SizeNote(
         Formula(" + ".join(letters), symbols),
-        f"Concatenated: {listed}.",
+        tr("Concatenated: {sizes}.", sizes=listed),
         first.origin(dim),
     )
     return tuple(
         joined
         if i == dim
-        else unchanged(first, i, "Must be equal in all joined tensors.")
+        else unchanged(first, i, tr("Must be equal in all joined tensors."))
         for i in range(len(first.shape))
     )
 
@@ -214,13 +231,18 @@ def matmul(call: SizeCall) -> tuple[SizeNote, ...]:
     notes: list[SizeNote] = []
     if len(a.shape) > 2 or len(b.shape) > 2:
         notes += stretched((a, b), cut=2)
-    inner = f"The {a.shape[-1]} columns of {a.name} are multiplied with the rows of {b.name} and summed."
+    inner = tr(
+        "The {count} columns of {a} are multiplied with the rows of {b} and summed.",
+        count=a.shape[-1],
+        a=a.name,
+        b=b.name,
+    )
     if len(a.shape) > 1:
-        notes.append(unchanged(a, len(a.shape) - 2, f"The rows of {a.name}. {inner}"))
+        rows = tr("The rows of {layer}.", layer=a.name)
+        notes.append(unchanged(a, len(a.shape) - 2, f"{rows} {inner}"))
     if len(b.shape) > 1:
-        notes.append(
-            unchanged(b, len(b.shape) - 1, f"The columns of {b.name}. {inner}")
-        )
+        columns = tr("The columns of {layer}.", layer=b.name)
+        notes.append(unchanged(b, len(b.shape) - 1, f"{columns} {inner}"))
     return tuple(notes)
 
 
@@ -272,14 +294,18 @@ def _stretching(
     for tensor, dim in there:
         if dim < 0:
             parts.append(
-                f"{tensor.name} has no such dimension: it is repeated {size} times."
+                tr(
+                    "{layer} has no such dimension: it is repeated {size} times.",
+                    layer=tensor.name,
+                    size=size,
+                )
             )
         elif tensor.shape[dim] != size:
-            parts.append(f"{tensor.name} stretches from 1 to {size}.")
-    return (
-        " ".join(parts)
-        or f"{' and '.join(dict.fromkeys(input_tensor.name for input_tensor, _ in there))} agree."
-    )
+            parts.append(
+                tr("{layer} stretches from 1 to {size}.", layer=tensor.name, size=size)
+            )
+    names = dict.fromkeys(tensor.name for tensor, _ in there)
+    return " ".join(parts) or tr("{layers} agree.", layers=f" {tr('and')} ".join(names))
 
 
 def _with(
@@ -298,7 +324,7 @@ def _with(
 
 def same_shape(call: SizeCall) -> tuple[SizeNote, ...]:
     """Note every dimension as unchanged."""
-    explanation = f"{call.label} keeps the shape."
+    explanation = tr("{layer} keeps the shape.", layer=call.label)
     return _with(call.first, -1, None, explanation)
 
 
@@ -316,7 +342,8 @@ def unsqueeze(call: SizeCall) -> tuple[SizeNote, ...]:
     arrived = call.first
     at = call.params["dim"] % (len(arrived.shape) + 1)
     notes = [unchanged(arrived, i) for i in range(len(arrived.shape))]
-    notes.insert(at, SizeNote(Formula("1"), "A dimension of size 1 is inserted here."))
+    explanation = tr("A dimension of size 1 is inserted here.")
+    notes.insert(at, SizeNote(Formula("1"), explanation))
     return tuple(notes)
 
 
@@ -331,9 +358,9 @@ def expand(call: SizeCall) -> tuple[SizeNote, ...]:
         else:
             source = arrived.origin(i - missing) if i >= missing else None
             explanation = (
-                f"Stretches from 1 to {size}."
+                tr("Stretches from 1 to {size}.", size=size)
                 if source
-                else f"A new dimension: repeated {size} times."
+                else tr("A new dimension: repeated {size} times.", size=size)
             )
             notes.append(set_by(f"size[{i}]", size, explanation, source))
     return tuple(notes)
@@ -345,15 +372,15 @@ def stack(call: SizeCall) -> tuple[SizeNote, ...]:
     first = tensors[0]
     at = call.params.get("dim", 0) % (len(first.shape) + 1)
     notes = [
-        unchanged(first, i, "Must be equal in all stacked tensors.")
+        unchanged(first, i, tr("Must be equal in all stacked tensors."))
         for i in range(len(first.shape))
     ]
     notes.insert(
         at,
         set_by(
-            "number of tensors",
+            tr("number of tensors"),
             len(tensors),
-            f"One for each of the {len(tensors)} inputs.",
+            tr("One for each of the {number} inputs.", number=len(tensors)),
         ),
     )
     return tuple(notes)

@@ -4,7 +4,7 @@ computes: softmax and the norms."""
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterable
+from collections.abc import Callable
 from typing import Any
 
 from msgspec import Struct
@@ -23,6 +23,10 @@ from app.builder.dimensions.calls import (
 from app.builder.dimensions.formula import Formula
 from app.builder.literals import Slice
 from app.builder.value_types import Dim, Size
+from app.util.language import marked, tr, trn
+
+_FIRST = marked("The first size of {weight} sets it.")
+_SECOND = marked("The second size of {weight} sets it.")
 
 
 def literal_shape(call: SizeCall) -> tuple[SizeNote, ...]:
@@ -36,7 +40,7 @@ def literal_shape(call: SizeCall) -> tuple[SizeNote, ...]:
 def convolution(call: SizeCall) -> tuple[SizeNote, ...]:
     """Note a convolution with a wired weight: its first size is the channels, its last ones the kernel."""
     sizes = call.inputs["weight"][0].shape
-    return _with_weight(call, windows.convolution, sizes[0], "first")
+    return _with_weight(call, windows.convolution, sizes[0], _FIRST)
 
 
 def transposed(call: SizeCall) -> tuple[SizeNote, ...]:
@@ -44,17 +48,17 @@ def transposed(call: SizeCall) -> tuple[SizeNote, ...]:
     channels = call.inputs["weight"][0].shape[1]
     if isinstance(channels, int):
         channels *= call.params.get("groups", 1)
-    return _with_weight(call, windows.transposed, channels, "second")
+    return _with_weight(call, windows.transposed, channels, _SECOND)
 
 
 def _with_weight(
-    call: SizeCall, rule: Rule, channels: Size, which: str
+    call: SizeCall, rule: Rule, channels: Size, sentence: str
 ) -> tuple[SizeNote, ...]:
     weight = call.inputs["weight"][0]
     kernel = {"out_channels": channels, "kernel_size": weight.shape[2:]}
     notes = list(rule(replace(call, params={**call.params, **kernel})))
     channel_dim = len(call.shape) - windows.axes(call.op) - 1
-    explanation = f"The {which} size of {weight.name} sets it."
+    explanation = tr(sentence, weight=weight.name)
     notes[channel_dim] = replace(notes[channel_dim], words=explanation)
     return tuple(notes)
 
@@ -62,7 +66,11 @@ def _with_weight(
 def linear(call: SizeCall) -> tuple[SizeNote, ...]:
     """Note a linear map with a wired weight: its first size is the features."""
     arrived, weight = call.first, call.inputs["weight"][0]
-    explanation = f"The first size of {weight.name} sets it: each mixes all {arrived.shape[-1]} inputs."
+    explanation = tr(
+        "The first size of {weight} sets it: each mixes all {inputs} inputs.",
+        weight=weight.name,
+        inputs=arrived.shape[-1],
+    )
     features: tuple[SizeNote, ...] = ()
     if len(weight.shape) > 1:
         features = (
@@ -87,9 +95,8 @@ def item(call: SizeCall) -> tuple[SizeNote, ...]:
             notes += [unchanged(arrived, i) for i in range(at, stop)]
             at = stop
         elif entry is None:
-            notes.append(
-                SizeNote(Formula("1"), "None inserts a dimension of size 1 here.")
-            )
+            explanation = tr("None inserts a dimension of size 1 here.")
+            notes.append(SizeNote(Formula("1"), explanation))
         elif isinstance(entry, slice | Slice):
             if entry != type(entry)(None, None, None):
                 raise TypeError  # torch's size is shown
@@ -109,11 +116,13 @@ def _after_ellipsis(items: tuple[Any, ...]) -> int:
 def features(call: SizeCall) -> tuple[SizeNote, ...]:
     """Also for `nn.Bilinear`, of which only the first input is explained."""
     arrived = call.first
-    explanation = f"out_features sets the {call.params['out_features']}: each mixes all {arrived.shape[-1]} inputs."
-    return (
-        *leading(arrived, 1),
-        set_by("out_features", call.params["out_features"], explanation),
+    size = call.params["out_features"]
+    explanation = tr(
+        "out_features sets the {size}: each mixes all {inputs} inputs.",
+        size=size,
+        inputs=arrived.shape[-1],
     )
+    return (*leading(arrived, 1), set_by("out_features", size, explanation))
 
 
 def leading(arrived: InputTensor, less: int) -> tuple[SizeNote, ...]:
@@ -124,7 +133,9 @@ def leading(arrived: InputTensor, less: int) -> tuple[SizeNote, ...]:
 def embedding(call: SizeCall) -> tuple[SizeNote, ...]:
     """Note `nn.Embedding`: the sizes of the indices, then `embedding_dim`."""
     size = call.params["embedding_dim"]
-    explanation = f"Each index becomes a row of embedding_dim = {size} values."
+    explanation = tr(
+        "Each index becomes a row of embedding_dim = {size} values.", size=size
+    )
     return (*leading(call.first, 0), set_by("embedding_dim", size, explanation))
 
 
@@ -150,7 +161,9 @@ def saying(mixed: Callable[[SizeCall], Mixed]) -> Rule:
                     unchanged(
                         call.first,
                         index,
-                        f"{BATCH} {mixing.sentence}" if index in mixing.dims else "",
+                        f"{tr(BATCH)} {mixing.sentence}"
+                        if index in mixing.dims
+                        else "",
                     )
                 )
         return tuple(notes)
@@ -166,15 +179,17 @@ def softmax(call: SizeCall) -> Mixed:
         chosen = -3
     dim = (0 if rank in (0, 1, 3) else 1) if chosen is None else chosen % rank
     dim %= rank
-    effect = (
-        "whose exponentials add up to 1"
+    sentence = (
+        marked("{layer} works {over}, whose exponentials add up to 1.")
         if "log" in call.op.lower()
-        else "which then add up to 1"
+        else marked("{layer} works {over}, which then add up to 1.")
     )
-    return Mixed(
-        (dim,),
-        f"{call.label} works {_over(call, (dim,))}, {effect}. The shape stays the same.",
-    )
+    over = _over(call, (dim,))
+    return _mixed((dim,), tr(sentence, layer=call.label, over=over))
+
+
+def _mixed(dims: tuple[int, ...], sentence: str) -> Mixed:
+    return Mixed(dims, f"{sentence} {tr('The shape stays the same.')}")
 
 
 def batch_norm(call: SizeCall) -> Mixed:
@@ -183,15 +198,26 @@ def batch_norm(call: SizeCall) -> Mixed:
     dims = tuple(dim for dim in range(rank) if dim != 1)
     channels = call.first.shape[1]
     if not call.op.startswith("nn.") and not call.params.get("training"):
-        text = f"{call.label} scales each of the {channels} channels by its running mean and variance"
-        return Mixed((), f"{text}. The shape stays the same.")
-    text = f"{call.label} uses one mean and variance for each of the {channels} channels: in training "
-    text += _over(call, dims, of_channel=True)
-    if call.params.get("track_running_stats", call.op.startswith("nn.")):
-        text += (
-            ", in evaluation the running ones, so that each value is scaled by itself"
+        return _mixed(
+            (),
+            tr(
+                "{layer} scales each of the {channels} channels by its running mean and variance.",
+                layer=call.label,
+                channels=channels,
+            ),
         )
-    return Mixed(dims, f"{text}. The shape stays the same.")
+    sentence = (
+        marked(
+            "{layer} uses one mean and variance for each of the {channels} channels: in training {over}, in evaluation "
+            "the running ones, so that each value is scaled by itself."
+        )
+        if call.params.get("track_running_stats", call.op.startswith("nn."))
+        else marked(
+            "{layer} uses one mean and variance for each of the {channels} channels: in training {over}."
+        )
+    )
+    over = _over(call, dims, of_channel=True)
+    return _mixed(dims, tr(sentence, layer=call.label, channels=channels, over=over))
 
 
 def layer_norm(call: SizeCall) -> Mixed:
@@ -200,11 +226,12 @@ def layer_norm(call: SizeCall) -> Mixed:
     count = len(shape) if isinstance(shape, tuple) else 1
     rank = len(call.first.shape)
     dims = tuple(range(rank - count, rank))
-    statistic = "root mean square" if "rms" in call.op.lower() else "mean and variance"
-    return Mixed(
-        dims,
-        f"{call.label} takes the {statistic} {_over(call, dims)}. The shape stays the same.",
+    sentence = (
+        marked("{layer} takes the root mean square {over}.")
+        if "rms" in call.op.lower()
+        else marked("{layer} takes the mean and variance {over}.")
     )
+    return _mixed(dims, tr(sentence, layer=call.label, over=_over(call, dims)))
 
 
 def group_norm(call: SizeCall) -> Mixed:
@@ -213,11 +240,15 @@ def group_norm(call: SizeCall) -> Mixed:
     dims = tuple(range(1, len(shape)))
     channels = shape[1] // groups if isinstance(shape[1], int) else shape[1]
     counts = _product((channels, *shape[2:]))
-    text = f"{call.label} takes the mean and variance of each of {groups} groups of {channels} channels"
-    return Mixed(
-        dims,
-        f"{text}: over the {counts} values of a group of a sample. The shape stays the same.",
+    sentence = tr(
+        "{layer} takes the mean and variance of each of {groups} groups of {channels} channels: over the {count} "
+        "values of a group of a sample.",
+        layer=call.label,
+        groups=groups,
+        channels=channels,
+        count=counts,
     )
+    return _mixed(dims, sentence)
 
 
 def instance_norm(call: SizeCall) -> Mixed:
@@ -225,45 +256,68 @@ def instance_norm(call: SizeCall) -> Mixed:
     shape = call.first.shape
     axes = int(call.op[-2]) if call.op.startswith("nn.") else len(shape) - 2
     dims = tuple(range(len(shape) - axes, len(shape)))
-    text = f"{call.label} takes the mean and variance {_over(call, dims)}"
-    if (
+    is_tracked = (
         call.params.get("track_running_stats")
         or call.params.get("use_input_stats") is False
-    ):
-        text += ", in evaluation the running ones"
-    return Mixed(dims, f"{text}. The shape stays the same.")
+    )
+    sentence = (
+        marked(
+            "{layer} takes the mean and variance {over}, in evaluation the running ones."
+        )
+        if is_tracked
+        else marked("{layer} takes the mean and variance {over}.")
+    )
+    return _mixed(dims, tr(sentence, layer=call.label, over=_over(call, dims)))
 
 
 def by_itself(call: SizeCall) -> Mixed:
     """Each value by itself."""
-    return Mixed((), f"{call.label} is elementwise, so the shape stays the same.")
+    return Mixed(
+        (), tr("{layer} is elementwise, so the shape stays the same.", layer=call.label)
+    )
 
 
 def _over(call: SizeCall, dims: tuple[int, ...], of_channel: bool = False) -> str:
     """Name dimensions and the number of values: "over dim 1: the 10 values of a sample"."""
     shape = call.first.shape
     inner = [dim for dim in dims if shape[dim] != Dim(1)]
-    batch = len(inner) < len(dims)
-    named = (
-        f"dim{'' if len(inner) == 1 else 's'} {_listed(map(str, inner))}"
-        if inner
-        else ""
-    )
-    where = " and ".join(filter(None, ("the batch" if batch else "", named)))
+    has_batch = len(inner) < len(dims)
+    if not inner:
+        where = tr("the batch")
+    elif has_batch:
+        where = tr("the batch and {dims}", dims=_named(inner))
+    else:
+        where = _named(inner)
     others = [
         dim
         for dim in range(len(shape))
         if dim not in dims and shape[dim] not in (Dim(1), 1)
     ]
     if of_channel:
-        whose = " of a channel"
-    elif not others:
-        whose = "" if batch else " of a sample"
+        values = marked("over {where}: the {count} values of a channel")
+    elif others and has_batch:
+        values = marked("over {where}: the {count} values at each place of {others}")
+    elif others:
+        values = marked(
+            "over {where}: the {count} values at each place of {others} of a sample"
+        )
+    elif has_batch:
+        values = marked("over {where}: the {count} values")
     else:
-        whose = f" at each place of dim{'' if len(others) == 1 else 's'} {_listed(map(str, others))}"
-        whose += "" if batch else " of a sample"
+        values = marked("over {where}: the {count} values of a sample")
     count = _product(tuple(shape[dim] for dim in dims))
-    return f"over {where}: the {count} values{whose}"
+    named = _named(others) if others else ""
+    return tr(values, where=where, count=count, others=named)
+
+
+def _named(dims: list[int]) -> str:
+    """
+    >>> _named([1]), _named([1, 2, 3])
+    ('dim 1', 'dims 1, 2 and 3')
+    """
+    *first, last = map(str, dims)
+    listed = f"{', '.join(first)} {tr('and')} {last}" if first else last
+    return trn("dim {dims}", "dims {dims}", len(dims), dims=listed)
 
 
 def _product(sizes: tuple[Size, ...]) -> str:
@@ -276,12 +330,3 @@ def _product(sizes: tuple[Size, ...]) -> str:
     return " × ".join(
         [*open_sizes, *([f"{plain:,}"] if plain != 1 or not open_sizes else [])]
     )
-
-
-def _listed(names: Iterable[str]) -> str:
-    """
-    >>> _listed(["1", "2", "3"])
-    '1, 2 and 3'
-    """
-    *first, last = names
-    return f"{', '.join(first)} and {last}" if first else last

@@ -22,6 +22,7 @@ from app.builder.dimensions.dimensions import (
     upstream,
 )
 from app.builder.graph import Graph
+from app.util.language import tr, trn
 from app.views.inspector.explain.parts import (
     AlignedShapes,
     DimensionChip,
@@ -139,7 +140,9 @@ class ExplainSection(ShapeSection):
             column = emptied(self)
             self.alignment = AlignedShapes(grid)
             column.addWidget(self.alignment)
-            hint = "Aligned from the right. Red dimensions must be equal, or one of them 1. See Problems."
+            hint = tr(
+                "Aligned from the right. Red dimensions must be equal, or one of them 1. See Problems."
+            )
             column.addWidget(label(hint, "caption", "text3", wrap=True))
         return True
 
@@ -167,9 +170,10 @@ class ExplainSection(ShapeSection):
         self._output, self._dimension, self._all_steps = output, dimension, False
         self._show()
         if self.story is not None:
-            announce(
-                self, f"{self.story.name} is {self.story.result}. {self.story.words}"
+            value = tr(
+                "{name} is {size}.", name=self.story.name, size=self.story.result
             )
+            announce(self, f"{value} {self.story.words}")
 
     # --- Showing
 
@@ -225,7 +229,9 @@ class ExplainSection(ShapeSection):
             self.alignment = AlignedShapes(grid)
             column.addWidget(self.alignment)
             if any(state != "same" for row in grid for _, state in row.cells):
-                hint = "Aligned from the right. Dashed dimensions are broadcast: a 1 or a missing one (–) is repeated."
+                hint = tr(
+                    "Aligned from the right. Dashed dimensions are broadcast: a 1 or a missing one (–) is repeated."
+                )
                 column.addWidget(label(hint, "caption", "text3", wrap=True))
             inputs = ()
         self._lay_chips(column, inputs, outputs, output_chips, bool(grid))
@@ -249,7 +255,7 @@ class ExplainSection(ShapeSection):
             column.addWidget(self.formula)
             if len(story.formula.symbols) > 1:
                 meanings = ", ".join(
-                    f"{symbol.letter} is {symbol.meaning}"
+                    tr("{letter} is {what}", letter=symbol.letter, what=symbol.meaning)
                     for symbol in story.formula.symbols
                 )
                 column.addWidget(label(meanings, "caption", "text3", wrap=True))
@@ -273,7 +279,12 @@ class ExplainSection(ShapeSection):
             == numbers
         ]
         return (
-            f"{' and '.join(others)} {'is' if len(others) == 1 else 'are'} the same"
+            trn(
+                "{names} is the same",
+                "{names} are the same",
+                len(others),
+                names=f" {tr('and')} ".join(others),
+            )
             if others
             else ""
         )
@@ -283,7 +294,7 @@ class ExplainSection(ShapeSection):
         if not steps:
             return
         column.addSpacing(2)
-        column.addWidget(label("Where it comes from", "caption", "text3"))
+        column.addWidget(label(tr("Where it comes from"), "caption", "text3"))
         box = vbox(spacing=0)
         shown = steps if self._all_steps or len(steps) <= FEW + 1 else steps[:FEW]
         for step in shown:
@@ -292,7 +303,7 @@ class ExplainSection(ShapeSection):
             box.addWidget(row)
         column.addLayout(box)
         if len(shown) < len(steps):
-            more = Button("Show the full derivation", "link")
+            more = Button(tr("Show the full derivation"), "link")
             more.clicked.connect(self._show_all_steps)
             column.addWidget(more, 0, Qt.AlignmentFlag.AlignLeft)
 
