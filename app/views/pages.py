@@ -91,8 +91,11 @@ class Pages(QObject):
         """Return the widget of a page; an empty one if it does not exist yet."""
         return self._panes[self._dock_of[key]][0].widget_of(key)
 
-    def turn_to(self, key: str) -> None:
-        """Bring a page to the front of its dock, which stays hidden if it is."""
+    def turn_to(self, *keys: str) -> None:
+        """Bring the first of some pages that exists to the front of its dock, which stays hidden if it is.
+
+        The last is a page of the kernel; those before it may be of features that are not there."""
+        key = next(key for key in keys if key in self._dock_of)
         self._panes[self._dock_of[key]][0].show_page(key)
 
     def front(self, dock: str) -> str:

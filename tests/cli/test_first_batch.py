@@ -13,6 +13,7 @@ from app.data.config import DataConfig
 from app.data.sample_counts import training_count
 from app.sources.examples import of_batch
 from app.sources.spec import SourceError
+from tests.support.needs import needs
 
 NETS = """
 import torch
@@ -58,7 +59,7 @@ def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     ("command", "more"),
     [
         ("autograd", ["--out", "o.json"]),
-        ("export", ["--weights", "o.pt"]),
+        pytest.param("export", ["--weights", "o.pt"], marks=needs("export")),
     ],
 )
 def test_a_model_is_called_with_the_first_batch_of_the_data(

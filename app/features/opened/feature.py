@@ -244,9 +244,9 @@ class ObservedFeature(Feature):
         pages.show(here)
         pages.set_offered(other, False)
         if opened is not None and pages.is_front("cost"):
-            pages.turn_to("problems")
+            pages.turn_to("problems", "curves")
         if opened is not None and pages.is_front("layers"):
-            pages.turn_to("outline")
+            pages.turn_to("outline", "layers")
         pages.set_offered("layers", opened is None)  # there is no canvas to put one on
         pages.set_offered(
             "cost", opened is None

@@ -158,12 +158,13 @@ def test_a_step_is_debugged_its_graph_plays_to_the_recorded_norms_and_its_batch_
         assert played[layer] == pytest.approx(norm, rel=1e-5)
     trained.pages.show("network")
     control.debug(step + 1)
-    trained.pages.show("code")
     qtbot.waitUntil(
         lambda: trained.banner.title() == f"Step {step + 1} of Run 1 is recomputed",
         timeout=60_000,
     )
-    assert trained.pages.front("centre") == "code"  # where the work went on meanwhile
+    assert (
+        trained.pages.front("centre") == "network"
+    )  # where the work went on meanwhile
     trained.banner.acted.emit()
     assert trained.pages.front("centre") == "autograd"
     assert trained.shown_run.past.label == f"Step {step + 1} of Run 1, recomputed"

@@ -16,6 +16,7 @@ from app.training.config import Choice
 from app.util.frozen import FrozenMap
 from app.views.training.charts.feature import ChartsFeature
 from app.views.ui import theme
+from tests.support.needs import needs
 from tests.support.run_windows import cell, closed, listed, opened, run, small
 from tests.support.whole_window import WholeWindow
 from tests.support.windows import messages
@@ -293,6 +294,7 @@ def test_a_damaged_checkpoint_is_passed_over_by_continue_and_named_by_a_fork(
     wait_for(qtbot, window, "done")
 
 
+@needs("files")
 def test_checkpoints_that_cannot_be_written_are_said_in_the_banner_until_they_can(
     qtbot, window: WholeWindow
 ) -> None:
@@ -326,6 +328,7 @@ def test_checkpoints_that_cannot_be_written_are_said_in_the_banner_until_they_ca
     )
 
 
+@needs("problems")
 def test_charts_are_made_with_the_first_run_or_when_they_are_looked_at(
     qtbot, path: Path
 ) -> None:
@@ -392,6 +395,7 @@ def test_a_run_is_resumed_with_its_own_settings_or_with_those_of_training(
         )
 
 
+@needs("evaluation", "layer")
 def test_a_reopened_project_shows_its_newest_run_on_every_page(
     qtbot, qapp, path: Path
 ) -> None:

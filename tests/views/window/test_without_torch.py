@@ -10,9 +10,15 @@ from pathlib import Path
 
 import pytest
 
+from tests.support.needs import needs
+
 ROOT = Path(__file__).resolve().parents[3]
 
 
+@needs(
+    *"code custom_layers evaluation export gallery gradcheck".split(),
+    *"importing layer runs trials weights".split(),
+)
 def test_a_day_in_the_window_imports_no_torch(tmp_path: Path) -> None:
     command = [sys.executable, "-m", "tests.support.drive_window", str(tmp_path)]
     environment = {**os.environ, "HOME": str(tmp_path), "QT_QPA_PLATFORM": "offscreen"}

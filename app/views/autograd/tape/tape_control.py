@@ -31,6 +31,8 @@ if TYPE_CHECKING:
     from app.views.ui.inspector import Sections, TapeInspector
     from app.views.workspace import Workspace
 
+# What is in front of the net's tape beside an added subject: a feature's page, or the kernel's.
+BESIDE = ("problems", "curves")
 REFRESH = 0.3  # seconds between updates of the inspector while a tape is played
 
 
@@ -265,10 +267,10 @@ class TapeControl(QObject):
             return
         if beside and pages.is_front("tape"):
             self._tape_waits = True
-            pages.turn_to("problems")
+            pages.turn_to(*BESIDE)
         elif not beside and self._tape_waits:
             self._tape_waits = False
-            if pages.is_front("problems"):
+            if any(map(pages.is_front, BESIDE)):
                 pages.turn_to("tape")
 
     def _state(self, state: str) -> None:
