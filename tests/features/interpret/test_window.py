@@ -30,6 +30,7 @@ from app.training.evaluation.evaluator import Evaluator
 from app.util import resources
 from app.views.ui.dialogs.progress import ProgressDialog
 from tests.support import windows
+from tests.support.needs import needs
 from tests.support.whole_window import WholeWindow
 from tests.views.window.test_window import ready
 
@@ -244,6 +245,7 @@ def opened(
     sys.modules.pop("patches_opened", None)
 
 
+@needs("opened")
 def test_what_a_query_of_an_opened_model_looks_at_lies_over_the_picture(
     qtbot: QtBot, opened: WholeWindow
 ) -> None:

@@ -21,6 +21,7 @@ from app.training.events import EpochDone
 from app.training.loop import train
 from app.util.frozen import FrozenMap
 from app.views.inspector.pages import OverviewPage
+from tests.support.needs import needs
 from tests.support.whole_window import WholeWindow
 from tests.views.window.test_window import ready, wait_for
 
@@ -169,6 +170,7 @@ def test_a_model_whose_loss_lost_its_target_gets_it_by_a_click(
     )
 
 
+@needs("cost")
 def test_a_saved_model_is_opened_again_and_a_drawing_takes_its_place(
     qtbot: QtBot, window: WholeWindow, tmp_path: Path
 ) -> None:
@@ -225,6 +227,7 @@ def test_a_saved_model_is_opened_again_and_a_drawing_takes_its_place(
     window.document.undo_stack.setClean()
 
 
+@needs("code")
 def test_what_needs_a_drawing_says_so(qtbot: QtBot, window: WholeWindow) -> None:
     project = window.document.project
     window.pages.show("code")  # the inspector is that of the project
