@@ -13,7 +13,7 @@ from app.views.ui import theme
 from app.views.ui.layouts import hbox
 from app.views.ui.present import present
 from app.views.ui.widgets.button import Button
-from app.views.ui.widgets.painting import box, label, start
+from app.views.ui.widgets.painting import box, label, show_or_hide, start
 
 
 class Crumb(Struct, frozen=True):
@@ -70,8 +70,7 @@ class Breadcrumb(QWidget):
             )
             self._put(button)
             self.buttons.append(button)
-        self.note.setText(note)
-        self.note.setVisible(bool(note))
+        show_or_hide(self.note, note)
         self.note.setContentsMargins(6, 0, 6, 0)
         self._row.addWidget(self.note)
         self.setAccessibleName(" / ".join(crumb.text for crumb in crumbs))

@@ -37,6 +37,7 @@ from app.views.ui.widgets.painting import (
     at_least,
     box,
     label,
+    show_or_hide,
     start,
 )
 
@@ -250,8 +251,7 @@ class Callout(QWidget):
         self.problem = problem
         self._sign.set("error" if problem.severity == "error" else "warning")
         self._message.setText(problem.message)
-        self._reason.setText(problem.reason)
-        self._reason.setVisible(bool(problem.reason))
+        show_or_hide(self._reason, problem.reason)
         cure = problem.cures[0] if problem.cures else None
         self.button.setVisible(cure is not None)
         self.button.setText(cure.label if cure else "")

@@ -9,7 +9,7 @@ from PySide6.QtWidgets import QLineEdit, QWidget
 from app.sources.spec import SourceError
 from app.views.ui import theme
 from app.views.ui.layouts import hbox, vbox
-from app.views.ui.widgets.painting import label, set_property
+from app.views.ui.widgets.painting import label, set_property, show_or_hide
 
 
 class FormField(QWidget):
@@ -40,8 +40,7 @@ class FormField(QWidget):
         """Show an error below the field; "" clears it."""
         set_property(self.field, "invalid", bool(message) and tone == "error")
         set_property(self.note, "tone", tone if message else "text3")
-        self.note.setText(message or self._words)
-        self.note.setVisible(bool(message or self._words))
+        show_or_hide(self.note, message or self._words)
         self.field.setAccessibleDescription(message or self._words)
 
     def fits(self, check: Callable[[], object]) -> bool:

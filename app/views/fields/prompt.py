@@ -12,7 +12,7 @@ from app.views.fields.undo_keys import leaves_to_window
 from app.views.ui import theme
 from app.views.ui.layouts import hbox, vbox
 from app.views.ui.widgets import Button
-from app.views.ui.widgets.painting import label, set_property
+from app.views.ui.widgets.painting import label, set_property, show_or_hide
 
 
 class NamePrompt(QWidget):
@@ -61,8 +61,7 @@ class NamePrompt(QWidget):
     def _show_problem(self, message: str) -> None:
         set_property(self.line, "invalid", bool(message))
         self.line.setAccessibleDescription(message)
-        self.problem.setText(message)
-        self.problem.setVisible(bool(message))
+        show_or_hide(self.problem, message)
 
     def eventFilter(self, watched: QObject, event: QEvent) -> bool:
         return leaves_to_window(event, watched) or super().eventFilter(watched, event)

@@ -34,7 +34,7 @@ from app.views.ui import theme
 from app.views.ui.layouts import hbox, vbox
 from app.views.ui.widgets import icon_button
 from app.views.ui.widgets.focus import focus_in
-from app.views.ui.widgets.painting import announce, label, set_property
+from app.views.ui.widgets.painting import announce, label, set_property, show_or_hide
 
 ROW = 29
 LABEL_MOST = 138
@@ -200,8 +200,7 @@ class ParamRow:
     def show_remark(self, text: str) -> None:
         """Say below the editor what an edit does; "" takes it away."""
         if text or "remark" in self.__dict__:
-            self.remark.setText(text)
-            self.remark.setVisible(bool(text))
+            show_or_hide(self.remark, text)
 
     # --- Values
 

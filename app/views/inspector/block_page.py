@@ -20,7 +20,7 @@ from app.views.inspector.io_section import InputsOutputsSection
 from app.views.inspector.sections import CostBar, emptied
 from app.views.ui.layouts import vbox
 from app.views.ui.widgets import Section
-from app.views.ui.widgets.painting import label
+from app.views.ui.widgets.painting import label, show_or_hide
 
 if TYPE_CHECKING:
     from app.builder.results import Analysis
@@ -119,8 +119,7 @@ class BlockPage(TabDown):
             self._show_problem(str(error))
 
     def _show_problem(self, problem: str) -> None:
-        self.problem.setText(problem)
-        self.problem.setVisible(bool(problem))
+        show_or_hide(self.problem, problem)
 
     def _write_note(self) -> None:
         block: Any = self._front.block

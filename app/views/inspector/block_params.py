@@ -17,7 +17,7 @@ from app.views.fields.line_edits import NameLine
 from app.views.inspector.edit_target import EditTarget
 from app.views.inspector.sections import emptied
 from app.views.ui.widgets import Section, icon_button
-from app.views.ui.widgets.painting import label
+from app.views.ui.widgets.painting import label, show_or_hide
 
 _NONE = "None yet. Expose a number of an inner node from its field's menu; each instance can then set it."
 
@@ -136,8 +136,7 @@ class BlockParams(Section):
             self._show_problem(str(error))
 
     def _show_problem(self, message: str) -> None:
-        self.problem.setText(message)
-        self.problem.setVisible(bool(message))
+        show_or_hide(self.problem, message)
 
 
 def _uses(block: Block) -> tuple[tuple[str, ...], ...]:

@@ -12,7 +12,7 @@ from app.views.fields.undo_keys import leaves_to_window
 from app.views.ui import theme
 from app.views.ui.layouts import hbox
 from app.views.ui.widgets import Button, NumberField, Section
-from app.views.ui.widgets.painting import label, set_property
+from app.views.ui.widgets.painting import label, set_property, show_or_hide
 
 _NAMES_MOST = 3
 
@@ -145,5 +145,4 @@ class ModuleSection(Section):
 
     def show_problem(self, problem: str) -> None:
         """Show why an action was refused; "" clears it."""
-        self.problem.setText(problem)
-        self.problem.setVisible(bool(problem))
+        show_or_hide(self.problem, problem)

@@ -22,7 +22,7 @@ from app.views.inspector.multi_selection_edits import MultiSelectionEdits
 from app.views.inspector.sections import CostBar, emptied
 from app.views.ui.layouts import hbox, vbox
 from app.views.ui.widgets import Button, Section, icon_button
-from app.views.ui.widgets.painting import Glyph, label
+from app.views.ui.widgets.painting import Glyph, label, show_or_hide
 
 if TYPE_CHECKING:
     from app.builder.results import Analysis
@@ -88,8 +88,7 @@ class TogetherSection(Section):
 
     def show_problem(self, problem: str) -> None:
         """Show why an action was refused; "" clears it."""
-        self.problem.setText(problem)
-        self.problem.setVisible(bool(problem))
+        show_or_hide(self.problem, problem)
 
 
 class MultiSelectionPage(TabDown):

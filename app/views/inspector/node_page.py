@@ -34,7 +34,7 @@ from app.views.project_catalog import ProjectCatalog
 from app.views.ui.layouts import hbox, vbox
 from app.views.ui.pick_box import Picker, PickRow
 from app.views.ui.widgets import Button, Section
-from app.views.ui.widgets.painting import label
+from app.views.ui.widgets.painting import label, show_or_hide
 
 if TYPE_CHECKING:
     from app.builder.catalog.catalog import Documentation
@@ -490,5 +490,4 @@ class _InstanceSection(Section):
 
     def show_problem(self, problem: str) -> None:
         """Show why an action was refused; "" clears it."""
-        self.problem.setText(problem)
-        self.problem.setVisible(bool(problem))
+        show_or_hide(self.problem, problem)

@@ -55,7 +55,7 @@ class PictureGrid(QWidget):
     def captions(self) -> tuple[str, ...]:
         return self._captions
 
-    def show_numbers(self, pictures: np.ndarray, captions: Sequence[str] = ()) -> None:
+    def show_numbers(self, pictures: np.ndarray) -> None:
         """Show numbers (n, h, w) in the heat ramp, all by one scale."""
         finite = pictures[np.isfinite(pictures)]
         low, high = (
@@ -65,7 +65,7 @@ class PictureGrid(QWidget):
         with np.errstate(invalid="ignore"):
             colors = heat_colors((pictures - low) / span)
         colors[np.isnan(pictures)] = theme.channels(theme.current().panel)[:3]
-        self.show_colors(colors, captions)
+        self.show_colors(colors)
 
     def show_colors(self, pictures: np.ndarray, captions: Sequence[str] = ()) -> None:
         """Show pictures (n, h, w, 3) of bytes."""

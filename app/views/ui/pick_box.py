@@ -34,7 +34,7 @@ from app.views.ui.layouts import vbox
 from app.views.ui.op_rows import write
 from app.views.ui.present import present
 from app.views.ui.theme import current, font
-from app.views.ui.widgets.painting import box, label, start
+from app.views.ui.widgets.painting import box, label, show_or_hide, start
 from app.views.ui.widgets.search import SearchField
 
 ROW, MOST_ROWS = 25, 10
@@ -111,8 +111,7 @@ class PickBox(QFrame):
             self.rows.addItem(item)
         self.rows.setCurrentRow(0 if rows else -1)
         self.rows.setFixedHeight(ROW * max(1, min(len(rows), MOST_ROWS)) + 2)
-        self.hint.setText(self._question.hint if rows else self._question.nothing)
-        self.hint.setVisible(bool(self.hint.text()))
+        show_or_hide(self.hint, self._question.hint if rows else self._question.nothing)
         if self.isVisible():
             self.adjustSize()
 

@@ -18,7 +18,13 @@ from app.views.ui.layouts import hbox, vbox
 from app.views.ui.widgets import Button, Section, ShapeChip
 from app.views.ui.widgets.button import icon_button
 from app.views.ui.widgets.fields import HEIGHT
-from app.views.ui.widgets.painting import Glyph, announce, label, set_property
+from app.views.ui.widgets.painting import (
+    Glyph,
+    announce,
+    label,
+    set_property,
+    show_or_hide,
+)
 
 KEY = "candidates"
 REST = 150  # debounce in ms: sizes are tried again after the graph stopped changing
@@ -153,8 +159,7 @@ class CandidatesSection(Section):
         )
 
     def _mark(self, problem: str) -> None:
-        self.word.setText(problem)
-        self.word.setVisible(bool(problem))
+        show_or_hide(self.word, problem)
         set_property(self.field, "invalid", bool(problem))
 
     # --- The list

@@ -25,7 +25,7 @@ from app.views.ui.layouts import vbox
 from app.views.ui.pick_box import Picker
 from app.views.ui.widgets import Button
 from app.views.ui.widgets.focus import keeping_focus
-from app.views.ui.widgets.painting import label
+from app.views.ui.widgets.painting import label, show_or_hide
 
 FEW = 40  # frozen layers that are named
 RATES = (
@@ -189,8 +189,7 @@ class GroupsSection(KnobSection):
             text = "Overrides learning rate or weight decay for some layers; the first matching group applies."
         elif not text and schedule is not None and schedule.choice.name in RATES:
             text = f"{schedule.choice.name} sets the rate of every group, so a group's own lr has no effect."
-        self.words.setText(text)
-        self.words.setVisible(bool(text))
+        show_or_hide(self.words, text)
         self.add.setEnabled(not problem)
 
     def open_picker(self) -> Picker:

@@ -21,7 +21,7 @@ from app.views.training.form.choice_section import ChoiceSection
 from app.views.ui.layouts import vbox
 from app.views.ui.widgets import Button, ChoiceField
 from app.views.ui.widgets.focus import keeping_focus
-from app.views.ui.widgets.painting import label
+from app.views.ui.widgets.painting import label, show_or_hide
 
 _WEIGHT = (
     ChoiceParam(
@@ -290,8 +290,7 @@ class LossSection(ChoiceSection):
         elif rows:
             text = f"The total loss is the weighted sum. Accuracy and metrics are those of {rows[0].output}."
             text += f" {balance.summary_text(rows)}" if self._weighs else ""
-        self.told.setText(text)
-        self.told.setVisible(bool(text))
+        show_or_hide(self.told, text)
         if rows:
             texts = [
                 f"{row.output} {row.loss.name}"

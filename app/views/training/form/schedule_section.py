@@ -30,7 +30,7 @@ from app.views.training.charts.small_plot import PlotLine, SmallPlot
 from app.views.training.form.choice_section import ChoiceSection
 from app.views.ui.background import WorkerFailure
 from app.views.ui.widgets import Button
-from app.views.ui.widgets.painting import label, set_property
+from app.views.ui.widgets.painting import label, set_property, show_or_hide
 
 NONE = ""
 _WHEN = (
@@ -179,8 +179,7 @@ class ScheduleSection(ChoiceSection):
 
     def _show_suggestion(self, schedule: Schedule, note: str) -> None:
         self.made.emit(schedule, f"Choose {schedule.choice.name}", None)
-        self.said.setText(note)
-        self.said.setVisible(bool(note))
+        show_or_hide(self.said, note)
 
     def _with_param(self, name: str, value: Any) -> Choice:
         """Return the choice with one parameter changed; required parameters are always stored."""

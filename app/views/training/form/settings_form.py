@@ -54,7 +54,7 @@ from app.views.training.form.path_list import PathList
 from app.views.training.form.schedule_section import ScheduleSection, length_of
 from app.views.ui.layouts import vbox
 from app.views.ui.widgets import Banner, Button, ChoiceField
-from app.views.ui.widgets.painting import label
+from app.views.ui.widgets.painting import label, show_or_hide
 
 if TYPE_CHECKING:
     from app.builder.results import Analysis
@@ -193,8 +193,7 @@ class CheckpointSection(KnobSection):
             if self._parameters
             else ""
         )
-        self.disk.setText(text)
-        self.disk.setVisible(bool(text))
+        show_or_hide(self.disk, text)
 
 
 NEXT = "The edit is for the next run."

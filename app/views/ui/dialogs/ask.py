@@ -11,7 +11,7 @@ from PySide6.QtWidgets import QFrame, QLineEdit, QWidget
 from app.views.ui.layouts import vbox
 from app.views.ui.present import present
 from app.views.ui.theme import current
-from app.views.ui.widgets.painting import announce, box, label, start
+from app.views.ui.widgets.painting import announce, box, label, show_or_hide, start
 
 WIDTH = 280
 
@@ -86,8 +86,7 @@ class PromptBox(QFrame):
             self.close_box()
 
     def _show_refusal(self, refusal: str) -> None:
-        self.refusal.setText(refusal)
-        self.refusal.setVisible(bool(refusal))
+        show_or_hide(self.refusal, refusal)
         self.hint.setVisible(bool(self.hint.text()) and not refusal)
         self.setFixedHeight(present(self.layout()).totalHeightForWidth(WIDTH))
         if refusal:

@@ -13,7 +13,14 @@ from app.views.ui.layouts import hbox, vbox
 from app.views.ui.theme import current
 from app.views.ui.widgets.button import Button, icon_button
 from app.views.ui.widgets.fitting_label import FittingLabel
-from app.views.ui.widgets.painting import Glyph, announce, box, label, start
+from app.views.ui.widgets.painting import (
+    Glyph,
+    announce,
+    box,
+    label,
+    show_or_hide,
+    start,
+)
 
 # kind: icon, line, fill
 KINDS = {
@@ -114,10 +121,8 @@ class Banner(QFrame):
         self._icon.set(icon, color)
         self._title.setText(title)
         self._line.set_whole(title, f"{title}\n{reason}".strip())
-        self._reason.setText(reason)
-        self._reason.setVisible(bool(reason))
-        self._action.setText(action)
-        self._action.setVisible(bool(action))
+        show_or_hide(self._reason, reason)
+        show_or_hide(self._action, action)
         self._offer(more)
         self.setAccessibleName(f"{kind}: {title}")
         self.setAccessibleDescription(reason)

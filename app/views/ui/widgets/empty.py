@@ -11,7 +11,7 @@ from app.views.ui.layouts import vbox
 from app.views.ui.present import present
 from app.views.ui.theme import current, manager
 from app.views.ui.widgets.button import Button
-from app.views.ui.widgets.painting import label, start
+from app.views.ui.widgets.painting import label, show_or_hide, start
 
 CHANGES = frozenset(
     {
@@ -111,8 +111,7 @@ class EmptyState(QWidget):
 
     def set_first(self, action: str) -> None:
         """Put a step before the button's, which becomes the second choice; none for ""."""
-        self.first.setText(action)
-        self.first.setVisible(bool(action))
+        show_or_hide(self.first, action)
         self.button.set_kind("secondary" if action else "primary")
         self._fit()
 

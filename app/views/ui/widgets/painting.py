@@ -19,6 +19,7 @@ from PySide6.QtGui import (
     QStaticText,
 )
 from PySide6.QtWidgets import (
+    QAbstractButton,
     QGraphicsItem,
     QLabel,
     QSizePolicy,
@@ -161,6 +162,12 @@ class KeyboardFocus(_Widget):
             box(painter, area, radius, line=current().accent, width=2)
             if gap is not None:
                 box(painter, area.adjusted(2, 2, -2, -2), radius - 2, line=gap, width=1)
+
+
+def show_or_hide(words: QLabel | QAbstractButton, text: str) -> None:
+    """Show a text in a label or on a button, which is hidden without one."""
+    words.setText(text)
+    words.setVisible(bool(text))
 
 
 class TipAt(_Widget):

@@ -20,6 +20,7 @@ from app.views.ui.widgets.painting import (
     elided,
     label,
     set_property,
+    show_or_hide,
     start,
 )
 
@@ -164,8 +165,7 @@ class Section(QWidget):
         self._action.set_kind("flat" if quiet else "link")
         set_property(self._action, "tone", "quiet" if quiet else "")
         self._action.setFont(font("caption" if quiet else "label"))
-        self._action.setText(text)
-        self._action.setVisible(bool(text))
+        show_or_hide(self._action, text)
 
     def is_open(self) -> bool:
         return self._header.isChecked()

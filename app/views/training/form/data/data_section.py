@@ -38,7 +38,7 @@ from app.views.ui.background import WorkerFailure
 from app.views.ui.dialogs.message import ListingDialog
 from app.views.ui.layouts import hbox
 from app.views.ui.widgets import Button, ChoiceField, Section
-from app.views.ui.widgets.painting import label, set_property
+from app.views.ui.widgets.painting import label, set_property, show_or_hide
 
 _KINDS = {"int", "float", "bool", "choice", "str", "literal"}
 _NAMED = {"target"}  # chosen in the table of columns
@@ -289,10 +289,10 @@ class DataSection(Section):
         set_property(
             self.state, "tone", "error" if problem and not picking else "text3"
         )
-        self.state.setText(
-            problem if problem and not picking else " ".join(filter(None, sentences))
+        show_or_hide(
+            self.state,
+            problem if problem and not picking else " ".join(filter(None, sentences)),
         )
-        self.state.setVisible(bool(self.state.text()))
         self.balance.setText(description.balance(spec))
         self.balance.setVisible(bool(self.balance.text()) and spec.task != VALUES)
         if spec.all_columns and not problem:
