@@ -17,7 +17,7 @@ from PySide6.QtGui import (
 from PySide6.QtWidgets import QMenu, QTextEdit, QWidget
 
 from app.features.code.editing.lines import Statement
-from app.views.fields.undo_keys import leaves_to_window
+from app.views.fields.line_edits import leaves_to_window
 from app.views.ui import theme
 from app.views.ui.code_edit import CodeEdit
 from app.views.ui.highlighting import lexed

@@ -21,6 +21,8 @@ from app.views.canvas.actions import CanvasActions
 from app.views.canvas.breadcrumb import Breadcrumb
 from app.views.canvas.callouts import Callouts
 from app.views.canvas.commands import Commands
+from app.views.canvas.connect import Connector
+from app.views.canvas.finder import Finder
 from app.views.canvas.folding import Folding
 from app.views.canvas.gestures.autoscroll import AutoScroll
 from app.views.canvas.gestures.gesture import Hit
@@ -43,8 +45,6 @@ from app.views.canvas.overlays import (
     pads_beside_overlays,
 )
 from app.views.canvas.scene import CanvasScene
-from app.views.canvas.search.connect import Connector
-from app.views.canvas.search.finder import Finder
 from app.views.canvas.view import CanvasView
 from app.views.navigation import SheetDocument
 from app.views.selection import Selection

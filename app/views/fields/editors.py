@@ -12,7 +12,7 @@ from PySide6.QtWidgets import QLineEdit, QMenu, QWidget
 
 from app.builder.literals import AUTO
 from app.builder.params import ParamError
-from app.views.fields.undo_keys import leaves_to_window
+from app.views.fields.line_edits import leaves_to_window
 from app.views.fields.values import (
     DIFFERS,
     BlockScope,

@@ -5,10 +5,9 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from PySide6.QtCore import QEvent, QObject, Qt, Signal
-from PySide6.QtGui import QFocusEvent, QKeyEvent
+from PySide6.QtGui import QFocusEvent, QKeyEvent, QKeySequence
 from PySide6.QtWidgets import QPlainTextEdit
 
-from app.views.fields.undo_keys import leaves_to_window
 from app.views.ui import theme
 from app.views.ui.widgets import TextField
 from app.views.ui.widgets.focus import go_back
@@ -124,3 +123,20 @@ class NotesField(QPlainTextEdit):
             self.blockSignals(True)
             self.setPlainText(text)
             self.blockSignals(False)
+
+
+def leaves_to_window(event: QEvent, field: QObject | None = None) -> bool:
+    """Ignore a shortcut override of undo or redo, so that the window handles it; return True if it was one.
+
+    Text that is being typed in `field` is committed first: it is what undo takes back.
+    """
+    if event.type() != QEvent.Type.ShortcutOverride or not isinstance(event, QKeyEvent):
+        return False
+    if event.matches(QKeySequence.StandardKey.Undo) or event.matches(
+        QKeySequence.StandardKey.Redo
+    ):
+        if isinstance(field, TextField):
+            field.commit()
+        event.ignore()
+        return True
+    return False

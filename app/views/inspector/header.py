@@ -9,7 +9,7 @@ from PySide6.QtWidgets import QLineEdit, QMenu, QWidget
 from app.builder.catalog.catalog import OpSpec
 from app.builder.graph import Graph, Node
 from app.builder.names import written as written_name
-from app.views.fields.undo_keys import leaves_to_window
+from app.views.fields.line_edits import leaves_to_window
 from app.views.ui import icons, theme
 from app.views.ui.layouts import hbox, vbox
 from app.views.ui.op_rows import Tile

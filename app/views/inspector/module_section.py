@@ -8,7 +8,7 @@ from PySide6.QtWidgets import QGridLayout, QHBoxLayout
 
 from app.builder.edits.blocks import MOST_REPEATS
 from app.util.formatting import number_text
-from app.views.fields.undo_keys import leaves_to_window
+from app.views.fields.line_edits import leaves_to_window
 from app.views.ui import theme
 from app.views.ui.layouts import hbox
 from app.views.ui.widgets import Button, NumberField, Section

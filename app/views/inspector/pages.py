@@ -11,9 +11,8 @@ from PySide6.QtCore import QEvent, QObject
 from app.builder.diagnostics.problems import Problem
 from app.builder.graph import Graph
 from app.util.formatting import counted, grouped_digits
-from app.views.fields.line_edits import NotesField
+from app.views.fields.line_edits import NotesField, leaves_to_window
 from app.views.fields.tab_order import TabDown
-from app.views.fields.undo_keys import leaves_to_window
 from app.views.inspector.edit_target import EditTarget
 from app.views.inspector.io_section import InputsOutputsSection
 from app.views.inspector.sections import CostBar

@@ -11,7 +11,7 @@ from PySide6.QtTest import QTest
 from app.builder.analysis import analyse
 from app.builder.edits import edits
 from app.project.project import Project
-from app.views.canvas.search import connect
+from app.views.canvas import connect
 from app.views.ui import theme
 from tests.support.canvas_table import OPS, SHIFT, Table, no_step, one_step, small
 

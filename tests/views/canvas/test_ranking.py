@@ -6,7 +6,7 @@ from PySide6.QtCore import QPointF, QRectF
 
 from app.builder.catalog.catalog import catalog
 from app.builder.value_types import Dim, TensorType
-from app.views.canvas.search.finder import by_kind, by_shape
+from app.views.canvas.finder import by_kind, by_shape
 from app.views.ui.graphview.routes import nearest_on, route, through
 
 

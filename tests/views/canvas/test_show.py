@@ -22,6 +22,7 @@ from app.project.document import Document
 from app.project.project import Project
 from app.util.frozen import FrozenMap
 from app.views.canvas import Canvas
+from app.views.canvas.finder import matching_ops
 from app.views.canvas.items.geometry import (
     INSET,
     NAME_LEFT,
@@ -33,7 +34,6 @@ from app.views.canvas.items.geometry import (
 from app.views.canvas.items.node_item import NodeItem, cells_of
 from app.views.canvas.overlays import Callout
 from app.views.canvas.scene import STRIPS
-from app.views.canvas.search.finder import matching_ops
 from app.views.canvas.wires.wire_item import ASSUMED, ERROR, NORMAL
 from app.views.selection import Selection
 from app.views.ui import theme

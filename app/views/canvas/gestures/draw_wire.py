@@ -8,11 +8,11 @@ from PySide6.QtCore import QPoint, QPointF
 
 from app.builder import rules
 from app.builder.graph import Edge
+from app.views.canvas import connect
 from app.views.canvas.gestures.gesture import Drag, Gesture, Hit, Modifiers, WirePreview
 from app.views.canvas.items.geometry import PORT_REACH
 from app.views.canvas.items.node_item import NodeItem
 from app.views.canvas.items.painter import FITS, REFUSES
-from app.views.canvas.search import connect
 
 if TYPE_CHECKING:
     from app.views.canvas.view import CanvasView
