@@ -27,7 +27,8 @@ HEAD = struct.Struct(">II")  # a channel and a length
 MOST = 1 << 20  # bytes of a message
 GREETS = 30.0  # seconds in which a Python there says its version
 ANSWERS = 180.0  # seconds in which a request is answered; torch may be imported first
-PINGS = 10.0  # seconds between two signs of life
+PINGS = 10.0  # seconds between two signs of life, without which the far end ends
+AT_ONCE = 64  # messages
 RETRIES = (0.2, 2.0)  # seconds between two tries, at first and at most
 MOST_SAID = 1 << 13  # bytes of what ssh says
 
@@ -123,6 +124,7 @@ class Line:
         self.place = place
         self.arrived: queue.SimpleQueue[tuple[int, bytes] | None] = queue.SimpleQueue()
         self._sending, self._number = threading.Lock(), 0
+        self._pinged = time.monotonic()
         self._marker, self._said, self._foreign = uuid4().hex, b"", ""
         command = ssh_command(place, remote_command(place, self._marker))
         try:
@@ -179,6 +181,12 @@ class Line:
         """Send a request before all others, and return its answer. Raises PlaceError."""
         self.request(do, **fields)
         return self._checked(parsed(self._next(ANSWERS)[1]))
+
+    def keep_alive(self) -> None:
+        """Send a sign of life if one is due, in between whatever arrives."""
+        if time.monotonic() - self._pinged > PINGS:
+            self._pinged = time.monotonic()
+            self.request("ping")
 
     def send(self, channel: int, data: bytes) -> None:
         """Send a message; one that is sent as the line is cut is lost."""
@@ -311,7 +319,6 @@ class KeptLine:
         self, place: Place, begin: Callable[[Line], None], say: Callable[[str], None]
     ) -> None:
         self._place, self._begin, self._say = place, begin, say
-        self._pinged = time.monotonic()
         self._line = self._begun()
 
     def _begun(self) -> Line:
@@ -330,18 +337,18 @@ class KeptLine:
         return self._line
 
     def messages(self, timeout: float) -> Iterator[tuple[int, bytes]]:
-        """Yield what arrives within a time, and all that has arrived by then. Raises PlaceError."""
-        if time.monotonic() - self._pinged > PINGS:
-            self._pinged = time.monotonic()
-            self._line.request("ping")
-        try:
-            message = self._line.arrived.get(timeout=timeout)
-            while message is not None:
-                yield message
-                message = self._line.arrived.get_nowait()
-        except queue.Empty:
-            return
-        self._take_up()
+        """Yield what arrives within a time, and what came until then, AT_ONCE messages at most. Raises PlaceError."""
+        self._line.keep_alive()
+        for _ in range(AT_ONCE):
+            try:
+                message = self._line.arrived.get(timeout=timeout)
+            except queue.Empty:
+                return
+            if message is None:
+                self._take_up()
+                return
+            yield message
+            timeout = 0.0
 
     def _take_up(self) -> None:
         """Connect again and again until it succeeds. Raises PlaceError."""

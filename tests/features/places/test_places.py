@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import queue
 import shutil
 import subprocess
 import sys
@@ -229,3 +230,21 @@ def test_text_that_is_no_protocol_ends_the_line(ssh_host: SshHost):
     hostile.chmod(0o755)
     with pytest.raises(PlaceError, match="sends a message of"):
         line.Line(Place("gpubox", "box", "~/hostile"))
+
+
+def test_a_flood_from_there_leaves_time_for_what_is_commanded_here(monkeypatch):
+    class Flood:
+        arrived: queue.SimpleQueue = queue.SimpleQueue()
+        signs = 0
+
+        def keep_alive(self) -> None:
+            self.signs += 1
+
+    flood = Flood()
+    for _ in range(2 * line.AT_ONCE):
+        flood.arrived.put((1, b"x"))
+    monkeypatch.setattr(line, "Line", lambda _place: flood)
+    kept = line.KeptLine(BOX, lambda _line: None, print)
+    for calls in (1, 2):
+        assert len([*kept.messages(60.0)]) == line.AT_ONCE
+        assert flood.signs == calls

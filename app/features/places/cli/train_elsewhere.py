@@ -118,6 +118,7 @@ def _copy(line: Line, channel: int, path: str, size: int, temporary: Path) -> No
     line.request("follow", channel=channel, path=path, offset=0)
     with temporary.open("wb") as file:
         while size > 0:
+            line.keep_alive()
             try:
                 message = line.arrived.get(timeout=ANSWERS)
             except queue.Empty:
