@@ -44,7 +44,7 @@ def killed(net: Path, trials: int, kills: int, chance: random.Random) -> int:
             command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True
         ) as process:
             assert process.stdout is not None
-            left = chance.randint(2, 10 * trials // (kills + 1))  # lines
+            left = chance.randint(2, 3 * trials // (kills + 1))  # lines
             for line in process.stdout:
                 left -= line.startswith(("epoch", "sweep-1,"))
                 if not left and count < kills:
@@ -145,15 +145,23 @@ def main() -> int:
         states = Counter(
             row.state for row in table(store.runs_beside(nets[0]), "sweep-1").trials
         )
+        stuck = states["running"] + states["waiting"]
         same_best = relived(nets[0], Path(folder) / "again")
+        print(
+            f"{options.trials} trials, {kills} kills, {seconds:.0f} s: {dict(states)}"
+        )
+        print(f"stuck: {stuck}; the best relived: {same_best}", flush=True)
         same_trials, share = undisturbed(nets[1], options.trials)
-    stuck = states["running"] + states["waiting"]
-    print(f"{options.trials} trials, {kills} kills, {seconds:.0f} s: {dict(states)}")
-    print(f"stuck: {stuck}; the best relived bit for bit: {same_best}")
     print(
         f"undisturbed: the trials of Optuna alone: {same_trials}; overhead {share:.1%}"
     )
-    fine = not stuck and same_best and same_trials and share <= LIMIT
+    fine = (
+        not stuck
+        and kills == options.kills
+        and same_best
+        and same_trials
+        and share <= LIMIT
+    )
     return 0 if fine and states["done"] + states["pruned"] == options.trials else 1
 
 
