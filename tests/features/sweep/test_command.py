@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
@@ -100,3 +102,21 @@ def test_what_cannot_be_swept_is_refused_before_the_first_run(
     given = [part for one in settings for part in ("--set", one)]
     assert main(["sweep", str(project), *given]) == 2
     assert words in capsys.readouterr().err and not store.runs_beside(project).exists()
+
+
+def test_without_optuna_one_sentence_says_what_to_install_and_nothing_imports_it(
+    project: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("app.features.sweep.values.find_spec", lambda _name: None)
+    assert main(["sweep", str(project), "--set", "lr=0.1,0.01"]) == 2
+    assert (
+        capsys.readouterr()
+        .err.strip()
+        .endswith(
+            "sweeps need Optuna, which is not installed: pip install tapedeck-torch[sweeps]"
+        )
+    )
+    ours = "feature", "task", "sweep_command"
+    names = ", ".join(f"app.features.sweep.{name}" for name in ours)
+    code = f"import sys, app.main, {names}; sys.exit('optuna' in sys.modules)"
+    assert subprocess.run([sys.executable, "-c", code]).returncode == 0

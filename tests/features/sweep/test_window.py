@@ -141,3 +141,32 @@ def test_its_button_is_there_from_the_start(qtbot: QtBot, tmp_path: Path) -> Non
     buttons += window.runs.findChildren(QPushButton)
     assert "Sweep…" in {button.text() for button in buttons}
     closed(window)
+
+
+def test_a_number_of_the_drawing_varies_and_each_trial_has_its_seeds(
+    qtbot: QtBot, window: WholeWindow
+) -> None:
+    nodes = window.document.project.graph.nodes.values()
+    name = next(node.name for node in nodes if node.op == "nn.Linear")
+    window.actions_by_key["sweep"].trigger()
+    dialog = window.findChild(SweepDialog)
+    qtbot.waitUntil(lambda: bool(dialog.rows))
+    dialog.add_row(f"{name}.out_features").values.setText("5, 7")
+    dialog.seeds.setFocus()
+    dialog.seeds.selectAll()
+    QTest.keyClicks(dialog.seeds, "2")
+    qtbot.waitUntil(lambda: "each with 2 seeds" in dialog.count.text())
+    dialog.start_button.click()
+    qtbot.waitUntil(
+        lambda: window.banner.title() == "Sweep-1 is done: 2 runs", timeout=60_000
+    )
+    made = {
+        (
+            next(n for n in of.graph.nodes.values() if n.name == name).params[
+                "out_features"
+            ],
+            of.training.seed - window.document.project.training.seed,
+        )
+        for of in map(store.project_of, listed(qtbot, window, 4))
+    }
+    assert made == {(5, 0), (5, 1), (7, 0), (7, 1)}
