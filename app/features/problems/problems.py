@@ -15,6 +15,7 @@ from app.builder.catalog.catalog import Catalog
 from app.builder.diagnostics.problems import Problem
 from app.source.generated import Path
 from app.util.formatting import counted
+from app.util.language import tr, trn
 from app.views.selection import Selection
 from app.views.ui import icons, theme
 from app.views.ui.layouts import hbox, vbox
@@ -67,15 +68,11 @@ def fine_text(fine: int, total: int) -> str:
     if not fine:
         return ""
     if fine == total:
-        return (
-            "The node has no problems."
-            if total == 1
-            else f"No problems in {total} nodes."
-        )
-    return (
-        "The other node has no problems."
-        if fine == 1
-        else f"The other {fine} nodes have no problems."
+        return trn("The node has no problems.", "No problems in {count} nodes.", total)
+    return trn(
+        "The other node has no problems.",
+        "The other {count} nodes have no problems.",
+        fine,
     )
 
 
@@ -400,22 +397,32 @@ class ProblemsPanel(QWidget):
         fine = total - len(bad) - waiting
         sentences = [fine_text(fine, total)]
         if waiting:
-            verb = "waits" if waiting == 1 else "wait"
             sentences.append(
-                f"{counted(waiting, 'node')} {verb} for input shapes that are not known yet."
+                trn(
+                    "{count} node waits for input shapes that are not known yet.",
+                    "{count} nodes wait for input shapes that are not known yet.",
+                    waiting,
+                )
             )
         if len(problems) > MOST:
-            sentences.insert(
-                0, f"Only the first {MOST} of {len(problems)} problems are shown."
+            only = tr(
+                "Only the first {most} of {count} problems are shown.",
+                most=MOST,
+                count=len(problems),
             )
+            sentences.insert(0, only)
         if analysis.source.opened:
             sentences = (
                 []
                 if problems
-                else ["Model, data and loss match, as far as one forward call shows."]
+                else [
+                    tr("Model, data and loss match, as far as one forward call shows.")
+                ]
             )
         elif not total:
-            hint = "Drag a layer from the Layers panel onto the canvas, or press Tab there to search."
+            hint = tr(
+                "Drag a layer from the Layers panel onto the canvas, or press Tab there to search."
+            )
             sentences = [] if problems else [hint]
         self._show_ok_line(
             " ".join(filter(None, sentences)),

@@ -15,6 +15,7 @@ from app.builder.value_types import TensorType, ValueType
 from app.project.project import Project
 from app.util.formatting import counted
 from app.util.frozen import FrozenMap
+from app.util.language import tr
 from app.views.engine_service import EngineService
 from app.views.fields.form import ParamForm
 from app.views.fields.tab_order import TabDown
@@ -394,17 +395,17 @@ class NodePage(TabDown):
                 "output",
             )  # they compute nothing that could fail
             message, tone = (
-                "See Problems above."
+                tr("See Problems above.")
                 if ends
-                else "It fails on its input: see Problems.",
+                else tr("It fails on its input: see Problems."),
                 "error",
             )
         elif any(shape.state == "assumed" for shape in inputs):
-            message = (
+            message = tr(
                 "Its input is unknown: a node before it is missing or has an error."
             )
         elif spec.inputs and not inputs:
-            message = "Its input is not connected. Drag a wire to it."
+            message = tr("Its input is not connected. Drag a wire to it.")
         self.shape.show_shapes(inputs, outputs, message, tone)
 
     @staticmethod
