@@ -52,6 +52,11 @@ class Submission(NamedTuple):
         goals = self.graded.goals
         return sum(goal.passed for goal in goals) / len(goals) if goals else 0.0
 
+    @property
+    def recorded(self) -> int:
+        """How many of the goals that are reached are so by the record of the hand-in alone, which was not measured."""
+        return sum(goal.passed and not goal.measured for goal in self.graded.goals)
+
 
 def run(options: argparse.Namespace) -> int:
     """Grade the folder; return 2 if something could not be read, else 0. Raises CommandError."""
@@ -214,13 +219,16 @@ def as_json(lesson: Lesson, submissions: list[Submission]) -> dict[str, object]:
 
 
 def as_csv(lesson: Lesson, submissions: list[Submission]) -> str:
-    """Return a row a hand-in: its file, score, error, and 1 or 0 for each goal."""
+    """Return a row a hand-in: its file, score, error, how many goals are reached as it records them alone, and 1 or 0
+    for each goal."""
     out = io.StringIO()
     writer = csv.writer(out)
-    writer.writerow(["file", "score", "error", *(goal.text for goal in lesson.goals)])
+    goals = (goal.text for goal in lesson.goals)
+    writer.writerow(["file", "score", "error", "recorded", *goals])
     for each in submissions:
         marks = [int(goal.passed) for goal in each.graded.goals]
-        writer.writerow([each.file, f"{each.score:.4f}", each.graded.error, *marks])
+        score = f"{each.score:.4f}"
+        writer.writerow([each.file, score, each.graded.error, each.recorded, *marks])
     return out.getvalue()
 
 
@@ -251,11 +259,9 @@ def _source(goal: GoalVerdict) -> str:
 def _print(submission: Submission) -> None:
     graded = submission.graded
     goals = graded.goals
-    passed = [goal for goal in goals if goal.passed]
-    by_record = sum(not goal.measured for goal in passed)
     record = ""
-    if by_record:
-        record = tr(", {number} as it records them", number=by_record)
+    if submission.recorded:
+        record = tr(", {number} as it records them", number=submission.recorded)
     student = ""
     if graded.seed is not None:
         student = tr(
@@ -266,7 +272,7 @@ def _print(submission: Submission) -> None:
         "{file}: {passed} of {count} goals",
         len(goals),
         file=f"{submission.file}{student}",
-        passed=len(passed),
+        passed=sum(goal.passed for goal in goals),
     )
     print(f"{text}{record}")
     for goal in goals:

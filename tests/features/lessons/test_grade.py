@@ -80,7 +80,7 @@ def test_other_forms(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert run(["grade", LESSON, str(folder), "--csv"]) == 0
     (row,) = csv.DictReader(io.StringIO(capsys.readouterr().out))
     assert row["file"] == "a/deeper/Kopie (2).TAPE" and row["score"] == "1.0000"
-    assert list(row.values())[3:] == ["1"] * GOALS
+    assert row["recorded"] == "0" and list(row.values())[4:] == ["1"] * GOALS
     assert run(["grade", LESSON, str(folder), "--gradescope"]) == 0
     results = json.loads(capsys.readouterr().out)
     assert results["score"] == 100.0 and len(results["tests"]) == GOALS
@@ -121,6 +121,9 @@ def test_what_is_measured_cannot_be_forged_and_what_is_recorded_is_said_to_be() 
             assert verdict.measured
     records = [each for each in verdicts.values() if not each.measured]
     assert records and all(each.passed for each in records)
+    assert submission.recorded == len(records)
+    (row,) = csv.DictReader(io.StringIO(grade.as_csv(lesson, [submission])))
+    assert row["recorded"] == str(len(records))
     (small,) = (each for goal, each in verdicts.items() if "1e-06" in goal.key)
     assert small.passed and not small.measured
 
