@@ -96,8 +96,8 @@ def _figure(module: Any, functions: list[str]) -> int | None:
 
 
 def forget_peak(device: str) -> None:
-    """Begin to measure the peak of the allocated memory anew."""
-    with suppress(*_CANNOT):
+    """Begin to measure the peak of the allocated memory anew; of the CPU's nothing is measured."""
+    with suppress(*_CANNOT, ValueError):  # of a device that is no accelerator
         torch.accelerator.reset_peak_memory_stats(device)
 
 

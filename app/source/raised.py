@@ -11,6 +11,8 @@ from app.util.errors import CodedError
 
 _BLOCK = "Traceback (most recent call last):"
 _FRAME = re.compile(r'^ *File "([^"]+)", line (\d+)', re.M)
+_MEMORY = "OutOfMemoryError"
+_NEEDED = re.compile(r"tried to allocate ([\d.,]+ ?\w+)", re.IGNORECASE)
 FOREIGN = "raised"  # code of what another library raised in an engine, whose class this process does not have
 
 
@@ -24,6 +26,8 @@ def trace_of(error: BaseException) -> str:
 def place_of(error: BaseException) -> str:
     """Return the innermost line of the user's own files that an exception came through, such as "line 24 of net.py"; ""
     if there is none."""
+    if kind_of(error) == _MEMORY:
+        return ""  # it is where memory ended, by whoever's doing
     blocks = trace_of(error).split(_BLOCK)
     return next(filter(None, map(_place_in, reversed(blocks))), "")
 
@@ -36,6 +40,16 @@ def _place_in(block: str) -> str:
         or (user_frames.is_users(file) and "-packages" not in file)
     ]
     return locations[-1] if locations else ""
+
+
+def shortage(text: str) -> str:
+    """Return what the text of an error says of memory that ended, of whichever device: several sentences of torch's.
+
+    >>> shortage("CUDA out of memory. Tried to allocate 2.00 GiB. GPU 0 has 1.5 GiB.")
+    'ran out of memory: 2.00 GiB more did not fit'
+    """
+    needed = _NEEDED.search(text)
+    return "ran out of memory" + (f": {needed[1]} more did not fit" if needed else "")
 
 
 def kind_of(error: BaseException) -> str:
@@ -67,6 +81,8 @@ def sentence(error: BaseException) -> str:
     text = str(error).strip()
     if is_ours(error):
         return (text or type(error).__name__).removesuffix(".")
+    if kind_of(error) == _MEMORY:
+        return f"the computation {shortage(text)}; a smaller batch_size needs less, and cpu may have more"
     location = place_of(error)
     if isinstance(error, OSError) and error.strerror and not location:
         return (

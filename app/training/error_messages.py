@@ -10,7 +10,7 @@ from types import TracebackType
 import torch
 
 from app.data.sources import DataError
-from app.source import layer_files, switches
+from app.source import layer_files, raised, switches
 from app.source.generated import Source
 from app.training.choices import ChoiceError
 from app.training.events import Failed
@@ -69,8 +69,6 @@ _MEMORY_WORDS = re.compile(
     r"out of memory|can't allocate memory|not enough memory", re.IGNORECASE
 )
 _RECOMPUTE = "Blocks that are listed in recompute need less, and more time."
-# What torch's messages, of whichever device, say in several sentences; they are in the traceback.
-_NEEDED = re.compile(r"tried to allocate ([\d.,]+ ?\w+)", re.IGNORECASE)
 
 
 def failure(
@@ -175,9 +173,7 @@ def _message(error: BaseException, kind: str, step: int, source: Source) -> str:
         return text
     where = f"Step {step + 1}" if step else "The first step"
     if kind == "memory":
-        needed = _NEEDED.search(text)
-        more = f": {needed[1]} more did not fit" if needed else ""
-        return f"{where} ran out of memory{more}."
+        return f"{where} {raised.shortage(text)}."
     location = layer_files.error_location(error.__traceback__) or _own_place(
         error.__traceback__, source
     )

@@ -10,6 +10,7 @@ from pathlib import Path
 
 import pytest
 import torch
+from msgspec.structs import replace
 
 import tapedeck
 from app.engine import pool, run_process
@@ -17,6 +18,7 @@ from app.engine.client import Engine
 from app.engine.remote_control import RemoteControl
 from app.engine.requests.shapes import LoadTorch
 from app.main import main
+from app.project import file
 from app.training.events import Failed, Started, to_json
 from app.training.loop import train
 from app.training.run_requests import LookInside, TellMemory
@@ -76,6 +78,29 @@ def test_the_terminal_trains_evaluates_and_tries_on_it(
     assert f"npu:0 is not available here; available: {device}, cpu" in (
         capsys.readouterr().err
     )
+
+
+def test_a_project_of_another_machine_is_trained_here_and_memory_that_ends_is_a_sentence(
+    device: str,
+    tmp_path: Path,
+    capsys: pytest.CaptureFixture[str],
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    project = file.read(DIGITS)
+    there = replace(project, training=replace(project.training, device="npu:3"))
+    path = tmp_path / "there.tape"
+    file.write(there, path)
+    options = ["--epochs", "1", "--set", "max_steps=2", "--out", str(tmp_path / "out")]
+    assert main(["train", str(path), *options]) == 0
+    text = capsys.readouterr().out
+    assert "npu:3 is not available here, so the run uses the CPU" in text
+    if not device.startswith("sim"):
+        return
+    monkeypatch.setenv("SIM_MEMORY", str(2**17))
+    assert main(["evaluate", str(DIGITS), "--device", device]) != 0
+    text = capsys.readouterr().err
+    assert "the computation ran out of memory" in text and "your own" not in text
+    assert text.count("\n") == 1 and "a smaller batch_size needs less" in text
 
 
 def test_the_exported_script_runs_on_it(device: str, tmp_path: Path) -> None:

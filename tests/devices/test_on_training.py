@@ -406,6 +406,8 @@ def test_a_dry_run_says_it_too_and_a_rate_test_runs(device: str, figure) -> None
     assert not isinstance(tried, Failed) and tried.device == device
     assert tried.scope == "device" and tried.memory > 0
     figure("a step of the dry run, ms", round(1000 * tried.seconds[-1], 2))
+    elsewhere = dry_run(job(CONV_NET, device="cpu"))
+    assert not isinstance(elsewhere, Failed) and elsewhere.scope == "process"
     assert len(rate_test(job(CONV_NET, device=device), batches=20).losses) > 5
 
 

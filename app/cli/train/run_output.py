@@ -56,6 +56,8 @@ class ProgressBar:
                 print(
                     f"training on {event.device}: {count}, {counted(event.train_count, 'sample')}"
                 )
+                if event.device_note:
+                    print(event.device_note)
                 if event.loss:
                     print(console.printable(event.loss))
                 if event.stand_in:
