@@ -11,6 +11,7 @@ import pytest
 
 from app.util.resources import python_path
 from tests.slow.planted_device_mistakes import MISTAKES, misplaced
+from tests.slow.two_devices import compared
 from tests.support.needs import needs
 
 HERE = Path(__file__).parent
@@ -61,6 +62,13 @@ def test_the_page_of_an_accelerator_has_its_card_and_each_figure(
     assert "| Card | sim:0 Simulated accelerator |" in text
     assert "| device | sim:0, Simulated accelerator, 64.0 GiB |" in text
     assert "1 passed" in text and "None." in text
+
+
+def test_what_takes_a_device_has_the_same_losses_on_both() -> None:
+    """`python -m tests.slow.two_devices` runs all of it, and prints a table."""
+    (row,) = compared(["tests/training/test_loop.py"])
+    assert not row.failed and not row.differing
+    assert row.on_device >= 15 and row.steps > 500
 
 
 @needs("interpret", "trials")
