@@ -166,7 +166,7 @@ MISTAKES = (
     ),
     Mistake(
         "what did not fit is not said",
-        "app/training/error_messages.py",
+        "app/source/raised.py",
         '"tried to allocate',
         '"wanted to allocate',
         ENDS,
@@ -282,6 +282,20 @@ MISTAKES = (
         'if found is not None else "cpu"',
         'if found is None else "cpu"',
         SCRIPT,
+    ),
+    Mistake(
+        "the CPU's peak is asked of the accelerator",
+        "tapedeck/devices.py",
+        "with suppress(*_CANNOT, ValueError):",
+        "with suppress(*_CANNOT):",
+        (TRAINING, "dry_run"),
+    ),
+    Mistake(
+        "a loss that is read late blames the previous step",
+        "app/training/monitoring/nonfinite.py",
+        "if spoilt and later is not None:",
+        "if False:",
+        (TRAINING, "read_late"),
     ),
     Mistake(
         "a watched script tells the process's",
