@@ -14,6 +14,7 @@ import subprocess
 import sys
 import tempfile
 from collections.abc import Iterable, Mapping
+from itertools import starmap
 from pathlib import Path
 from typing import NamedTuple
 
@@ -46,16 +47,18 @@ CPU_ALONE = {
     "tests/training/test_failures.py::test_of_mixed_samples": LATE,
     "tests/training/test_failures.py::test_dropout_falls": LATE,
     "tests/training/test_failures.py::test_a_loss_that_alone": LATE,
+    "tests/training/test_surgery.py::test_a_run_goes_on": LATE,
+    "tests/training/test_surgeries_in_short.py": LATE,
     "tests/features/interpret/test_attribution.py::test_saliency": ITS_OWN,
     "tests/features/interpret/test_interventions.py": ITS_OWN,
 }
 
 
 class Noted(NamedTuple):
-    """How a test ended on a device, and the losses of its runs."""
+    """How a test ended on a device, and the losses of its runs by step."""
 
     ended: str
-    runs: list[list[float]]
+    runs: list[dict[str, float]]
 
 
 class Compared(NamedTuple):
@@ -112,23 +115,21 @@ def _of_file(
     ends = {test: on_device.get(test, missing).ended for test in both}
     failed = [f"{test} on the CPU" for test in tests if on_cpu[test].ended == "failed"]
     failed += [f"{test}: {end}" for test, end in ends.items() if end in _FAULTS]
+    # Where a run is stopped amid it, a device has gone some steps further, and the next run begins there.
     pairs = [
-        (test, ours, theirs)
+        (test, [(ours[step], theirs[step]) for step in ours.keys() & theirs.keys()])
         for test in both
         for ours, theirs in zip(
             on_cpu[test].runs, on_device.get(test, missing).runs, strict=False
         )
     ]
-    # Where a run is stopped amid it, a device has gone some steps further.
-    different = {
-        test for test, ours, theirs in pairs if any(map(_differ, ours, theirs))
-    }
+    different = {test for test, losses in pairs if any(starmap(_differ, losses))}
     return Compared(
         file,
         len(tests),
         len(both),
         len(pairs),
-        sum(min(len(ours), len(theirs)) for _, ours, theirs in pairs),
+        sum(len(losses) for _, losses in pairs),
         tuple(failed),
         tuple(sorted(different)),
     )

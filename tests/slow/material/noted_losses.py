@@ -1,4 +1,5 @@
-"""A plugin of pytest: notes of each test how it ended, and the losses of the runs that it made in its process.
+"""A plugin of pytest: notes of each test how it ended, and the losses of the runs that it made in its process, by
+step.
 
 They are lines of JSON in the file that `TAPEDECK_NOTED_LOSSES` names.
 """
@@ -13,7 +14,7 @@ from typing import Any
 
 import pytest
 
-_runs: list[list[float]] = []
+_runs: list[dict[int, float]] = []
 
 
 def pytest_configure() -> None:
@@ -24,12 +25,12 @@ def pytest_configure() -> None:
     original = loop._Run.events
 
     def events(run: Any, *args: Any) -> Iterator[Any]:
-        losses: list[float] = []
+        losses: dict[int, float] = {}
         _runs.append(losses)
         with closing(original(run, *args)) as made:
             for event in made:
                 if isinstance(event, StepDone):
-                    losses.append(event.loss)
+                    losses[event.step] = event.loss
                 yield event
 
     loop._Run.events = events
