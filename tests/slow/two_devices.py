@@ -1,4 +1,5 @@
-"""Tests that take a device, on the CPU and on the simulated accelerator: each passes, with the same losses bit by bit.
+"""Tests that take a device, on the CPU and on the simulated accelerator: each passes, with the same losses bit by bit,
+but for those of `ROUNDED`.
 
     python -m tests.slow.two_devices [FILE ...]
 
@@ -9,12 +10,12 @@ differ. Exits with 1 if a test fails on one of them, or a loss differs.
 from __future__ import annotations
 
 import json
+import math
 import os
 import subprocess
 import sys
 import tempfile
 from collections.abc import Iterable, Mapping
-from itertools import starmap
 from pathlib import Path
 from typing import NamedTuple
 
@@ -52,6 +53,16 @@ CPU_ALONE = {
     "tests/features/interpret/test_attribution.py::test_saliency": ITS_OWN,
     "tests/features/interpret/test_interventions.py": ITS_OWN,
 }
+# Whose losses are equal up to rounding, ROUNDING of them: the accelerator has other kernels for attention, which torch
+# writes out there, and for convolutions of bfloat16 in channels_last.
+ROUNDED = (
+    "tests/training/test_opened.py::test_a_model_of_a_package",
+    "tests/training/test_opened.py::test_a_step_of_an_opened_model_is_recomputed",
+    "tests/training/test_opened.py::test_the_loss_that_a_model_computes_itself",
+    "tests/training/test_several_inputs.py::test_a_run_is_the_run_of_the_script[pairs, bfloat16",
+    "tests/training/test_several_inputs.py::test_the_examples_learn",
+)
+ROUNDING = 1e-4
 
 
 class Noted(NamedTuple):
@@ -117,19 +128,23 @@ def _of_file(
     failed += [f"{test}: {end}" for test, end in ends.items() if end in _FAULTS]
     # Where a run is stopped amid it, a device has gone some steps further, and the next run begins there.
     pairs = [
-        (test, [(ours[step], theirs[step]) for step in ours.keys() & theirs.keys()])
+        (test, [_apart(ours[step], theirs[step]) for step in {*ours} & {*theirs}])
         for test in both
         for ours, theirs in zip(
             on_cpu[test].runs, on_device.get(test, missing).runs, strict=False
         )
     ]
-    different = {test for test, losses in pairs if any(starmap(_differ, losses))}
+    different = {
+        test
+        for test, distances in pairs
+        if max(distances, default=0.0) > ROUNDING * test.startswith(ROUNDED)
+    }
     return Compared(
         file,
         len(tests),
         len(both),
         len(pairs),
-        sum(len(losses) for _, losses in pairs),
+        sum(len(distances) for _, distances in pairs),
         tuple(failed),
         tuple(sorted(different)),
     )
@@ -138,8 +153,12 @@ def _of_file(
 _FAULTS = ("failed", "missing")
 
 
-def _differ(ours: float, theirs: float) -> bool:
-    return repr(ours) != repr(theirs)  # by which two NaN are the same
+def _apart(ours: float, theirs: float) -> float:
+    """Return the relative distance of two losses, 0 of two NaN, infinite of one."""
+    if repr(ours) == repr(theirs):
+        return 0.0
+    distance = abs(ours - theirs) / abs(ours)
+    return math.inf if math.isnan(distance) else distance
 
 
 def main(files: list[str]) -> int:
