@@ -8,13 +8,15 @@ from typing import TYPE_CHECKING, Protocol
 from app.cli import console
 from app.training import events
 from app.training.events import to_json
-from app.training.surgery.outcome_text import outcome_text
+from app.training.surgery.values import Fate, Outcome
 from app.util.formatting import counted, parameters_text
 
 if TYPE_CHECKING:
     from app.training.events import Cut, EpochDone, Event, Finished, StepDone
 
 
+_UNSAID = ("kept", "new")  # fates of layers
+SAID = 6  # layers of a surgery that are named
 CLEARED = "\r\033[K"  # of a terminal: back to the beginning of an empty line
 
 
@@ -130,3 +132,27 @@ def _takes(letters: str) -> bool:
 def _share(accuracy: float | None) -> str:
     """Format an accuracy in brackets; empty without classes."""
     return "" if accuracy is None else f" ({accuracy:.2%})"
+
+
+def outcome_text(outcome: Outcome) -> tuple[str, ...]:
+    """Describe how much the output changed, and the layers that were not simply kept.
+
+    >>> outcome_text(Outcome((Fate("fc1", "fc1", "widened", "(64,) → (80,)."), Fate("", "fc3", "identity")), 3.1e-7))
+    ('The output differs by 3.1e-07 of its largest value.', 'fc1 widened: (64,) → (80,).', 'fc3 identity')
+    """
+    lines = [_fate(fate) for fate in outcome.fates if fate.what not in _UNSAID]
+    more = (f"and {len(lines) - SAID} layers more",) if len(lines) > SAID else ()
+    if outcome.difference is None:
+        output = outcome.note or "The output has another shape."
+    elif outcome.difference == 0:
+        output = "The output is the same."
+    else:
+        output = f"The output differs by {outcome.difference:.2g} of its largest value."
+    return output, *lines[:SAID], *more
+
+
+def _fate(fate: Fate) -> str:
+    name = fate.after or fate.before
+    if fate.before and fate.after and fate.before != fate.after:
+        name = f"{fate.before} (now {fate.after})"
+    return f"{name} {fate.what}" + (f": {fate.reason}" if fate.reason else "")

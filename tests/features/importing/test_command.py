@@ -27,6 +27,7 @@ from app.sources.spec import InputSpec, SourceSpec
 from app.util import tensor_files
 from app.util.resources import path as resource_path
 from tests.support import own_code
+from tests.support.needs import needs
 
 Told = pytest.CaptureFixture[str]
 DIGITS = resource_path("examples", "digits.tape")
@@ -115,6 +116,7 @@ def test_what_is_asked_for_wrongly_is_exit_2_and_one_line(
         (["--code", "net.py", "--script", "there/train.py"], "from its own folder"),
     ],
 )
+@needs("export")
 def test_an_export_that_cannot_be_is_refused_before_anything_is_written(
     arguments: list[str],
     words: str,

@@ -34,6 +34,7 @@ from app.views.navigation import way_to
 from app.views.trust.trust_dialog import ModelTrustDialog
 from tests.engine.test_child import ROOT, alive, wait_for
 from tests.support import own_code
+from tests.support.needs import needs
 from tests.support.whole_window import WholeWindow
 from tests.support.windows import messages
 
@@ -102,6 +103,7 @@ def trust(window: WholeWindow) -> ModelTrustDialog:
     return found
 
 
+@needs("weights")
 def test_a_model_of_torchvision_is_found_by_name_and_opened_with_its_weights_beside(
     qtbot, window, tmp_path
 ) -> None:

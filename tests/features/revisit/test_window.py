@@ -156,8 +156,9 @@ def test_a_step_is_debugged_its_graph_plays_to_the_recorded_norms_and_its_batch_
     assert played.keys() == recorded.keys()
     for layer, norm in recorded.items():
         assert played[layer] == pytest.approx(norm, rel=1e-5)
-    trained.pages.show("network")
+    trained.pages.show("autograd")
     control.debug(step + 1)
+    trained.pages.show("network")
     qtbot.waitUntil(
         lambda: trained.banner.title() == f"Step {step + 1} of Run 1 is recomputed",
         timeout=60_000,

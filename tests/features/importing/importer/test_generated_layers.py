@@ -16,6 +16,7 @@ from app.project import custom_layers
 from app.source.compiled import make_module
 from app.sources.spec import InputSpec
 from tests.features.importing.redrawn_nets import own_ops, redrawn
+from tests.support.needs import needs
 
 
 @pytest.fixture
@@ -109,6 +110,7 @@ def test_a_class_of_ones_own_file_that_returns_a_record_is_one_node_with_an_outp
 
 
 @pytest.mark.usefixtures("forked_trials")
+@needs("export")
 def test_a_model_of_ones_own_file_that_is_one_node_is_exported_with_the_fields_of_its_record(
     file: Path,
 ) -> None:

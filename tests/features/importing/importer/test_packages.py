@@ -8,6 +8,7 @@ import pytest
 
 from app.cli import run
 from app.project import file
+from tests.support.needs import needs
 
 # A torchvision such as a wheel for CUDA is beside a torch for the CPU: its own import asks for an operator that is not
 # there.
@@ -160,6 +161,7 @@ def installed(
     return folder
 
 
+@needs("export")
 def test_a_class_of_an_installed_package_is_one_node_and_the_rest_is_drawn(
     installed: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:

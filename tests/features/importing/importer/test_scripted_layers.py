@@ -11,6 +11,7 @@ from safetensors.torch import load_file
 
 from app.cli import run
 from tests.support.forked_python import run_forked
+from tests.support.needs import needs
 
 pytestmark = [
     pytest.mark.filterwarnings("ignore:.*torch.jit.*:DeprecationWarning"),
@@ -191,6 +192,7 @@ def test_parts_of_torchscript_are_nodes_with_their_names_and_their_code_is_store
     ).keys()
 
 
+@needs("export")
 def test_the_exported_code_computes_what_the_model_does_and_can_be_copied(
     folder: Path,
 ) -> None:

@@ -21,6 +21,7 @@ from app.project import file as project_file
 from app.project.drawing_digest import imported as imported_net
 from app.project.weights import model_buffers
 from app.training.setup.initial_weights import initial_weights
+from tests.support.needs import needs
 
 # A causal mask, a bias by relative places, places of tokens, statistics, and values that are in no state_dict.
 TEXT = """
@@ -128,6 +129,7 @@ def gradients(net: nn.Module, x: torch.Tensor, train: bool) -> dict[str, torch.T
 
 
 @pytest.mark.parametrize("train", [False, True])
+@needs("export")
 def test_an_import_without_options_is_exported_as_the_source_model(
     imported, file, tmp_path, train
 ) -> None:
