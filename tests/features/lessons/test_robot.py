@@ -17,6 +17,7 @@ from app.project import file
 from app.project.project import Project
 from tests.features.lessons.hand import Hand
 from tests.features.lessons.scripts import SCRIPTS
+from tests.support.needs import needs
 from tests.support.whole_window import WholeWindow
 
 LEAST_WRONG = 3  # ways to do a lesson wrong, beside skipping its steps
@@ -53,6 +54,7 @@ def hint(hand: Hand) -> str:
 
 
 @pytest.mark.parametrize("name", SCRIPTS)
+@needs("snippets")
 def test_a_hand_does_it_wrong_and_then_to_the_end(
     qtbot: QtBot, window: WholeWindow, name: str
 ) -> None:
@@ -80,6 +82,7 @@ def test_a_hand_does_it_wrong_and_then_to_the_end(
 
 
 @pytest.mark.parametrize("name", SCRIPTS)
+@needs("snippets")
 def test_a_lesson_whose_steps_are_skipped_is_not_done(
     qtbot: QtBot, window: WholeWindow, name: str
 ) -> None:

@@ -21,6 +21,7 @@ from app.training.history import History
 from app.views.autograd.graph.playback_paint import EdgeFlow
 from app.views.autograd.page import AutogradPage
 from app.views.autograd.tape.player import Player
+from tests.support.needs import needs
 from tests.support.whole_window import WholeWindow
 from tests.views.window.test_window import ready
 
@@ -234,6 +235,7 @@ def test_a_teacher_makes_a_lesson_that_opens_and_is_handed_out_as_a_picture(
     assert run(["grade", str(folder), str(handed_in.parent)]) == 0
 
 
+@needs("problems")
 def test_beside_a_lesson_the_dock_below_is_high_enough_for_charts_and_as_it_was_after_it(
     qtbot: QtBot, window: WholeWindow
 ) -> None:
