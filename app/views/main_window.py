@@ -70,9 +70,7 @@ EXAMPLE = "digits.tape"
 LINES = ".jsonl"  # the ending of a file with the lines of a run
 # Of the bottom dock at first: the same for all pages, so that the tabs stay where they are.
 BOTTOM_SHARE, BOTTOM_LEAST, BOTTOM_MOST = 0.34, 190, 338
-CONTROLS_HIGH = (
-    40  # px of a row of controls below the tabs, while a page beside takes their room
-)
+NARROW_SHARE, NARROW_HIGH = 0.45, 348  # while a page beside it takes its width
 BOTTOM_CONTROLS = 402  # px beside its tabs, of the widest controls: those of the curves
 
 
@@ -340,7 +338,7 @@ class MainWindow(ShowsCutTexts, QMainWindow):
         wanted = before
         if narrow:
             self._low_bottom = before or self.bottom.height()
-            wanted = self._low_bottom + beside_text(CONTROLS_HIGH)
+            wanted = round(min(NARROW_SHARE * self.height(), beside_text(NARROW_HIGH)))
         if wanted and (not narrow or self.bottom.height() < wanted):
             self.resizeDocks([self.bottom], [wanted], Qt.Orientation.Vertical)
 

@@ -97,6 +97,7 @@ class SweepControl(QObject):
     def open(self) -> SweepDialog | None:
         """Open the dialog; None, with a message, if no sweep can start."""
         workspace = self._workspace
+        workspace.pages.set_offered("sweep", True)
         project, analysis = workspace.document.project, workspace.live.analysis
         if self._sweep is not None:
             workspace.notifier.refuse(

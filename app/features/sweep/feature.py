@@ -24,12 +24,15 @@ class SweepFeature(Feature):
             "bottom",
             self._make,
             after="runs",
-            words="S&weep",
+            words="Sweep",
         )
 
     def _make(self) -> SweepPage:
         self.page = SweepPage()
         return self.page
+
+    def begin(self) -> None:
+        self.workspace.pages.set_offered("sweep", False)  # until it is asked for
 
     def actions(self) -> Iterable[Action]:
         yield Action(

@@ -319,8 +319,10 @@ class DatasetTrustDialog(TrustDialog):
     problem = "It defines no class, so it has no Dataset."
     trusted_words = "It is trusted: its Dataset classes can be trained on."
 
-    def __init__(self, file: CustomFile, before: str = "") -> None:
-        super().__init__(file, before)
+    def __init__(
+        self, file: CustomFile, before: str = "", parent: QWidget | None = None
+    ) -> None:
+        super().__init__(file, before, parent)
         self.setWindowTitle("Dataset class")
 
     def contents(self) -> str:

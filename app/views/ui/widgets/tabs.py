@@ -32,6 +32,9 @@ class _Tab(Struct):
     bare: bool = False  # only its icon, for want of room
     pad: int = PADS[0]
     named: bool = False  # only its name
+    counted: bool = (
+        True  # has room also while it is hidden, unless it was from the beginning
+    )
 
     def width(self, bare: bool, pad: int, named: bool = False) -> float:
         """Return the width with icon and words, with its icon alone, or with its name alone."""
@@ -165,6 +168,8 @@ class ToolTabs(KeyboardFocus, QTabBar):
     def set_shown(self, key: str, shown: bool) -> None:
         """Hide a tab or show it again; the active one stays visible."""
         index = self.index(key)
+        tab = self._tabs[index]
+        tab.counted = shown or (tab.counted and self.isVisible())
         if index != self.currentIndex():
             self._show(index, shown)
 
@@ -227,7 +232,9 @@ class ToolTabs(KeyboardFocus, QTabBar):
         )
 
     def _counts(self, index: int) -> bool:
-        return self._hidden_count or self.isTabVisible(index)
+        if self.isTabVisible(index):
+            return True
+        return self._hidden_count and (self._central or self._tabs[index].counted)
 
     def _full(self, tab: _Tab) -> int:
         return at_least(tab.width(False, PADS[0]), HEIGHT).width()
