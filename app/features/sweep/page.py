@@ -136,10 +136,10 @@ class SweepPage(QWidget):
         vbox((split, 1), self.verdict, on=inside, margins=0, spacing=2)
         self.empty = EmptyState("runs", "No sweep yet", "Begin one by Sweep…")
         self._stack = QStackedLayout()
+        column = vbox(bar, on=self, margins=0, spacing=0)
+        column.addLayout(self._stack, 1)  # first: a stack shows what it gets
         self._stack.addWidget(self.empty)
         self._stack.addWidget(inside)
-        column = vbox(bar, on=self, margins=0, spacing=0)
-        column.addLayout(self._stack, 1)
         self.show_table(None)
 
     def show_table(self, table: SweepTable | None, problem: str = "") -> None:
