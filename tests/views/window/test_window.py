@@ -179,6 +179,7 @@ def test_the_window_comes_back_as_it_was(qtbot, qapp, tmp_path) -> None:
     first.canvas.view.show_corner(QPointF(200, 100), QPointF(30, 20), 1.5)
     seen = first.canvas.view.visible_area().center()
     folded = first.training_form.loss
+    folded._header.setFocus()
     QTest.keyClick(folded._header, Qt.Key.Key_Left)
     first.left.hide()
     leave(first)
