@@ -206,8 +206,8 @@ class InterpretPage(QWidget):
             self.method, self.target, self.which, self.explain
         )
         scale = ColorScale(signed=True)
-        vbox(controls, self.legend, scale, on=above, margins=(12, 0, 12, 2), spacing=4)
         scale.set_ends("−largest", "largest of each sample")
+        vbox(controls, self.legend, scale, on=above, margins=(12, 0, 12, 2), spacing=4)
         self.attributions = AttributionView(above)
 
     def _connect(self) -> None:
