@@ -48,8 +48,9 @@ class PageControl(QObject):
         self.refresh()
 
     def refresh(self) -> None:
-        """Read the sweep soon, if the page can be seen."""
-        if self._page.isVisible() and not self._soon.isActive():
+        """Read the sweep soon, if the page or the list of runs, which has those of sweeps, can be seen."""
+        in_sight = self._page.isVisible() or self._workspace.pages.is_front("runs")
+        if in_sight and not self._soon.isActive():
             self._soon.start()
 
     def _read(self) -> None:
@@ -60,6 +61,8 @@ class PageControl(QObject):
 
     def _show(self, table: SweepTable | None) -> None:
         self._page.show_table(table)
+        if table is not None:
+            self._workspace.pages.set_offered("sweep", True)
         self._show_buttons()
 
     def _cannot_read(self, failure: WorkerFailure) -> None:

@@ -124,6 +124,17 @@ def test_a_sweep_that_another_process_left_is_shown_steered_and_gone_on_with(
     assert [state for state, _ in states] == ["done"] * 3 and states[1][1] == 0.005
 
 
+def test_the_page_is_offered_where_the_runs_of_a_sweep_are_listed(
+    qtbot: QtBot, window: WholeWindow
+) -> None:
+    assert not window.pages.is_offered("bottom", "sweep")
+    runs = store.runs_beside(window.document.path)
+    search = Search((parse_values("lr", "1e-4..1e-2:log"),), "random", trials=2)
+    Study.begin(runs, window.document.project, search).close()
+    window.pages.show("runs")
+    qtbot.waitUntil(lambda: window.pages.is_offered("bottom", "sweep"))
+
+
 def test_a_trial_is_stopped_and_the_sweep_goes_on(
     qtbot: QtBot, window: WholeWindow
 ) -> None:

@@ -102,12 +102,12 @@ class Terminal:
 
     def run(self) -> int:
         """Follow the script until it ends. Raises PlaceError."""
-        kept = KeptLine(self._place, self._begin, console.warn)
+        connection = KeptLine(self._place, self._begin, console.warn)
         try:
             self._introduce()
             while True:
-                self._steer(kept.line)
-                for channel, data in kept.messages(EVERY):
+                self._steer(connection.line)
+                for channel, data in connection.messages(EVERY):
                     if channel == OUTPUT:
                         self._offset += len(data)
                         sys.stdout.buffer.write(data)
@@ -122,7 +122,7 @@ class Terminal:
             console.warn(f"the script goes on; tapedeck {self._frames} watches it")
             return interrupts.STATUS
         finally:
-            kept.close()
+            connection.close()
 
     @property
     def _frames(self) -> str:

@@ -70,13 +70,13 @@ def train(options: argparse.Namespace, job: Job) -> int:
 
 def _options(options: argparse.Namespace) -> list[str]:
     """Return the arguments of the script; all else is in it."""
-    given = [
+    data_and_device = [
         argument
         for name in ("data", "device")
         if (value := getattr(options, name)) is not None
         for argument in (f"--{name}", str(value))
     ]
-    return [*given, *["--json"] * options.json]
+    return [*data_and_device, *["--json"] * options.json]
 
 
 def _fetch(place: Place, folder: str, out: Path) -> list[str]:
