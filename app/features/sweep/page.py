@@ -162,7 +162,7 @@ class SweepPage(QWidget):
         titles = [column.title for column in self.rows.cells.columns]
         same = same and titles == [column.title for column in columns]
         self.rows.cells.set_rows(table.trials, None if same else columns)
-        if not same:
+        if not same or before is None or before.trials != table.trials:
             self.rows.fit_columns()
         ended = [
             row for row in table.trials if row.state in ("done", "pruned", "failed")

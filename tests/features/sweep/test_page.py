@@ -5,6 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
+from msgspec.structs import replace
 from PySide6.QtCore import QPointF
 from PySide6.QtWidgets import QApplication
 from pytestqt.qtbot import QtBot
@@ -124,6 +125,16 @@ def test_a_sweep_that_another_process_left_is_shown_steered_and_gone_on_with(
     assert [state for state, _ in states] == ["done"] * 3 and states[1][1] == 0.005
 
 
+def test_the_figures_of_a_trial_that_has_ended_are_not_cut(qtbot: QtBot) -> None:
+    page = SweepPage()
+    qtbot.addWidget(page)
+    begun = replace(row(0, 1e-3, 0.0), state="running", value=None)
+    page.show_table(replace(TABLE, trials=(begun,)))
+    page.show_table(replace(TABLE, trials=(row(0, 1e-3, 0.02647),)))
+    loss = [column.title for column in page.rows.cells.columns].index("Loss")
+    assert page.rows.columnWidth(loss) >= page.rows.sizeHintForColumn(loss) > 0
+
+
 def test_the_page_is_offered_where_the_runs_of_a_sweep_are_listed(
     qtbot: QtBot, window: WholeWindow
 ) -> None:
@@ -138,8 +149,6 @@ def test_the_page_is_offered_where_the_runs_of_a_sweep_are_listed(
 def test_a_trial_is_stopped_and_the_sweep_goes_on(
     qtbot: QtBot, window: WholeWindow
 ) -> None:
-    from msgspec.structs import replace
-
     from tests.features.sweep.test_window import begun
 
     project = window.document.project
