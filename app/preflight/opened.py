@@ -231,18 +231,17 @@ def model_source(project: Project) -> Source:
         **target_fields(data),
         **{info.name: info for info in data.inputs or (only,)},
     }
-    pairs = zip(names, fields, strict=True)
+    by_argument = {
+        name: field_infos[field] for name, field in zip(names, fields, strict=True)
+    }
     inputs = [
-        InputSpec(name, field_infos[field].shape, field_infos[field].dtype)
-        for name, field in pairs
+        InputSpec(name, field.shape, field.dtype) for name, field in by_argument.items()
     ]
     layouts = {
         name: layout.code
         for name, layout in opened_losses.layouts(project, data).items()
     }
-    conversions = opened_losses.label_conversions(
-        opened, dict(zip(names, fields, strict=True)), data
-    )
+    conversions = opened_losses.conversions(opened, by_argument, data)
     return source_of(opened, inputs, outputs, layouts, conversions)
 
 

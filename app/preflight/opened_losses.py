@@ -8,7 +8,7 @@ from math import prod
 from msgspec.structs import replace
 
 from app.builder.diagnostics.problems import Cure, Problem, SetTraining
-from app.data.spec import CLASSES, VALUES, SourceSpec, TargetInfo
+from app.data.spec import CLASSES, VALUES, FieldInfo, SourceSpec, TargetInfo
 from app.preflight import multi_output
 from app.preflight.output_layout import Layout, layout_of
 from app.project.project import Project
@@ -33,6 +33,14 @@ _SHIFTS = (
     "CausalLM",
     "LMHeadModel",
 )  # classes whose own loss compares each place with the next label
+
+
+_CASTS = {
+    "float16": ".half()",
+    "bfloat16": ".bfloat16()",
+    "float32": ".float()",
+    "float64": ".double()",
+}
 
 
 # --- The rule
@@ -147,30 +155,29 @@ def _asks(opened: OpenedModel, label: Argument) -> bool:
     )
 
 
-def label_conversions(
-    opened: OpenedModel, fields: Mapping[str, str], source: SourceSpec
+def conversions(
+    opened: OpenedModel, fields: Mapping[str, FieldInfo], source: SourceSpec
 ) -> dict[str, str]:
-    """Return the code that makes floats of labels of two classes, for each argument that got floats in its call; the
-    field of each argument is in `fields`."""
-    targets = {
-        class_target.name or TARGET: class_target
-        for class_target in source.known_targets
-        if class_target.task == CLASSES
+    """Return the code that makes the floats that an argument got in its call: of numbers in another precision, and of
+    labels of two classes. The field of each argument is in `fields`."""
+    two_classes = {
+        target.name or TARGET
+        for target in source.known_targets
+        if target.task == CLASSES and len(target.classes) == 2
     }
-    conversions = {}
+    by_argument = {}
     for argument in opened.given:
-        target = targets.get(fields.get(argument.name, ""))
-        if (
-            target is None
-            or len(target.classes) != 2
-            or not argument.dtype.startswith("float")
-        ):
+        field = fields.get(argument.name)
+        if field is None or argument.dtype not in _CASTS:
             continue
-        if prod(argument.shape[1:]) == 1:
-            conversions[argument.name] = ".float()" + (
-                ".reshape(-1, 1)" if argument.shape[1:] else ""
-            )
-    return conversions
+        cast = _CASTS[argument.dtype]
+        if field.dtype in _CASTS:
+            if field.dtype != argument.dtype:
+                by_argument[argument.name] = cast
+        elif field.name in two_classes and prod(argument.shape[1:]) == 1:
+            column = ".reshape(-1, 1)" if argument.shape[1:] else ""
+            by_argument[argument.name] = cast + column
+    return by_argument
 
 
 # --- Layouts

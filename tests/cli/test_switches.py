@@ -56,12 +56,7 @@ def fresh(folder: Path, *words: str) -> CompletedProcess[str]:
             1,
             "Its file turns gradients off for all of torch (line 6 of net.py).",
         ),
-        (
-            "torch.set_default_dtype(torch.float64)",
-            forked,
-            1,
-            "Its file makes float64 the default of all of torch (line 6 of net.py). Remove that line",
-        ),
+        ("torch.set_default_dtype(torch.float64)", forked, 0, ""),
         ("warnings.simplefilter('error')", fresh, 0, ""),
     ],
 )

@@ -2,9 +2,8 @@
 
 `python -m tests.slow.own_losses` trains all of them, `python -m tests.slow.own_losses Own20 Words19` some.
 40 models return their own loss, 20 are language models, 10 are regressions of odd shapes, 13 have one output for two
-classes. Each is trained to the
-losses of a loop that a person would write, bit for bit, or refused with a cause that is true. Prints a table; exits
-with 1 where one is neither.
+classes, 4 compute in another precision than that of their data. Each is trained to the losses of a loop that a person
+would write, bit for bit, or refused with a cause that is true. Prints a table; exits with 1 where one is neither.
 """
 
 from __future__ import annotations
@@ -212,6 +211,13 @@ _BINARY: list[tuple[str, str, str, tuple[str, ...]]] = [
     ("x", "self.l(x)", "Sign", ("--loss", "cross_entropy")),
 ]
 
+_PRECISE = [
+    ("double", "Two", 2),
+    ("double", "Sign", 1),
+    ("bfloat16", "Two", 2),
+    ("half", "Column", 1),
+]
+
 
 @dataclass(frozen=True)
 class Case:
@@ -229,7 +235,8 @@ class Case:
 
 
 def cases() -> Iterator[Case]:
-    """Yield 40 models with a loss of their own, 20 language models, 10 regressions and 13 of two classes."""
+    """Yield 40 models with a loss of their own, 20 language models, 10 regressions, 13 of two classes, and 4 in another
+    precision than their data."""
     x = ("--input", "x=2x12")
     for number, code in enumerate(_INPUT_ONLY):
         yield Case(
@@ -285,6 +292,11 @@ def cases() -> Iterator[Case]:
         yield Case(
             f"Two{number}", text, data, plain, ("--input", "x=2x5", *options), refused
         )
+    for number, (precision, data, out) in enumerate(_PRECISE):
+        text = f"class Fine{number}(_Line):\n    def __init__(self):\n        super().__init__({out})\n"
+        text += f"        self.{precision}()\n    def forward(self, x):\n        return self.l(x)\n"
+        plain = "logits" if data == "Sign" else "values"
+        yield Case(f"Fine{number}", text, data, plain, ("--input", "x=2x5"))
 
 
 def plain_losses(case: Case, module: object, order: Sequence[Tensor]) -> list[float]:
@@ -313,7 +325,7 @@ def _plain_loss(case: Case, model: nn.Module, x: Tensor, y: Tensor) -> Tensor:
             0 if case.plain == "padded" else -1 if case.data == "IgnoringOne" else -100
         )
         return F.cross_entropy(model.logits(x).transpose(1, 2), y, ignore_index=ignored)
-    output = model.l(x)
+    output = model.l(x.to(model.l.weight.dtype))
     if case.plain == "logits":
         return F.binary_cross_entropy_with_logits(output, y.float().reshape(-1, 1))
     if case.plain == "probabilities":

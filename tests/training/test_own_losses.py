@@ -33,6 +33,8 @@ SHORT = (
     "Two8",
     "Two10",
     "Two11",
+    "Fine0",
+    "Fine2",
 )
 
 
