@@ -18,6 +18,7 @@ import json
 import re
 import sys
 from collections.abc import Iterable, Iterator
+from functools import cache
 from pathlib import Path
 from typing import NamedTuple
 
@@ -46,10 +47,12 @@ class Sentence(NamedTuple):
     file: str
 
 
-def sentences() -> list[Sentence]:
+@cache
+def sentences() -> tuple[Sentence, ...]:
     """Return all sentences once, by file."""
     every = (*_of_code(ROOT / "app"), *_of_lessons())
-    return list({sentence.one: sentence for sentence in reversed(every)}.values())[::-1]
+    once = {sentence.one: sentence for sentence in reversed(every)}
+    return (*reversed(once.values()),)
 
 
 def _of_code(folder: Path) -> Iterator[Sentence]:

@@ -17,21 +17,24 @@ FIELD = re.compile(r"\{[^{}]*\}")
 CODE = re.compile(r"`[^`]+`")
 MENU = re.compile(r"(?<!\*)\*[^*]+ > [^*]+\*(?!\*)")
 FILES = {file.stem: file for file in language.files()}
-SENTENCES = languages.sentences()
 
 
 def test_there_are_sentences_of_every_kind() -> None:
-    files = Counter(sentence.file.partition("/")[0] for sentence in SENTENCES)
+    files = Counter(
+        sentence.file.partition("/")[0] for sentence in languages.sentences()
+    )
     assert "de" in FILES and files["app"] > 250
-    assert sum(bool(sentence.many) for sentence in SENTENCES) > 10
+    assert sum(bool(sentence.many) for sentence in languages.sentences()) > 10
     kinds = ("autograd/diagnostics", "builder/diagnostics", "preflight")
-    assert all(any(kind in each.file for each in SENTENCES) for kind in kinds)
+    assert all(
+        any(kind in each.file for each in languages.sentences()) for kind in kinds
+    )
 
 
 @every(FILES)
 def test_nothing_lacks_a_translation_or_has_an_outdated_one(file) -> None:
     _header, *entries = language.read(file.read_text("utf-8"))
-    after = languages.updated(entries, SENTENCES)
+    after = languages.updated(entries, languages.sentences())
     lacking = [entry.one for entry in after if not entry.is_usable]
     assert not lacking, "run python -m scripts.languages"
 
@@ -47,8 +50,8 @@ def test_values_code_and_names_of_menus_are_those_of_the_english_sentence(file) 
 
 
 def test_a_sentence_is_not_both_counted_and_not() -> None:
-    counted = {each.one for each in SENTENCES if each.many}
-    plain = [each.one for each in SENTENCES if not each.many]
+    counted = {each.one for each in languages.sentences() if each.many}
+    plain = [each.one for each in languages.sentences() if not each.many]
     assert len(plain) == len(set(plain)) and not counted & set(plain)
 
 

@@ -26,7 +26,6 @@ from tests.views.window.test_cut_texts import Elisions, _place, cut, elisions
 FIELD = re.compile(r"\{[^{}]*\}")
 PASSES = 6  # of the event loop in which nested layouts come to rest
 TEXTS = QLabel | QAbstractButton | QLineEdit
-SENTENCES = languages.sentences()
 __all__ = ["elisions", "long_words", "spoken"]  # the fixtures
 
 
@@ -53,7 +52,9 @@ def long_words(qapp: QApplication, spoken: PseudoForms) -> Iterator[WholeWindow]
 def longest(folder: str, number: int = 6) -> list[str]:
     """The longest sentences of a folder, as they are shown."""
     every = sorted(
-        (each.one for each in SENTENCES if folder in each.file), key=len, reverse=True
+        (each.one for each in languages.sentences() if folder in each.file),
+        key=len,
+        reverse=True,
     )
     assert len(every) > number
     return [FIELD.sub("conv1.weight", tr(sentence)) for sentence in every[:number]]

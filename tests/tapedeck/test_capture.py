@@ -414,6 +414,7 @@ input()
 """
 
 
+@pytest.mark.usefixtures("warm_processes")
 @pytest.mark.skipif(os.name != "posix", reason="a process is killed by a signal")
 def test_a_window_that_is_killed_lets_the_script_go_on_and_its_package_app_is_its_own(
     tmp_path,
@@ -472,6 +473,7 @@ if "alone" in sys.argv:
 """
 
 
+@pytest.mark.usefixtures("warm_processes")
 @pytest.mark.skipif(os.name != "posix", reason="a process is interrupted by a signal")
 def test_ctrl_c_ends_a_script_that_stands_as_it_would_alone(tmp_path, opened):
     (tmp_path / "train.py").write_text(INTERRUPTED)

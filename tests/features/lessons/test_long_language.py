@@ -6,8 +6,9 @@ from pytestqt.qtbot import QtBot
 
 from app.features.lessons import lesson as lessons
 from app.features.lessons.feature import LessonsFeature
-from tests.support.long_language import SENTENCES, faults
+from scripts import languages
 from tests.support.long_language import elisions as elisions
+from tests.support.long_language import faults
 from tests.support.long_language import long_words as long_words
 from tests.support.long_language import spoken as spoken
 from tests.support.whole_window import WholeWindow
@@ -29,4 +30,7 @@ def test_no_text_of_a_lesson_is_cut(
 
 
 def test_every_text_of_the_lessons_is_in_the_catalogues() -> None:
-    assert sum(each.file.startswith("resources/lessons") for each in SENTENCES) > 400
+    assert (
+        sum(each.file.startswith("resources/lessons") for each in languages.sentences())
+        > 400
+    )

@@ -13,6 +13,8 @@ from app.main import main
 from app.runs import store
 from app.util.resources import path as resource
 
+pytestmark = pytest.mark.usefixtures("no_pictures")
+
 
 @pytest.fixture
 def project(tmp_path: Path) -> Path:
