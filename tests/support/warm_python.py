@@ -130,7 +130,10 @@ class Server:
                     self._end(ready, *self._ends[ready])
 
     def _begin(self, line: socket.socket) -> None:
-        request, files = received(line)
+        try:
+            request, files = received(line)
+        except ConnectionError:  # it was killed as it called
+            return line.close()
         server, pid = os.getpid(), os.fork()
         if not pid:
             sys.path[:] = self._base
@@ -142,7 +145,10 @@ class Server:
 
     def _forward(self, line: socket.socket, pid: int) -> None:
         """Send the process a signal, SIGKILL where its executable has been killed."""
-        number = line.recv(1)
+        try:
+            number = line.recv(1)
+        except ConnectionError:
+            number = b""
         os.kill(pid, number[0] if number else signal.SIGKILL)
         if not number:
             del self._lines[line.fileno()]
@@ -158,11 +164,16 @@ class Server:
 
 
 def received(line: socket.socket) -> tuple[dict[str, Any], list[int]]:
+    """Return what an executable is called as, and its files. Raises ConnectionError."""
     head, files, _, _ = socket.recv_fds(line, LENGTH.size, 250)
-    (length,) = LENGTH.unpack(head)
-    data = b""
-    while len(data) < length:
-        data += line.recv(length - len(data))
+    length = LENGTH.unpack(head)[0] if len(head) == LENGTH.size else 0
+    data, chunk = b"", head
+    while chunk and len(data) < length:
+        data += (chunk := line.recv(length - len(data)))
+    if not length or len(data) < length:
+        for file in files:
+            os.close(file)
+        raise ConnectionError("it has ended")
     return json.loads(data), files
 
 
