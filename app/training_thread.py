@@ -123,6 +123,10 @@ class TrainingThread(QThread):
         """Stop after the current step; Finished follows."""
         self.control.stop()
 
+    def leave(self) -> None:
+        """End the watching of a run elsewhere, which goes on."""
+        self.control.leave()
+
     def pause_at(self, points: WatchPoints) -> None:
         """Set the conditions to pause at."""
         self.control.pause_at(points)

@@ -69,7 +69,10 @@ class Script(NamedTuple):
 
 
 class Started(NamedTuple):
-    """The first step of a run is due; a script knows of no epochs, batches, seed and samples."""
+    """The first step of a run is due; a script knows of no epochs, batches, seed and samples.
+
+    `torch` is its version, and `host` the name of the machine.
+    """
 
     device: Text
     parameters: Count
@@ -80,6 +83,8 @@ class Started(NamedTuple):
     validation_count: Count = 0
     resumed_at: Count = 0
     loss: Text = ""
+    torch: Text = ""
+    host: Text = ""
 
 
 class Step(NamedTuple):

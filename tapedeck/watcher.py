@@ -15,6 +15,7 @@ from __future__ import annotations
 import gc
 import math
 import os
+import socket
 import weakref
 from collections.abc import Callable, Iterable, Mapping
 from pathlib import Path
@@ -584,7 +585,10 @@ class Watcher:
         )
         self.file.tell(
             frames.Started(
-                device, sum(parameter.numel() for parameter in parameters.values())
+                device,
+                sum(parameter.numel() for parameter in parameters.values()),
+                torch=str(torch.__version__),
+                host=socket.gethostname(),
             )
         )
         for name, model in self.models.items():

@@ -17,7 +17,7 @@ from app.training.job import Job
 def control_for(placement: RunPlacement) -> Control:
     """Return the control for a run on an execution target."""
     if placement.watched is not None:
-        return WatchedRunControl()
+        return WatchedRunControl(placement.owned)
     return RemoteControl(placement.processes)
 
 

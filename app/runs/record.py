@@ -343,7 +343,21 @@ def _number(value: float) -> float | None:
 
 
 def environment(started: Started, threads: int, processes: int = 1) -> Environment:
-    """Return the environment that a run reported; `threads` is the number that was set, 0 if torch chose."""
+    """Return the environment that a run reported; `threads` is the number that was set, 0 if torch chose.
+
+    Of another machine, its name, device and torch are known.
+    """
+    if started.host:
+        return Environment(
+            __version__,
+            "",
+            started.torch,
+            started.host,
+            started.device,
+            started.device_name or started.device,
+            started.threads,
+            processes,
+        )
     python = sys.version.partition(" ")[0]
     system = f"{platform.system()} {platform.release()}, {os.cpu_count()} cores"
     name = started.device_name or (

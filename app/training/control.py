@@ -122,6 +122,10 @@ class Control:
             self._stopping = True
             self._changed()
 
+    def leave(self) -> None:
+        """End the watching of a run that executes elsewhere; any other stops."""
+        self.stop()
+
     def call(self, function: Callable[[LiveRun], T] | RunRequest[T]) -> Future[T]:
         """Run `function(live)`, or answer a request, on the loop's thread between two steps, immediately if the run is
         paused.

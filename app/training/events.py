@@ -52,6 +52,7 @@ class Started(_Event, frozen=True, eq=False):
     stand_in: str = ""  # says what stands in for data that are not downloaded
     timed: bool = True  # whether the seconds of the steps are those of the run, and not when its file was read
     loss: str = ""  # names the losses, their outputs and what chose them
+    host: str = ""  # the name of the machine, "" for this one
 
     def __eq__(self, other: object) -> bool:
         """Compare the run and ignore the environment."""

@@ -555,7 +555,7 @@ class MainWindow(ShowsCutTexts, QMainWindow):
         take_typed(self)
         self.actions_by_key.trigger("leave-unsaved")
         self.session.runEnded.connect(self._end_now)
-        self.session.stop()
+        self.session.leave()
         if not self.session.active:
             self._end_now()
 

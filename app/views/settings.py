@@ -165,6 +165,7 @@ class Settings(QObject):
     )
     # Where runs pause by themselves, as `app.training.monitoring.watch_points` reads it.
     watch_points = text("runs/watch_points")
+    target = text("runs/target")  # where runs execute, "" on this machine
     processes = Stored[int]("runs/processes", 1, _within(1, MOST_PROCESSES))  # of a run
     # Whether runs in other processes wait for every CUDA kernel.
     launch_blocking = switch("runs/launch_blocking")

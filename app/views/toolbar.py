@@ -19,6 +19,7 @@ from PySide6.QtWidgets import (
 
 from app.project.project import Project
 from app.training.setup.device import Device
+from app.views.run.targets import RunTargets
 from app.views.run.transport_deck import RunDeck
 from app.views.ui import icons
 from app.views.ui.present import present
@@ -68,9 +69,7 @@ class Toolbar(QFrame):
         self.device.setToolTip("Where the next run trains")
         self.device.setFixedHeight(30)
         self.device.setSizeAdjustPolicy(QComboBox.SizeAdjustPolicy.AdjustToContents)
-        self.device.activated.connect(
-            lambda index: self.device_chosen.emit(self.device.itemData(index))
-        )
+        self.device.activated.connect(self._choose_device)
         self.export = Button("Export", icon="export", parent=self)
         self.export.setFixedHeight(30)
         self.export.setAccessibleName("Export")
@@ -80,6 +79,7 @@ class Toolbar(QFrame):
         self.edits.setFixedSize(30, 30)
         self.edits.hide()
         self._name, self._dirty = "", False
+        self._targets: RunTargets | None = None
         self.set_devices((), "auto")
         self._lay_out(undo, redo)
 
@@ -204,6 +204,9 @@ class Toolbar(QFrame):
         )
         self._blocked(control.blocked)
         self.device_chosen.connect(control.choose_device)
+        self._targets = control.targets
+        self._targets.changed.connect(self._list_devices)
+        self._list_devices()
         self.exported.connect(lambda: workspace.commands.trigger("export"))
         self.export.setVisible(workspace.commands.has("export"))
         workspace.live.torch_loaded.connect(
@@ -245,27 +248,42 @@ class Toolbar(QFrame):
 
     def set_devices(self, present: Sequence[Device], chosen: str) -> None:
         """Fill the list of devices, which are unknown until torch is loaded."""
-        self.device.clear()
-        fastest = f" ({present[0].id})" if present else ""
-        self.device.addItem(icons.icon("chip", "run"), f"auto{fastest}", "auto")
-        for device in present:
-            self.device.addItem(
-                icons.icon("chip", "run"),
-                f"{device.id} · {_short(device.name)}",
-                device.id,
-            )
-        self._listed = self.device.count()
-        self.show_device(chosen)
+        self._present = present
+        self._chosen = chosen
+        self._list_devices()
 
     def show_device(self, chosen: str) -> None:
         """Select a device without emitting a signal; one that is not here is listed while it is chosen."""
         if self.device.count() > self._listed:
             self.device.removeItem(self._listed)
-        if self.device.findData(chosen) < 0:
-            missing = self._listed > 1  # else nothing is known yet
+        self._chosen = chosen
+        target = self._targets.chosen if self._targets is not None else None
+        shown = chosen if target is None else target.key
+        if self.device.findData(shown) < 0:
+            missing = bool(self._present)  # else nothing is known yet
             color, note = ("warn", " (not available)") if missing else ("run", "")
             self.device.addItem(icons.icon("chip", color), f"{chosen}{note}", chosen)
-        self.device.setCurrentIndex(self.device.findData(chosen))
+        self.device.setCurrentIndex(self.device.findData(shown))
+
+    def _list_devices(self) -> None:
+        self.device.clear()
+        fastest = f" ({self._present[0].id})" if self._present else ""
+        chip = icons.icon("chip", "run")
+        self.device.addItem(chip, f"auto{fastest}", "auto")
+        for device in self._present:
+            name = f"{device.id} · {_short(device.name)}"
+            self.device.addItem(chip, name, device.id)
+        for target in self._targets.all if self._targets is not None else ():
+            self.device.addItem(chip, target.title, target.key)
+        self._listed = self.device.count()
+        self.show_device(self._chosen)
+
+    def _choose_device(self, index: int) -> None:
+        chosen = self.device.itemData(index)
+        if self._targets is not None and self._targets.offers(chosen):
+            self._targets.choose(chosen)
+        else:
+            self.device_chosen.emit(chosen)
 
 
 def _short(name: str) -> str:

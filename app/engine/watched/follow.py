@@ -46,10 +46,13 @@ NOTE = "Watched through its file: it was started elsewhere, and is paused and st
 
 
 class WatchedRunControl(Control):
-    """Control of a watched run: ends the watching. Only scripts under `tapedeck run` can be paused and given rates."""
+    """Control of a watched run: ends the watching, and one that is `owned` first. Only scripts under `tapedeck run` can
+    be paused and given rates.
+    """
 
-    def __init__(self) -> None:
+    def __init__(self, owned: bool = False) -> None:
         super().__init__()
+        self._owned, self._interrupted = owned, False
         self._link: ScriptLink | None = None
         self.folder = Path()  # of the frames of the script that is connected
         self._script: Script | None = None
@@ -82,6 +85,8 @@ class WatchedRunControl(Control):
             return
         if script.rank:
             self._link.send("speak")  # rank 0 alone does so unasked
+        if self._interrupted:
+            self._link.send("interrupt")
 
     def disconnect(self) -> None:
         """Disconnect from the script, which continues if it was paused from here."""
@@ -106,6 +111,18 @@ class WatchedRunControl(Control):
         ):
             self._ranks_due = now + RANKS_EVERY
             self.ranks = ranks_of(path, script)
+
+    def stop(self) -> None:
+        """End the watching; an owned run is interrupted between two steps, and only the second call leaves it."""
+        if not self._owned or self._interrupted or self.stopping:
+            super().stop()
+            return
+        self._interrupted = True
+        self._command("interrupt")
+
+    def leave(self) -> None:
+        """End the watching; the run goes on."""
+        super().stop()
 
     def pause(self) -> None:
         """Pause a connected script after the current step."""

@@ -191,6 +191,8 @@ class Reader:
             frame.resumed_at,
             timed=self._timed or not batches,
             loss=frame.loss,
+            torch=frame.torch,
+            host=frame.host,
         )
 
 

@@ -14,7 +14,7 @@ import socket
 import sys
 import threading
 from contextlib import suppress
-from pathlib import PurePosixPath
+from pathlib import Path, PurePosixPath
 from typing import Any
 
 from app.features.places.line import KeptLine, Line, parsed
@@ -42,12 +42,11 @@ class _Joined:
 
 
 class Mirror:
-    """The frames of `path` at a place, in a new folder here. Raises PlaceError, OSError."""
+    """The frames of `path` at a place, in a folder here. Raises PlaceError, OSError."""
 
-    def __init__(self, place: Place, path: str) -> None:
-        self._path = PurePosixPath(path)
-        name = frames.script_of(self._path)
-        self.folder = frames.new_folder(f"{name}-{place.name}")
+    def __init__(self, place: Place, path: PurePosixPath, folder: Path) -> None:
+        self._path = path
+        self.folder = folder
         self.frames = self.folder / frames.FRAMES
         flags = os.O_WRONLY | os.O_APPEND | os.O_CREAT | getattr(os, "O_BINARY", 0)
         self._file = os.open(self.frames, flags, 0o600)
@@ -55,11 +54,12 @@ class Mirror:
         self._offset, self._rest, self._step, self._paused = 0, b"", 0, False
         self._joined: dict[int, _Joined] = {}
         self._channels = FRAMES
+        self._ended = False
         self._kept = KeptLine(place, self._begin, self._say)
 
     def run(self) -> None:
         """Copy until the line is refused for good. Raises PlaceError, OSError."""
-        while True:
+        while not self._ended:
             for client, command in self._socket.poll():
                 self._command(client, command)
             self._drop_gone()
@@ -70,6 +70,13 @@ class Mirror:
                     self._append(data)
                 elif channel in self._joined:
                     self._answer(self._joined[channel], data)
+                else:
+                    self._take_other(channel, data)
+
+    @property
+    def step(self) -> int:
+        """The newest step that was copied."""
+        return self._step
 
     def _begin(self, line: Line) -> None:
         """Ask a new line for what has not come, and join the clients again; what they paused stays so."""
@@ -106,7 +113,14 @@ class Mirror:
             self._step = int(steps[-1]) if steps else self._step
             paused, resumed = (complete.rfind(event) for event in (_PAUSED, _RESUMED))
             self._paused = paused > resumed or (self._paused and paused == resumed)
-            self._write(complete + end)
+            self._copy(complete + end)
+
+    def _copy(self, lines: bytes) -> None:
+        """Write complete lines of the script's frames. Raises OSError."""
+        self._write(lines)
+
+    def _take_other(self, channel: int, data: bytes) -> None:
+        """Handle what comes on another channel; what was sent to a client that has left is dropped."""
 
     def _write(self, data: bytes) -> None:
         view = memoryview(data)
@@ -144,7 +158,7 @@ class Mirror:
         if do == "engine":
             joined.raw = self._socket.detach(client)
             copying = (joined.raw, line, channel)
-            threading.Thread(target=_copy, args=copying, daemon=True).start()
+            threading.Thread(target=_forward, args=copying, daemon=True).start()
         else:
             joined.waiting.append(command.get("id"))
         line.send(channel, json.dumps(command).encode() + b"\n")
@@ -188,7 +202,7 @@ class Mirror:
                 pass  # the client has closed it
 
 
-def _copy(connection: socket.socket, line: Line, channel: int) -> None:
+def _forward(connection: socket.socket, line: Line, channel: int) -> None:
     """Send what a connection says on a channel, and an empty message at its end."""
     try:
         while data := connection.recv(1 << 16):
@@ -199,7 +213,8 @@ def _copy(connection: socket.socket, line: Line, channel: int) -> None:
     connection.close()
 
 
-def _end_with_stdin() -> None:
+def end_with_stdin() -> None:
+    """End this process once its stdin does."""
     while os.read(0, 1 << 10):
         pass
     os._exit(0)
@@ -207,9 +222,11 @@ def _end_with_stdin() -> None:
 
 def main(name: str, path: str) -> int:
     """Mirror a file of frames until stdin ends."""
-    threading.Thread(target=_end_with_stdin, daemon=True).start()
+    threading.Thread(target=end_with_stdin, daemon=True).start()
     try:
-        mirror = Mirror(named(name), path)
+        script = PurePosixPath(path)
+        folder = frames.new_folder(f"{frames.script_of(script)}-{name}")
+        mirror = Mirror(named(name), script, folder)
         print(json.dumps({"frames": str(mirror.frames)}), flush=True)
     except (PlaceError, OSError) as error:
         print(json.dumps({"error": str(error)}), flush=True)

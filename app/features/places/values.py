@@ -8,10 +8,13 @@ from pathlib import Path
 import msgspec
 from msgspec import Struct
 
+from app.engine.protocol import Request
+from app.training.job import Job
 from app.util import atomic, user_folders
 from app.util.errors import CodedError
 
 FILE = "places.json"
+SCRIPT = "train.py"
 # An alias is also what ssh puts into the commands of its own config, as %h and %n.
 _NAME, _ALIAS = r"[A-Za-z0-9][A-Za-z0-9_.-]+", r"[A-Za-z0-9_][A-Za-z0-9_.@:\[\]-]*"
 
@@ -30,6 +33,25 @@ class Place(Struct, frozen=True):
     name: str
     ssh: str
     python: str = "python3"
+
+
+class PrepareScript(Request[dict[str, str]], frozen=True):
+    """Return the exported script of a job and what lies beside it, in base64 by name."""
+
+    job: Job
+
+
+class RunAtPlace(Struct, frozen=True):
+    """A run of the project that a place carries out: `files` of its script by name, in base64.
+
+    Its frames go into `folder` here, its checkpoints into `results`, and it has the folder `title` there.
+    """
+
+    place: str
+    title: str
+    files: dict[str, str]
+    folder: str
+    results: str
 
 
 class _Stored(Struct):

@@ -25,6 +25,7 @@ from app.util.formatting import counted, plural
 from app.views.analysis_service import AnalysisService
 from app.views.run.run_files import fork_from, resume_from
 from app.views.run.session import Run, RunSession, Series
+from app.views.run.targets import RunTargets
 from app.views.settings import Settings
 
 if TYPE_CHECKING:
@@ -84,6 +85,7 @@ class RunControl(QObject):
             session,
             settings,
         )
+        self.targets = RunTargets(settings, self)
         self._keeper: RunsKeeper | None = None
         self._drawn: dict[int, Project] = {}
         self._left: dict[int, str] = {}  # what the projects of runs were called
@@ -250,6 +252,7 @@ class RunControl(QObject):
 
     def choose_device(self, device: str) -> None:
         """Set the device of the next run; an active run keeps its own."""
+        self.targets.choose("")
         project = self._document.project
         training = replace(project.training, device=device)
         self._document.apply(f"Train on {device}", replace(project, training=training))
@@ -451,7 +454,10 @@ class RunControl(QObject):
             if self._keeper is not None
             else None
         )
-        self._on_begin(self._session.start(job, step=step, recorder=recorder), project)
+        target = self.targets.chosen
+        place = target.begin(job, recorder) if target is not None else None
+        run = self._session.start(job, step=step, recorder=recorder, place=place)
+        self._on_begin(run, project)
 
     def can_begin_series(self, project: Project, title: str) -> bool:
         """Return whether runs of a project can start; else say why not, as `title`, or request its data."""
@@ -567,7 +573,7 @@ class RunControl(QObject):
             return  # said beside the command that takes it up again
         stopped = (
             finished.note
-            if self._session.watched_last
+            if not self._session.owns
             else f"It is saved and can be resumed under Runs of {of}."
         )
         self.said.emit(title, summary if finished.reason == "done" else stopped)

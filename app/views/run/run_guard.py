@@ -44,7 +44,7 @@ class RunGuard(QObject):
             return True
         if self._session.state != "stopping" and not self._asked(quits):
             return False
-        self._session.stop()
+        self._session.leave()
         self._wait()
         return not self._session.active
 

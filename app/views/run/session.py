@@ -227,8 +227,14 @@ class RunSession(QObject):
 
     @property
     def watched_last(self) -> bool:
-        """Return whether the newest run was started elsewhere."""
-        return self._thread is not None and self._thread.place.watched is not None
+        """Return whether the newest run executes elsewhere."""
+        return self.watched_file is not None
+
+    @property
+    def owns(self) -> bool:
+        """Return whether the newest run was started from here, wherever it executes."""
+        place = self._thread.place if self._thread is not None else OWN_PROCESS
+        return place.watched is None or place.owned
 
     @property
     def commands(self) -> bool:
@@ -237,7 +243,7 @@ class RunSession(QObject):
 
     @property
     def watched_file(self) -> Path | None:
-        """The file through which the newest run is watched; None if it was started here."""
+        """The file through which the newest run is watched; None if it executes here."""
         return self._thread.place.watched if self._thread is not None else None
 
     @property
@@ -282,10 +288,10 @@ class RunSession(QObject):
             recorder=recorder,
         )
         place = self._place if place is None else place
-        run.series, run.watched = series, place.watched
-        stored = (
-            place.watched is None
-        )  # else it is of another program, and has nothing to do with the project
+        run.series = series
+        # One of another program has nothing to do with the project.
+        stored = place.watched is None or place.owned
+        run.watched = None if stored else place.watched
         before = self._before_run() if stored and self._before_run is not None else None
         old, self._thread = (
             self._thread,
@@ -304,7 +310,7 @@ class RunSession(QObject):
         if step:
             self._thread.step()
         self._timer.start()
-        if run.watched is not None:
+        if place.watched is not None:
             run.state = "waiting"
         self.runStarted.emit(run)
         self.stateChanged.emit(run.state)
@@ -335,17 +341,29 @@ class RunSession(QObject):
             self._thread.step()
 
     def stop(self) -> None:
-        """Stop after the current batch; `runEnded` follows. A run elsewhere goes on, and is watched no longer."""
+        """Stop after the current batch; `runEnded` follows. One that others started goes on, and is watched no longer;
+        so does one elsewhere that is stopping already.
+        """
         if self._thread is not None and self.active:
             self._thread.stop()
-            if not self.watches:
+            if self.owns:
                 self._enter("stopping")
 
+    def leave(self) -> None:
+        """Stop, but for a run elsewhere, which goes on and is watched no longer."""
+        if self._thread is not None and self.watches:
+            self._thread.leave()
+        else:
+            self.stop()
+
     def close_and_wait(self, milliseconds: int = 30_000) -> bool:
-        """Stop and wait until the thread has ended, for closing the window. False if a batch takes longer than that."""
+        """Stop and wait until the thread has ended, for closing the window. False if a batch takes longer than that.
+
+        A run elsewhere goes on.
+        """
         if self._thread is None or not self.active:
             return True
-        self.stop()
+        self.leave()
         if not self._thread.stop_and_wait(milliseconds):
             return False
         self._end()

@@ -126,7 +126,7 @@ class RunFeature(Feature):
         """Say what became of a run, with the next step after one that is done."""
         workspace, commands = self.workspace, self.workspace.commands
         session, self._said = workspace.session, title
-        done = session.state == "done" and not session.watched_last
+        done = session.state == "done" and session.owns
         leads = done and commands.has(PREDICT)
         workspace.notifier.say(
             title,
@@ -155,7 +155,8 @@ class RunFeature(Feature):
 
     def _left(self, finished: Finished) -> None:
         """Offer to take up the watching of a script that continues."""
-        if finished.reason == "left" and not self.ranks.changes:
+        foreign = not self.workspace.session.owns
+        if finished.reason == "left" and foreign and not self.ranks.changes:
             again = self.workspace.run_control.watch_again
             self.workspace.notifier.show(
                 "info", LEFT, STOPPED_WATCHING, "Watch again", again
@@ -175,7 +176,11 @@ class RunFeature(Feature):
             self.workspace.notifier.take_back(self._notice.message)
         status, run = self.workspace.status, self.workspace.session.current
         text, color = STATES.get(state, ("", "text2"))
-        device = run.history.started.device if run and run.history.started else ""
+        started = run.history.started if run else None
+        device = started.device if started else ""
+        session = self.workspace.session
+        if started and started.host and session.owns and session.watched_last:
+            device += f" of {started.host}"
         status.set_state(f"{text} on {device}" if device and text else text, color)
         series = (
             f", {run.series.place}"

@@ -183,13 +183,10 @@ class TrainingFormFeature(Feature):
             self.training_form.set_layers(self.workspace.live.analysis)
 
     def _run_started(self, run: Run) -> None:
-        watched = self.workspace.session.watches  # whose settings are its script's
         settings = (
-            None
-            if watched
-            else RunSettings(
-                f"Run {run.display_number}", run.job.training, run.job.data
-            )
+            RunSettings(f"Run {run.display_number}", run.job.training, run.job.data)
+            if self.workspace.session.owns
+            else None  # of a script, which are not known
         )
         self.training_form.set_running(True, settings)
 

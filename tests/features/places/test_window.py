@@ -1,0 +1,164 @@
+"""A run of the project at a place, in the window: chosen in the device box, watched, steered, and kept as any other."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import numpy as np
+import pytest
+from msgspec.structs import replace
+from PySide6.QtCore import Qt
+
+from app.features.places import values
+from app.features.places.dialog import PlacesDialog
+from app.features.places.values import Place
+from app.project import file as project_file
+from app.project.project import Project
+from tests.support.run_commands import steps
+from tests.support.run_windows import listed, small
+from tests.support.ssh_host import SshHost, one_host, ssh_host
+from tests.support.whole_window import WholeWindow
+from tests.views.window.test_window import ready, wait_for
+
+__all__ = ["one_host", "ssh_host"]
+
+
+def project(epochs: int) -> Project:
+    net = small()
+    return replace(net, training=replace(net.training, epochs=epochs))
+
+
+def opened(qtbot, window: WholeWindow, path: Path, epochs: int = 2) -> None:
+    project_file.write(project(epochs), path)
+    window.files.open(path)
+    ready(qtbot, window)
+
+
+def choose(qtbot, window: WholeWindow, name: str) -> None:
+    """Choose in the device box by keys."""
+    box = window.toolbar.device
+    box.setFocus()
+    qtbot.keyClicks(box, name)
+    assert box.currentText() == name
+    box.activated.emit(box.currentIndex())
+
+
+@pytest.fixture
+def gpubox(ssh_host: SshHost) -> SshHost:
+    values.save({"gpubox": Place("gpubox", "box", sys.executable)})
+    return ssh_host
+
+
+@pytest.fixture
+def window(gpubox: SshHost, window: WholeWindow) -> WholeWindow:
+    """One that is opened when the place is known."""
+    return window
+
+
+def test_a_run_at_a_place_is_the_run_of_its_script_and_is_kept_with_its_checkpoints(
+    qtbot, gpubox: SshHost, window: WholeWindow, tmp_path: Path
+) -> None:
+    opened(qtbot, window, tmp_path / "net.tape")
+    choose(qtbot, window, "gpubox")
+    window.start_run()
+    wait_for(qtbot, window, "done")
+    history = window.session.history
+    assert history is not None and len(history.epochs) == 2
+    assert not np.isnan(history.epochs["val_loss"]).any()
+    assert set(history.steps["epoch"]) == {1, 2}
+
+    (kept,) = listed(qtbot, window, 1)
+    assert kept.record.state == "done"
+    assert {"best.pt", "last.pt"} <= {file.name for file in kept.checkpoints.iterdir()}
+    assert kept.record.environment is not None
+    (folder,) = gpubox.home.glob("**/watched/*/train.py")
+    here = subprocess.run(
+        [sys.executable, str(folder), "--device", "cpu", "--json"],
+        cwd=tmp_path,
+        env={**os.environ, "OMP_NUM_THREADS": "1", "MKL_NUM_THREADS": "1"},
+        capture_output=True,
+        text=True,
+        check=True,
+    )
+    assert [loss for _, loss in steps(here.stdout)] == list(history.steps["loss"])
+
+
+def test_a_run_at_a_place_is_paused_takes_one_step_and_is_stopped_from_here(
+    qtbot, window: WholeWindow, tmp_path: Path
+) -> None:
+    opened(qtbot, window, tmp_path / "net.tape", epochs=500)
+    choose(qtbot, window, "gpubox")
+    window.start_run()
+    wait_for(qtbot, window, "running")
+    window.run_control.pause()
+    wait_for(qtbot, window, "paused")
+    steps_before = window.session.progress().step
+    window.run_control.step()
+    qtbot.waitUntil(lambda: window.session.progress().step == steps_before + 1)
+    window.run_control.stop()
+    wait_for(qtbot, window, "stopped")
+    (kept,) = listed(qtbot, window, 1)
+    assert kept.record.state == "stopped"
+
+
+def test_a_place_that_cannot_be_reached_ends_the_run_with_the_cure(
+    qtbot, window: WholeWindow, tmp_path: Path
+) -> None:
+    values.save({"gpubox": Place("gpubox", "nowhere.invalid", sys.executable)})
+    opened(qtbot, window, tmp_path / "net.tape")
+    choose(qtbot, window, "gpubox")
+    window.start_run()
+    wait_for(qtbot, window, "failed")
+    failed = window.session.current.failed
+    assert failed is not None and "Correct it: tapedeck places add" in failed.message
+
+
+def test_a_run_at_a_place_goes_on_when_the_window_is_left(
+    qtbot, gpubox: SshHost, window: WholeWindow, tmp_path: Path
+) -> None:
+    opened(qtbot, window, tmp_path / "net.tape", epochs=4)
+    choose(qtbot, window, "gpubox")
+    window.start_run()
+    wait_for(qtbot, window, "running")
+    assert window.session.close_and_wait()
+    (folder,) = gpubox.home.glob("**/watched/*/")
+    qtbot.waitUntil(lambda: (folder / "exit").is_file())
+    assert (folder / "exit").read_text().strip() == "0"
+
+
+def test_a_device_that_is_chosen_again_is_where_the_next_run_trains(
+    qtbot, window: WholeWindow, tmp_path: Path
+) -> None:
+    opened(qtbot, window, tmp_path / "net.tape")
+    choose(qtbot, window, "gpubox")
+    assert window.run_control.targets.chosen is not None
+    window.toolbar.device.setCurrentIndex(0)
+    window.toolbar.device.activated.emit(0)
+    assert window.run_control.targets.chosen is None
+    assert window.toolbar.device.currentData() == "auto"
+
+
+def test_places_are_added_checked_and_removed_in_their_dialog(
+    qtbot, gpubox: SshHost, tmp_path: Path
+) -> None:
+    dialog = PlacesDialog()
+    qtbot.addWidget(dialog)
+    dialog.show()
+    qtbot.keyClicks(dialog.name, "other")
+    qtbot.keyClicks(dialog.ssh, "box")
+    dialog.python.selectAll()
+    qtbot.keyClicks(dialog.python, sys.executable)
+    qtbot.mouseClick(dialog.add, Qt.MouseButton.LeftButton)
+    assert values.named("other") == Place("other", "box", sys.executable)
+    dialog.table.selectRow(1)
+    assert dialog.table.selected == [values.named("other")]
+    qtbot.mouseClick(dialog.check, Qt.MouseButton.LeftButton)
+    qtbot.waitUntil(lambda: "torch" in dialog.answer.text(), timeout=60_000)
+    qtbot.mouseClick(dialog.remove, Qt.MouseButton.LeftButton)
+    assert set(values.places()) == {"gpubox"}
+    qtbot.keyClicks(dialog.name, "no name!")
+    qtbot.mouseClick(dialog.add, Qt.MouseButton.LeftButton)
+    assert "no name of a place" in dialog.answer.text()
