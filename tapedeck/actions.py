@@ -200,19 +200,7 @@ class Actions:
         path = Path(command.get("path") or watcher.folder / f"step-{watcher.step}.pt")
         if path.is_dir():
             raise ActionError(f"{path} is a folder; pass a file name.")
-        state = {
-            "models": {
-                name: models.unwrapped(model).state_dict()
-                for name, model in watcher.models.items()
-            },
-            "optimizers": {
-                name: optimizer.state_dict()
-                for name, optimizer in watcher.live_optimizers().items()
-            },
-            "step": watcher.step,
-        }
-        write_checkpoint(path, state)
-        watcher.file.tell(frames.Saved(watcher.step, str(path), ""))
+        save(watcher, path)
         return {"path": str(path)}
 
     def _batch(self, client: Client, command: dict[str, Any]) -> None:
@@ -291,6 +279,23 @@ def _scale_schedules(
             getattr(scheduler, "base_lrs", ())
         ):
             scheduler.base_lrs[index] = scheduler.base_lrs[index] * factor
+
+
+def save(watcher: Watcher, path: Path) -> None:
+    """Save the state_dicts of all models and optimizers, and tell so. Raises OSError."""
+    state = {
+        "models": {
+            name: models.unwrapped(model).state_dict()
+            for name, model in watcher.models.items()
+        },
+        "optimizers": {
+            name: optimizer.state_dict()
+            for name, optimizer in watcher.live_optimizers().items()
+        },
+        "step": watcher.step,
+    }
+    write_checkpoint(path, state)
+    watcher.file.tell(frames.Saved(watcher.step, str(path), ""))
 
 
 def write_checkpoint(path: Path, state: object) -> None:

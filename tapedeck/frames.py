@@ -376,15 +376,18 @@ def number(value: float | None) -> str:
 
 
 class Ending(NamedTuple):
-    """How the watching of a script ended: a `reason` as in `Finished`, or an `error`."""
+    """How the watching of a script ended: a `reason` as in `Finished`, or an `error`. With `again`, it is no end."""
 
     reason: str = "done"
     note: str = ""
     error: str = ""
+    again: bool = False
 
-    def frame(self, steps: int) -> Finished | Failed:
+    def frame(self, steps: int) -> Finished | Failed | Said:
         """Return the last frame of a script that has taken so many steps."""
         epoch = min(steps, 1)
+        if self.again:
+            return Said(steps, self.note)
         if self.error:
             return Failed(
                 "error", self.error, "The terminal shows where.", None, epoch, steps

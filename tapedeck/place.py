@@ -25,14 +25,16 @@ from importlib import metadata
 from pathlib import Path
 from typing import Any
 
-from tapedeck import frames
+from tapedeck import frames, slurm
 from tapedeck.commands import SILENCE
+from tapedeck.slurm import EXIT, OUTPUT
+from tapedeck.spool import Spool
 
 HEAD = struct.Struct(">II")
 CHUNK = 1 << 16  # bytes read at once
 EVERY = 0.05  # seconds between two looks at the files that are followed
+CHECKED = 60.0  # seconds in which a job that checks a queue runs, where it is not full
 SILENT = 120  # seconds without a message after which the other end is taken for gone
-OUTPUT, EXIT = "output.txt", "exit"  # beside the frames of a script that was started
 # The shell stays beside the script: it leaves the exit status, whatever ends the script.
 _SHELL = '"$@"; echo $? >"$0.part"; mv "$0.part" "$0"'
 _TORCH = """
@@ -44,18 +46,31 @@ print(json.dumps({"torch": torch.__version__, "devices": names}))
 """
 
 
+_FACTS = """
+import json, sys
+sys.path.insert(0, {path!r})
+from tapedeck import place
+print(json.dumps(place.facts()))
+"""
+
+
 class Followed:
     """A file that grows, sent from a byte offset on; it may not be there yet. With `exit`, it ends with a script.
 
+    That of a `job` is opened for each look, since only then a network's file system asks what others have written.
     Raises OSError.
     """
 
-    def __init__(self, path: Path, offset: int, exit: Path | None) -> None:
-        self._path, self._offset, self._exit = path, offset, exit
+    def __init__(
+        self, path: Path, offset: int, exit: Path | None, job: slurm.Job | None
+    ) -> None:
+        self._path, self._offset, self._exit, self.job = path, offset, exit, job
         self._file = -1
 
     def read(self) -> bytes:
         """Return the bytes that have been appended since, CHUNK at most."""
+        if self.job is not None:
+            self.close()
         if self._file < 0:
             try:
                 self._file = _opened(self._path)
@@ -69,6 +84,8 @@ class Followed:
 
     def ended(self) -> bool:
         """Return whether nobody will append any more, before what is there is read."""
+        if self.job is not None:
+            return self.job.over
         if self._exit is None or self._file < 0:
             return False
         return self._exit.exists() or not _is_locked(self._file)
@@ -83,6 +100,7 @@ class Followed:
     def close(self) -> None:
         if self._file >= 0:
             os.close(self._file)
+        self._file = -1
 
 
 class Server:
@@ -93,6 +111,8 @@ class Server:
         self._arrived = b""
         self._files: dict[int, Followed] = {}
         self._sockets: dict[int, socket.socket] = {}
+        self._spools: dict[int, tuple[Spool, slurm.Job]] = {}
+        self._jobs: dict[Path, slurm.Job] = {}
 
     def serve(self) -> None:
         """Carry out what is asked. What holds a script holds it for SILENCE seconds beyond the end of the pipe, so that
@@ -101,13 +121,14 @@ class Server:
         behind = False
         while True:
             waited: list[Any] = [self._reads, *self._sockets.values()]
-            timeout = 0.0 if behind else EVERY if self._files else None
+            timeout = 0.0 if behind else EVERY if self._files or self._jobs else None
             for ready in select.select(waited, (), (), timeout)[0]:
                 if ready is not self._reads:
                     self._receive(ready)
                 elif not self._take(os.read(self._reads, CHUNK)):
                     time.sleep(SILENCE if self._sockets else 0.0)
                     return
+            self._look_at_jobs()
             behind = self._send_growth()
 
     def _take(self, data: bytes) -> bool:
@@ -127,7 +148,7 @@ class Server:
                 self._answer(json.loads(message))
             elif not message:
                 self._close(channel)
-            elif channel in self._sockets:
+            elif channel in self._sockets or channel in self._spools:
                 self._forward(channel, message)
         return bool(data)
 
@@ -135,6 +156,8 @@ class Server:
         number = request.get("id")
         try:
             fields = getattr(self, f"do_{request['do']}")(request)
+        except ValueError as error:
+            self._tell(id=number, error=str(error))
         except OSError as error:
             message = f"{error.filename or ''}: {error.strerror or error}"
             self._tell(id=number, error=message.removeprefix(": "), errno=error.errno)
@@ -173,15 +196,18 @@ class Server:
         for name, text in files.items():
             (folder / Path(name).name).write_bytes(base64.b64decode(text))
         cwd = folder if files else cwd
-        launcher = _package(request["version"]) / "script.py"
+        package = _package(request["version"])
         options = ["-m", script] if request["module"] else [os.path.expanduser(script)]
-        command = [sys.executable, str(launcher), str(folder)]
+        command = [sys.executable, str(package / "script.py"), str(folder)]
+        command += [*options, *request["arguments"]]
+        if request.get("slurm"):
+            self._submit(request, folder, cwd, command)
+            return {"folder": str(folder)}
         with open(folder / OUTPUT, "ab") as output:
             with contextlib.suppress(OSError):  # of a file system without locks
                 fcntl.flock(output, fcntl.LOCK_EX)  # for as long as the script has it
             subprocess.Popen(
-                ["/bin/sh", "-c", _SHELL, str(folder / EXIT), *command]
-                + [*options, *request["arguments"]],
+                ["/bin/sh", "-c", _SHELL, str(folder / EXIT), *command],
                 cwd=cwd,
                 stdin=subprocess.DEVNULL,
                 stdout=output,
@@ -189,6 +215,20 @@ class Server:
                 start_new_session=True,
             )
         return {"folder": str(folder)}
+
+    def _submit(
+        self, request: dict[str, Any], folder: Path, cwd: Path, command: list[str]
+    ) -> None:
+        """Submit a command to the queue of the place. Raises OSError, ValueError."""
+        runner = str(_package(request["version"]) / "job.py")
+        command = [sys.executable, runner, str(folder), *command]
+        name = frames.script_of(folder / frames.FRAMES)
+        signal.alarm(0)  # a queue may take its time
+        try:
+            slurm.submit(request["slurm"], folder, cwd, name, command)
+        except (OSError, ValueError):
+            shutil.rmtree(folder)
+            raise
 
     def do_list(self, request: dict[str, Any]) -> dict[str, Any]:
         """Return the sizes of the files in a folder, by their names there."""
@@ -199,14 +239,26 @@ class Server:
 
     def do_follow(self, request: dict[str, Any]) -> dict[str, Any]:
         """Send a file on a channel from an offset on, as it grows."""
-        path = Path(request["path"]).expanduser()
-        exit = path.with_name(EXIT) if path.name == OUTPUT else None
-        self._files[request["channel"]] = Followed(path, request["offset"], exit)
+        path, job = Path(request["path"]).expanduser(), None
+        if path.name in (OUTPUT, frames.FRAMES):
+            job = self._job_of(path.parent)
+        exit = path.with_name(EXIT) if path.name == OUTPUT or job else None
+        followed = Followed(path, request["offset"], exit, job)
+        self._files[request["channel"]] = followed
+        return {"job": {"job": job.number, **job.state}} if job is not None else {}
+
+    def do_cancel(self, request: dict[str, Any]) -> dict[str, Any]:
+        """Cancel the job whose files lie in a folder."""
+        slurm.cancel(Path(request["folder"]))
         return {}
 
     def do_join(self, request: dict[str, Any]) -> dict[str, Any]:
-        """Join a channel to the socket of the script whose frames lie in a folder."""
-        path = frames.socket_path(Path(request["folder"]).expanduser())
+        """Join a channel to the socket of the script whose frames lie in a folder; over files where that is a job."""
+        folder = Path(request["folder"]).expanduser()
+        if (job := self._job_of(folder)) is not None:
+            self._join_job(request["channel"], folder, job)
+            return {}
+        path = frames.socket_path(folder)
         joined = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
         try:
             if not frames.is_private(path.parent):
@@ -219,29 +271,72 @@ class Server:
             self._sockets[request["channel"]] = joined
         return {}
 
-    def do_check(self, _request: dict[str, Any]) -> dict[str, Any]:
-        """Describe the place. Imports torch, in a process of its own."""
+    def do_check(self, request: dict[str, Any]) -> dict[str, Any]:
+        """Describe the place. Imports torch, in a process of its own; of a queue, in a job."""
         signal.alarm(0)
-        asked = subprocess.run(
-            [sys.executable, "-c", _TORCH, str(Path(__file__).parents[1])],
-            stdin=subprocess.DEVNULL,
-            capture_output=True,
-            check=False,
+        if template := request.get("slurm"):
+            return self._checked_by_job(template, request["version"])
+        return facts()
+
+    def _checked_by_job(self, template: str, version: str) -> dict[str, Any]:
+        """Describe where a job of a queue runs, or say why it does not."""
+        folder = frames.new_folder(
+            "", frames.folder_title("check") + os.urandom(4).hex()
         )
-        said = asked.stdout.decode("utf-8", "replace").splitlines()
-        lines = asked.stderr.decode("utf-8", "replace").splitlines()
-        facts = json.loads(said[-1]) if asked.returncode == 0 and said else {}
-        free = shutil.disk_usage(Path.home()).free
-        return {
-            "python": ".".join(map(str, sys.version_info[:3])),
-            "executable": sys.executable,
-            "host": socket.gethostname(),
-            "free": free,
-            "tapedeck": _installed(),
-            "torch": facts.get("torch", ""),
-            "devices": facts.get("devices", {}),
-            "problem": "" if facts else (lines or ["it ends without a word"])[-1],
-        }
+        try:
+            slurm.tested(template, folder)
+            package = _package(version)
+            runner, name = str(package / "job.py"), "tapedeck-check"
+            code = _FACTS.format(path=str(package.parent))
+            command = [sys.executable, runner, str(folder), sys.executable, "-c", code]
+            slurm.submit(template, folder, folder, name, command)
+            job, until = slurm.Job(folder), time.monotonic() + CHECKED
+            while not job.over and time.monotonic() < until:
+                job.look()
+                time.sleep(EVERY)
+            asked = {"job": {"job": job.number, **job.state}, "folder": str(folder)}
+            if not job.over:
+                slurm.cancel(folder)
+                return asked
+            output = folder / OUTPUT
+            text = output.read_text("utf-8", "replace") if output.exists() else ""
+            lines = text.strip().splitlines() or ["it prints nothing"]
+            with contextlib.suppress(ValueError):
+                return {**asked, **json.loads(lines[-1])}
+            return {**asked, "problem": lines[-1]}
+        finally:
+            shutil.rmtree(folder, ignore_errors=True)
+
+    # -- jobs ---------------------------------------------------------------------------------------------------------
+
+    def _job_of(self, folder: Path) -> slurm.Job | None:
+        """Return the job whose files lie in a folder, None where no queue knows it."""
+        with contextlib.suppress(FileNotFoundError):
+            self._jobs[folder] = self._jobs.get(folder) or slurm.Job(folder)
+        return self._jobs.get(folder)
+
+    def _join_job(self, channel: int, folder: Path, job: slurm.Job) -> None:
+        if not job.runs:
+            self._tell(closed=channel, error="it waits in the queue, or has ended")
+            return
+        inside = folder / slurm.SPOOL / os.urandom(8).hex()
+        inside.mkdir(mode=0o700)
+        self._spools[channel] = Spool(inside, "here", "there"), job
+
+    def _look_at_jobs(self) -> None:
+        """Tell of jobs that are in another state, and what scripts in jobs answer."""
+        for job in self._jobs.values():
+            if (state := job.look()) is not None:
+                self._tell(job=state)
+        for channel, (spool, job) in list(self._spools.items()):
+            try:
+                if data := spool.receive():
+                    self._send_all(channel, data)
+                gone = spool.ended or not job.runs
+            except OSError:
+                gone = True
+            if gone:
+                self._finish(channel)
 
     # -- files and sockets --------------------------------------------------------------------------------------------
 
@@ -276,9 +371,16 @@ class Server:
         else:
             self._finish(channel)
 
+    def _send_all(self, channel: int, data: bytes) -> None:
+        for start in range(0, len(data), CHUNK):
+            self._send(channel, data[start : start + CHUNK])
+
     def _forward(self, channel: int, message: bytes) -> None:
         try:
-            self._sockets[channel].sendall(message)
+            if channel in self._spools:
+                self._spools[channel][0].send(message)
+            else:
+                self._sockets[channel].sendall(message)
         except OSError:
             self._finish(channel)
 
@@ -290,9 +392,36 @@ class Server:
         self._tell(closed=channel)
 
     def _close(self, channel: int) -> None:
-        closed: Any = self._sockets.pop(channel, None) or self._files.pop(channel, None)
-        if closed is not None:
-            closed.close()
+        spool, _ = self._spools.pop(channel, (None, None))
+        closed: Any = spool or self._sockets.pop(
+            channel, self._files.pop(channel, None)
+        )
+        with contextlib.suppress(OSError):
+            if closed is not None:
+                closed.close()
+
+
+def facts() -> dict[str, Any]:
+    """Describe this machine and its Python. Imports torch, in a process of its own."""
+    asked = subprocess.run(
+        [sys.executable, "-c", _TORCH, str(Path(__file__).parents[1])],
+        stdin=subprocess.DEVNULL,
+        capture_output=True,
+        check=False,
+    )
+    said = asked.stdout.decode("utf-8", "replace").splitlines()
+    lines = asked.stderr.decode("utf-8", "replace").splitlines()
+    of_torch = json.loads(said[-1]) if asked.returncode == 0 and said else {}
+    return {
+        "python": ".".join(map(str, sys.version_info[:3])),
+        "executable": sys.executable,
+        "host": socket.gethostname(),
+        "free": shutil.disk_usage(Path.home()).free,
+        "tapedeck": _installed(),
+        "torch": of_torch.get("torch", ""),
+        "devices": of_torch.get("devices", {}),
+        "problem": "" if of_torch else (lines or ["it ends without a word"])[-1],
+    }
 
 
 def _opened(path: Path) -> int:

@@ -61,7 +61,7 @@ if __name__ == "__main__":
             sys.modules["__main__"] = _main
             exec(compile(_what[1], _what[0], "exec", dont_inherit=True), _main.__dict__)
     except BaseException as _error:
-        _watch.failed(_error) if not isinstance(_error, SystemExit) else None
+        (_watch.exiting if isinstance(_error, SystemExit) else _watch.failed)(_error)
         if _error.__traceback__ is not None:
             _error.__traceback__ = _error.__traceback__.tb_next
         raise

@@ -26,10 +26,11 @@ import torch
 from torch import Tensor, nn
 
 from tapedeck import devices, frames, models
-from tapedeck.actions import Actions
+from tapedeck.actions import Actions, save
 from tapedeck.capture import notes_of
 from tapedeck.commands import CommandSocket
 from tapedeck.frames import Ending, FrameFile, number
+from tapedeck.resuming import TRY_AGAIN, Resuming
 
 NORMS = (
     0.2,
@@ -127,10 +128,13 @@ class Watcher:
         speaking: bool = True,
         known: Mapping[str, nn.Module] | None = None,
         only: Iterable[torch.optim.Optimizer] | None = None,
+        resuming: Resuming | None = None,
     ) -> None:
         self.file, self.speaking = file, speaking
         self.folder: Path = file.path.parent
-        self._step = 0
+        self._resuming = resuming
+        self._step = self._resumed_at = 0
+        self._earlier = 0.0  # seconds of the script before a queue started it again
         self.quick = Quick()
         self.states: dict[int, OptimizerState] = {}
         self.actions = Actions(self, listening) if listening is not None else None
@@ -401,7 +405,15 @@ class Watcher:
             self.began += self.actions.obey(main)
             if self.actions.paused:
                 self.turn_due = 0.0
+        if main and self._resuming is not None and self._resuming.asked:
+            self._end_for_queue(self._resuming)
         self._be_quick()
+
+    def _end_for_queue(self, resuming: Resuming) -> None:
+        """Save the models and optimizers, and end the script, which the queue starts again."""
+        self.catch_up()
+        save(self, resuming.path(self.step))
+        raise SystemExit(TRY_AGAIN)
 
     def _be_quick(self) -> None:
         """Let the hooks record the steps until the next turn, if only their losses are reported."""
@@ -487,8 +499,7 @@ class Watcher:
         self._name(state)
         self._find_layers()
         if math.isnan(self.began):
-            self.began = perf_counter()
-            self._tell_started()
+            self._begin()
         elif self.speaking and state.count:
             count = (
                 sum(parameter.numel() for parameter in state.layers.parameters)
@@ -505,6 +516,17 @@ class Watcher:
                 )
         self._tell_layers()
         return state
+
+    def _begin(self) -> None:
+        """Tell of the first step of this process, which may go on from a checkpoint."""
+        note = ""
+        if self._resuming is not None:
+            self._step, self._earlier, note = self._resuming.begin()
+            self._resumed_at = self._step
+        self.began = perf_counter() - self._earlier
+        self._tell_started()
+        if note:
+            self.say(note)
 
     def _name(self, state: OptimizerState) -> None:
         optimizer = state.optimizer()
@@ -587,6 +609,7 @@ class Watcher:
             frames.Started(
                 device,
                 sum(parameter.numel() for parameter in parameters.values()),
+                resumed_at=self._resumed_at,
                 torch=str(torch.__version__),
                 host=socket.gethostname(),
             )
@@ -764,7 +787,8 @@ class Watcher:
         self.file.tell(
             frames.Memory(self.step, seconds, scope, *figures[:3], resident())
         )
-        self.file.tell(frames.Looking(self.step, self.step, self.spent, seconds))
+        steps, seconds = self.step - self._resumed_at, seconds - self._earlier
+        self.file.tell(frames.Looking(self.step, steps, self.spent, seconds))
 
 
 def resident() -> int | None:

@@ -13,7 +13,7 @@ from time import monotonic
 from types import ModuleType, TracebackType
 from typing import TYPE_CHECKING, Any
 
-from tapedeck import ranks
+from tapedeck import ranks, resuming, slurm
 from tapedeck.commands import Client, CommandSocket
 from tapedeck.frames import DONE, FRAMES, Ending, FrameFile, Script, new_folder
 
@@ -26,6 +26,7 @@ if TYPE_CHECKING:
 
 
 CAPTURE_ASKED = 60.0  # seconds
+WAITS = "The time of its job is over: the script goes on as soon as the queue starts it again."
 
 
 class Watch:
@@ -50,6 +51,10 @@ class Watch:
             pass  # it is watched, and cannot be commanded
         arguments = [] if _is_kernel() else sys.argv[1:]
         world, job = ranks.job()
+        self._status: Any = None  # that the script ends with by itself
+        self._resuming: resuming.Resuming | None = None
+        if os.environ.get(resuming.FOLDER) and world == 1:
+            self._resuming = resuming.Resuming(self.frames)
         listens = self._listening is not None
         self._file.tell(
             Script([name, *arguments], os.getpid(), self.rank, world, job, listens)
@@ -78,6 +83,7 @@ class Watch:
             speaking=self.rank == 0,
             known=named_models,
             only=only,
+            resuming=self._resuming,
         )
         self._hooks = Hooks(self._watcher)
         if self._waited and self._watcher.actions is not None:
@@ -101,6 +107,8 @@ class Watch:
         if self._ended:
             return
         self._ended = True
+        if self._status and (self.folder / slurm.AGAIN).exists():
+            ending = Ending(note=WAITS, again=True)
         atexit.unregister(self.stop)
         if self._notebook is not None:
             self._notebook.events.unregister("post_run_cell", self._cell_ended)
@@ -113,6 +121,10 @@ class Watch:
             self._file.close()
             if self._listening is not None:
                 self._listening.close()
+
+    def exiting(self, error: SystemExit) -> None:
+        """Keep what the script exits with; its watching ends with the process."""
+        self._status = error.code
 
     def failed(self, error: BaseException) -> None:
         """End watching with the exception that ended the script."""
@@ -137,6 +149,8 @@ class Watch:
         if self._hooks is not None:
             self._hooks.remove()
         self._file.close()
+        if self._resuming is not None:
+            self._resuming.leave()
         if self._listening is not None:
             self._listening.close(remove=False)
 

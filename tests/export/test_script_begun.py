@@ -1,9 +1,11 @@
 """The script of a run that was resumed with other settings begins with its checkpoint, and is that run bit for bit."""
 
 import json
+import signal
 
 import pytest
 from msgspec.structs import replace
+from torch.optim.optimizer import register_optimizer_step_post_hook
 
 from app.data.config import DataConfig
 from app.export.script.script import training_script, write_start
@@ -146,3 +148,32 @@ def test_the_mean_of_an_epoch_is_over_the_samples_of_both_batch_sizes(tmp_path):
     assert epoch.train_loss == pytest.approx(
         sum(event.loss * event.samples for event in steps) / 1438
     )
+
+
+def test_a_script_that_a_queue_ends_is_saved_and_goes_on_from_the_newest_checkpoint(
+    run_script, tmp_path
+):
+    a_job = job(SMALL_NET, epochs=2, batch_size=200, save_every=50)
+    whole, ended = run_script(a_job, "--json", "--checkpoints", str(tmp_path / "other"))
+    assert ended is None
+    folder = str(tmp_path / "checkpoints")
+    arguments = ("--json", "--checkpoints", folder, "--resume", folder)
+    (tmp_path / "checkpoints").mkdir()
+    lines, left = [], [5, 7]
+
+    def after_step(*_):
+        left[0] -= 1
+        if not left[0]:
+            signal.raise_signal(signal.SIGUSR1 if len(left) == 2 else signal.SIGTERM)
+            del left[0]
+
+    hook = register_optimizer_step_post_hook(after_step)
+    try:
+        for status in (75, 75, None):  # of three starts by the same command
+            printed, ended = run_script(a_job, *arguments)
+            assert (ended and ended.code) == status
+            lines += printed
+            left = left or [0]
+    finally:
+        hook.remove()
+    assert numbers(lines) == numbers(whole)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import runpy
+import signal
 import sys
 from importlib.machinery import PathFinder
 from pathlib import Path
@@ -22,6 +23,8 @@ def finders_of_python() -> list[object]:
 
 def run_script(folder: Path, *arguments: str) -> SystemExit | None:
     """Run the script of a folder as Python would there; returns how it ended itself, if it did."""
+    numbers = (signal.SIGTERM, signal.SIGUSR1)
+    handlers = {number: signal.getsignal(number) for number in numbers}
     beside = [path.stem for path in folder.glob("*.py")]
     with pytest.MonkeyPatch.context() as here:
         here.chdir(folder)
@@ -35,6 +38,8 @@ def run_script(folder: Path, *arguments: str) -> SystemExit | None:
         except SystemExit as ended:
             return ended
         finally:
+            for number, handler in handlers.items():
+                signal.signal(number, handler)
             for name in beside:
                 sys.modules.pop(name, None)
     return None

@@ -66,7 +66,7 @@ _GENERATORS: tuple[Function, ...] = (
     checkpoint.restore_generators,
 )
 _MODULES = (
-    "copy csv hashlib io os random re struct subprocess sys tempfile threading time"
+    "copy csv hashlib io os random re signal struct subprocess sys tempfile threading time"
 )
 
 

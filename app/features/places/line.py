@@ -1,18 +1,24 @@
-"""A line to a place: the system's ssh, with `tapedeck.place` at its far end; taken up again when it is cut."""
+"""A line to a place: the system's ssh, with `tapedeck.place` at its far end; taken up again when it is cut.
+
+To the queue of this machine it is a shell in the place of ssh.
+"""
 
 from __future__ import annotations
 
 import hashlib
 import io
 import json
+import os
 import queue
 import shlex
+import signal
 import struct
 import subprocess
 import threading
 import time
 import zipfile
 from collections.abc import Callable, Iterator
+from contextlib import suppress
 from pathlib import Path
 from typing import IO, Any
 from uuid import uuid4
@@ -84,6 +90,8 @@ def ssh_command(place: Place, remote: str) -> list[str]:
     What a person's config says holds, but for what would stand in the way of the line: a terminal, a command of its
     own, forwarded ports (which the first of several connections has), questions.
     """
+    if not place.ssh:
+        return ["/bin/sh", "-c", remote]
     options = (
         "BatchMode=yes",
         "RequestTTY=no",
@@ -137,7 +145,7 @@ class Line:
                 start_new_session=True,
             )
         except OSError as error:
-            message = f"ssh cannot be run here: {error.strerror or error}. Install an OpenSSH client."
+            message = f"{command[0]} cannot be run here: {error.strerror or error}. Install an OpenSSH client."
             raise PlaceError(message) from error
         assert self._ssh.stdin and self._ssh.stdout and self._ssh.stderr
         self._writes: IO[bytes] = self._ssh.stdin
@@ -163,7 +171,7 @@ class Line:
             name, needed = ".".join(map(str, version)), ".".join(map(str, PYTHON))
             raise PlaceError(
                 f"Python {name} at {self.place.name} is too old; name one of {needed} or later: "
-                f"tapedeck places add {self.place.name} --ssh {self.place.ssh} --python COMMAND"
+                f"tapedeck places add {self.place.name} {self.place.options} --python COMMAND"
             )
         digest, data = package()
         code = Path(tapedeck.__file__).with_name("bootstrap.py").read_bytes()
@@ -194,7 +202,7 @@ class Line:
 
     def close(self) -> None:
         """End ssh, and with it the far end."""
-        self._ssh.kill()
+        self._kill()
         for thread in self._threads:
             thread.join()
         with self._sending:
@@ -204,13 +212,21 @@ class Line:
                 pass  # what had not been sent is lost with the line
         self._ssh.wait()
 
+    def _kill(self) -> None:
+        """End ssh; of a line without it, the shell and all that it began."""
+        if self.place.ssh:
+            self._ssh.kill()
+            return
+        with suppress(ProcessLookupError):
+            os.killpg(self._ssh.pid, signal.SIGKILL)
+
     def _write(self, data: bytes) -> None:
         with self._sending:
             try:
                 self._writes.write(data)
                 self._writes.flush()
             except (OSError, ValueError):
-                self._ssh.kill()  # the end of the line is read where messages are
+                self._kill()  # the end of the line is read where messages are
 
     def _checked(self, answer: dict[str, Any]) -> dict[str, Any]:
         """Return an answer. Raises PlaceError for a refusal."""
@@ -246,10 +262,10 @@ class Line:
             return PlaceError(f"{place.name} sends {self._foreign}")
         if status in NOT_FOUND:
             return PlaceError(
-                f"No Python at {place.name}: {line or place.python}. Name one: tapedeck places add {place.name} --ssh "
-                f"{place.ssh} --python COMMAND"
+                f"No Python at {place.name}: {line or place.python}. Name one: tapedeck places add {place.name} "
+                f"{place.options} --python COMMAND"
             )
-        if status != SSH_FAILED:
+        if status != SSH_FAILED or not place.ssh:
             return PlaceError(
                 f"{place.python} at {place.name} has ended with {status}: {line or 'it says nothing'}",
                 final=0 < status < KILLED,
@@ -279,7 +295,7 @@ class Line:
                     self._foreign = (
                         f"a message of {length:,} bytes, which nothing of Tapedeck does"
                     )
-                    self._ssh.kill()
+                    self._kill()
                     return
                 data = pipe.read(length)
                 if len(data) < length:
@@ -298,6 +314,25 @@ class Line:
             if line.startswith(marker):
                 return line[len(marker) :].strip()
         return None
+
+
+def state_of(message: dict[str, Any]) -> str:
+    """Return a sentence on the state of a job of which a place tells, "" where it is not known.
+
+    >>> state_of({"job": "7", "state": "PENDING", "reason": "Resources", "start": "N/A"})
+    'Job 7 waits in the queue (PENDING, Resources).'
+    >>> state_of({"job": "7", "state": "RUNNING", "nodes": "n1", "end": "2026-11-30T02:00:00"})
+    'Job 7 runs on n1, until 2026-11-30T02:00:00 at most.'
+    """
+    job, state = f"Job {message.get('job')}", message.get("state", "")
+    reason, start, end = (message.get(n, "") for n in ("reason", "start", "end"))
+    if state == "RUNNING":
+        limit = f", until {end} at most" if end[:1].isdigit() else ""
+        return f"{job} runs on {message.get('nodes', '')}{limit}."
+    if state in ("PENDING", "REQUEUED"):
+        likely = f", to start at {start}" if start[:1].isdigit() else ""
+        return f"{job} waits in the queue ({state}, {reason}){likely}."
+    return f"{job} is {state}." if state else ""
 
 
 def parsed(data: bytes) -> dict[str, Any]:

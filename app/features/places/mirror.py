@@ -17,7 +17,7 @@ from contextlib import suppress
 from pathlib import Path, PurePosixPath
 from typing import Any
 
-from app.features.places.line import KeptLine, Line, parsed
+from app.features.places.line import KeptLine, Line, parsed, state_of
 from app.features.places.values import Place, PlaceError, named
 from tapedeck import frames
 from tapedeck.commands import Client, CommandSocket
@@ -27,6 +27,8 @@ EVERY = 0.05  # seconds between two looks at what is commanded
 LONGEST = 1 << 26  # bytes of a line
 _STEP = re.compile(rb'"step": (\d{1,15})\b')
 _PAUSED, _RESUMED = b'{"event": "paused"', b'{"event": "resumed"'
+_ENDS = b'{"event": "finished"', b'{"event": "failed"'
+_WAITS = "The script takes no commands now: its job waits in the queue, or has ended."
 HOLDS, RELEASES = {"pause", "step"}, {"resume", "interrupt", "release", "capture"}
 
 
@@ -55,6 +57,8 @@ class Mirror:
         self._joined: dict[int, _Joined] = {}
         self._channels = FRAMES
         self._ended = False
+        self._finished = False
+        self._state = ""  # of the job that the script is, "" of any other script
         self._kept = KeptLine(place, self._begin, self._say)
 
     def run(self) -> None:
@@ -113,6 +117,7 @@ class Mirror:
             self._step = int(steps[-1]) if steps else self._step
             paused, resumed = (complete.rfind(event) for event in (_PAUSED, _RESUMED))
             self._paused = paused > resumed or (self._paused and paused == resumed)
+            self._finished = complete[complete.rfind(b"\n") + 1 :].startswith(_ENDS)
             self._copy(complete + end)
 
     def _copy(self, lines: bytes) -> None:
@@ -182,12 +187,37 @@ class Mirror:
                 joined.client.answer(number, **answer)
 
     def _heed(self, message: dict[str, Any]) -> None:
-        """Read what the far end says of itself. Raises PlaceError."""
+        """Read what the far end says of itself, and of a job. Raises PlaceError."""
         channel = message.get("closed")
-        if channel == FRAMES or (channel is None and "error" in message):
+        if (job := message.get("job")) and (state := state_of(job)) != self._state:
+            self._state = state
+            self._say(state)
+        if channel == FRAMES and "error" not in message:
+            self._over()
+        elif channel == FRAMES or (channel is None and "error" in message):
             raise PlaceError(str(message.get("error")))
-        if channel is not None:
+        elif channel is not None and self._state and not self._finished:
+            self._wait(channel)
+        elif channel is not None:
             self._leave(channel)
+
+    def _over(self) -> None:
+        """End with a job that is over. Raises PlaceError if the script did not say so."""
+        for channel in list(self._joined):
+            self._leave(channel)
+        if not self._finished:
+            raise PlaceError(f"{self._state} Its script has not said how it ended.")
+
+    def _wait(self, channel: int) -> None:
+        """Keep a client of a script whose job may be started again; its commands are refused until then."""
+        joined = self._joined[channel]
+        if joined.raw is not None:
+            self._leave(channel)
+            return
+        for number in joined.waiting:
+            joined.client.answer(number, error=_WAITS)
+        joined.waiting.clear()
+        del self._joined[channel]  # its next command joins it again
 
     def _leave(self, channel: int) -> None:
         """Close a client's connection: the script there is gone, or has closed it."""

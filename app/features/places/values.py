@@ -1,8 +1,9 @@
-"""A place is a name for a machine behind ssh and a command that gives a Python there; all of them are in one file."""
+"""A place is a name for a machine behind ssh, or a queue, and a command that gives a Python; all are in one file."""
 
 from __future__ import annotations
 
 import re
+import shlex
 from pathlib import Path
 
 import msgspec
@@ -28,11 +29,34 @@ class PlaceError(CodedError):
 
 
 class Place(Struct, frozen=True):
-    """`ssh` is a Host of ~/.ssh/config, or user@host; `python` is text for the shell there."""
+    """`ssh` is a Host of ~/.ssh/config, or user@host; `python` is text for the shell there. With `slurm`, the file of a
+    template for sbatch, scripts are jobs of the queue there; without `ssh`, of that on this machine.
+    """
 
     name: str
-    ssh: str
+    ssh: str = ""
     python: str = "python3"
+    slurm: str = ""
+
+    @property
+    def options(self) -> str:
+        """The options of `places add` that say where it is."""
+        given = (
+            ("--ssh", self.ssh),
+            ("--slurm", self.slurm and shlex.quote(self.slurm)),
+        )
+        return " ".join(f"{option} {value}" for option, value in given if value)
+
+    def request(self) -> dict[str, str]:
+        """Return what a request to run something there says of the queue. Raises PlaceError."""
+        if not self.slurm:
+            return {}
+        try:
+            return {"slurm": Path(self.slurm).read_text("utf-8")}
+        except (OSError, UnicodeDecodeError) as error:
+            raise PlaceError(
+                f"{self.slurm}, the template of {self.name}, cannot be read: {error}"
+            ) from error
 
 
 class PrepareScript(Request[dict[str, str]], frozen=True):
@@ -98,7 +122,7 @@ def checked(place: Place) -> Place:
     """Return a place whose names are names. Raises PlaceError."""
     if not re.fullmatch(_NAME, place.name):
         problem = f"{place.name!r} is no name of a place: two or more of letters, digits, . _ -"
-    elif not re.fullmatch(_ALIAS, place.ssh):
+    elif not re.fullmatch(_ALIAS, place.ssh) and (place.ssh or not place.slurm):
         problem = f"{place.ssh!r} is no host for ssh: give a Host of ~/.ssh/config, or user@host"
     elif not place.python.strip() or not place.python.isprintable():
         problem = f"{place.python!r} is no command for a Python: it is one line, such as ~/env/bin/python"

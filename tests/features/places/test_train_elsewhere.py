@@ -55,9 +55,9 @@ def test_a_project_trained_at_a_place_has_the_losses_and_weights_of_its_script_h
 
 def test_what_is_kept_here_alone_is_refused_before_anything_runs(tmp_path, capsys):
     values.save({"gpubox": Place("gpubox", "box", sys.executable)})
-    given = ["--at", "gpubox", "--out", str(tmp_path / "out"), "--save-every", "5"]
+    given = ["--at", "gpubox", "--out", str(tmp_path / "out"), "--revisit-seconds", "5"]
     assert main([*TRAIN, *given]) == 2
-    assert "--at PLACE does not support --save-every" in capsys.readouterr().err
+    assert "--at PLACE does not support --revisit-seconds" in capsys.readouterr().err
 
 
 @pytest.mark.parametrize(

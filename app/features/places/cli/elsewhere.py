@@ -19,7 +19,7 @@ from app import __version__
 from app.cli import console
 from app.cli.run_command import open_window
 from app.features.places import values
-from app.features.places.line import KeptLine, Line, parsed
+from app.features.places.line import KeptLine, Line, parsed, state_of
 from app.features.places.values import Place, PlaceError
 from app.util import interrupts
 from app.util.resources import PROGRAM, python_path
@@ -29,6 +29,7 @@ OUTPUT, COMMANDS = 1, 2  # channels
 EVERY = 0.05  # seconds between two looks at what is typed
 PINGS = 2.0  # seconds; a script that is held goes on without them
 STEERING = "pause, resume, step, lr 0.01, save, stop"
+CANCEL = "cancel"  # the job of a queue
 SIGNALLED = (
     128  # a shell's exit status of a process that a signal ended, and its number
 )
@@ -42,17 +43,17 @@ def run(options: argparse.Namespace) -> int:
             "--on PLACE takes neither --capture nor --python: the place has its own Python, and the window captures"
         )
     name, folder = values.split(options.on)
+    place = values.named(name)
     name_there = (
         options.script if options.module else PurePosixPath(options.script).stem
     )
     request = {
         "title": title_of(name_there),
-        "cwd": folder,
+        "cwd": folder if place.ssh else os.path.abspath(folder),
         "module": options.module,
         "script": options.script,
         "arguments": options.arguments,
     }
-    place = values.named(name)
     return Terminal(place, request, options.window, options.quiet).run()
 
 
@@ -92,7 +93,9 @@ class Terminal:
         self, place: Place, request: dict[str, Any], window: bool, quiet: bool
     ) -> None:
         self._place, self._window, self._quiet = place, window, quiet
-        self._request = {"version": __version__, **request}
+        self._request = {"version": __version__, **place.request(), **request}
+        self._steering = f"{STEERING}, {CANCEL}" if place.slurm else STEERING
+        self._state = ""  # of its job, in a sentence
         self.folder = ""
         self.ended = False
         self._offset = 0
@@ -116,8 +119,8 @@ class Terminal:
                         self._report(data)
                     elif (message := parsed(data)).get("closed") == OUTPUT:
                         return self._ended(message)
-                    elif message.get("closed") == COMMANDS:
-                        self._joined = self._holds = False
+                    else:
+                        self._heed(message)
         except KeyboardInterrupt:
             console.warn(f"the script goes on; tapedeck {self._frames} watches it")
             return interrupts.STATUS
@@ -148,7 +151,7 @@ class Terminal:
         if not self._quiet:
             console.warn(f"watched in {self._frames}")
             if typed:
-                console.warn(f"type {STEERING}; Ctrl+C leaves it, and it goes on")
+                console.warn(f"type {self._steering}; Ctrl+C leaves it, and it goes on")
 
     def _read(self) -> None:
         for text in sys.stdin:
@@ -159,8 +162,10 @@ class Terminal:
         while not self._typed.empty():
             if text := self._typed.get():
                 command = command_of(text)
-                if command is None:
-                    console.warn(f"{text} is no command; there are {STEERING}")
+                if text == CANCEL and self._place.slurm:
+                    line.request("cancel", folder=self.folder)
+                elif command is None:
+                    console.warn(f"{text} is no command; there are {self._steering}")
                 else:
                     self._holds = command["do"] in ("pause", "step")
                     self._send(line, {"id": text, **command})
@@ -173,6 +178,16 @@ class Terminal:
             self._joined = True
             line.request("join", channel=COMMANDS, folder=self.folder)
         line.send(COMMANDS, json.dumps(command).encode() + b"\n")
+
+    def _heed(self, message: dict[str, Any]) -> None:
+        """Say what the far end says of the job, and of what it could not do."""
+        if (job := message.get("job")) and (state := state_of(job)) != self._state:
+            self._state = state
+            console.warn(state)
+        if message.get("closed") == COMMANDS:
+            self._joined = self._holds = False
+        if error := message.get("error"):
+            console.warn(str(error))
 
     def _report(self, data: bytes) -> None:
         """Print what became of what was typed."""
@@ -188,7 +203,8 @@ class Terminal:
         self.ended = True
         status = message.get("status")
         if status is None:
-            reason = message.get("error") or "was the machine started again?"
+            reason = message.get("error") or self._state
+            reason = reason or "was the machine started again?"
             raise PlaceError(f"The script has left no exit status: {reason}")
         if int(status) > SIGNALLED:
             console.warn(f"the script was ended by signal {int(status) - SIGNALLED}")

@@ -4,16 +4,21 @@ from __future__ import annotations
 
 import argparse
 import json
+import sys
 from contextlib import closing
+from pathlib import PurePosixPath
 from typing import Any
 
 import msgspec
 
+from app import __version__
 from app.cli import console
 from app.features.places import values
-from app.features.places.line import Line
+from app.features.places.line import Line, state_of
 from app.features.places.values import Place
+from app.util import atomic
 from app.util.formatting import bytes_text
+from app.util.resources import path as resource
 
 LITTLE = 1 << 30  # bytes free
 
@@ -23,8 +28,9 @@ def run(options: argparse.Namespace) -> int:
     if (options.name is None) != (options.action == "list"):
         takes = "takes no name" if options.action == "list" else "takes the NAME of one"
         raise console.CommandError(f"places {options.action} {takes}")
-    if (options.ssh or options.python) and options.action != "add":
-        raise console.CommandError("--ssh and --python are of places add")
+    given = options.ssh or options.python or options.slurm
+    if given and options.action != "add":
+        raise console.CommandError("--ssh, --python and --slurm are of places add")
     match options.action:
         case "add":
             _add(options)
@@ -39,12 +45,20 @@ def run(options: argparse.Namespace) -> int:
 
 
 def _add(options: argparse.Namespace) -> None:
-    if options.ssh is None:
+    if options.ssh is None and options.slurm is None:
         raise console.CommandError(
-            "places add NAME --ssh ALIAS: name a Host of ~/.ssh/config, or user@host"
+            "places add NAME --ssh ALIAS: name a Host of ~/.ssh/config, or user@host; or --slurm TEMPLATE, a queue"
         )
-    place = Place(options.name, options.ssh, options.python or "python3")
-    _save({**values.places(), place.name: values.checked(place)})
+    template = options.slurm.expanduser().absolute() if options.slurm else None
+    python = options.python or ("python3" if options.ssh else sys.executable)
+    place = Place(options.name, options.ssh or "", python, str(template or ""))
+    place = values.checked(place)
+    if template is not None and not template.exists():
+        with console.writing(template):
+            atomic.write_bytes(template, resource("slurm.sbatch").read_bytes())
+        console.warn(f"{template} is new: edit its lines of #SBATCH for your queue")
+    place.request()
+    _save({**values.places(), place.name: place})
     if not options.json:
         print(f"{place.name} is a place. tapedeck places check {place.name} tries it.")
 
@@ -59,13 +73,16 @@ def _list(as_json: bool) -> None:
         if as_json:
             print(json.dumps(msgspec.to_builtins(place)))
         else:
-            print(console.printable(f"{place.name}  {place.ssh}  {place.python}"))
+            said = (place.name, place.ssh, place.python, place.slurm)
+            print(console.printable("  ".join(filter(None, said))))
 
 
 def _check(place: Place, as_json: bool) -> int:
     """Print what a place has, and for what it lacks the cure."""
     with closing(Line(place)) as line:
-        facts = line.ask("check")
+        facts = line.ask("check", version=__version__, **place.request())
+    if "host" not in facts:
+        return _not_run(place, facts, as_json)
     lacks = _lacking(place, facts)
     if as_json:
         print(json.dumps({"place": place.name, **facts, "lacks": lacks}))
@@ -87,13 +104,30 @@ def _check(place: Place, as_json: bool) -> int:
     return int(bool(lacks))
 
 
+def _not_run(place: Place, facts: dict[str, Any], as_json: bool) -> int:
+    """Print why the job that looks at a queue's machines has told nothing."""
+    state, problem = state_of(facts["job"]), facts.get("problem", "")
+    folder = PurePosixPath(facts["folder"]).parent
+    cure = (
+        f"{problem}. Is {folder} on the file system that the nodes share, and does {place.python} begin a Python "
+        f"there? {place.slurm} is what is submitted"
+        if problem
+        else "It was cancelled: the queue takes jobs of this template, and what is where they run was not looked at"
+    )
+    if as_json:
+        print(json.dumps({"place": place.name, **facts, "lacks": [cure]}))
+    else:
+        console.warn(f"{place.name}: {state} {cure}")
+    return 1
+
+
 def _lacking(place: Place, facts: dict[str, Any]) -> list[str]:
     """Return a sentence with its cure for each thing without which no script runs."""
     lacks = []
     if not facts["torch"]:
         lacks.append(
             f"{facts['executable']} at {place.name} cannot import torch ({facts['problem']}). Install it there, or "
-            f"name another Python: tapedeck places add {place.name} --ssh {place.ssh} --python COMMAND"
+            f"name another Python: tapedeck places add {place.name} {place.options} --python COMMAND"
         )
     if facts["free"] < LITTLE:
         lacks.append(

@@ -9,6 +9,8 @@ from contextlib import closing
 from functools import partial
 from pathlib import Path, PurePosixPath
 
+from msgspec.structs import replace
+
 from app.cli import console
 from app.export.layers import write_model
 from app.export.script.script import training_script, write_start
@@ -20,6 +22,7 @@ from app.training.job import Job
 from app.util import atomic
 from app.util.leftovers import TemporaryFolder
 from tapedeck import frames
+from tapedeck.slurm import CHECKPOINTS
 
 SCRIPT, OUT = "train.py", "out"
 # Options of a run that is kept here.
@@ -28,11 +31,11 @@ HERE = (
     "surgery",
     "leave_out",
     "revisit_seconds",
-    "save_every",
     "processes",
     "own_process",
 )
 TRIES = 5
+SAVES_EVERY = 1000  # steps, of a run in a queue that says nothing of it
 
 
 def train(options: argparse.Namespace, job: Job) -> int:
@@ -42,6 +45,8 @@ def train(options: argparse.Namespace, job: Job) -> int:
             option = f"--{name.replace('_', '-')}"
             raise console.CommandError(f"--at PLACE does not support {option}")
     place = values.named(options.at)
+    if place.slurm and not job.training.save_every:
+        job = replace(job, training=replace(job.training, save_every=SAVES_EVERY))
     with TemporaryFolder() as name:
         script = Path(name, SCRIPT)
         script.write_text(training_script(job, None, SCRIPT), "utf-8")
@@ -53,7 +58,7 @@ def train(options: argparse.Namespace, job: Job) -> int:
         "cwd": "",
         "module": False,
         "script": SCRIPT,
-        "arguments": ["--out", OUT, *_options(options)],
+        "arguments": ["--out", OUT, *_options(options), *_resuming(place, job)],
         "files": {
             name: base64.b64encode(data).decode() for name, data in files.items()
         },
@@ -77,6 +82,13 @@ def _options(options: argparse.Namespace) -> list[str]:
         for argument in (f"--{name}", str(value))
     ]
     return [*data_and_device, *["--json"] * options.json]
+
+
+def _resuming(place: Place, job: Job) -> list[str]:
+    """Return the arguments by which each start of a job in a queue goes on from the newest checkpoint."""
+    if not place.slurm or job.stages:
+        return []
+    return ["--checkpoints", CHECKPOINTS, "--resume", CHECKPOINTS]
 
 
 def _fetch(place: Place, folder: str, out: Path) -> list[str]:
