@@ -119,12 +119,11 @@ class Job:
         self._folder, self._command = folder, command
         self._checkpoints = folder / slurm.CHECKPOINTS
         self._signals: list[int] = []
-        self._time_is_over = False
+        self._queued_again = self._time_is_over = False
 
     def run(self) -> int:
         """Run the command to its end, or to that of the job's time; return its exit status."""
-        for name in (slurm.EXIT, slurm.AGAIN):
-            (self._folder / name).unlink(missing_ok=True)
+        (self._folder / slurm.EXIT).unlink(missing_ok=True)
         self._checkpoints.mkdir(exist_ok=True)
         begun = slurm.newest_checkpoint(self._checkpoints)
         for number in (signal.SIGTERM, signal.SIGUSR1):
@@ -139,30 +138,30 @@ class Job:
         )
         relay = Relay(self._folder)
         while child.poll() is None:
-            while self._signals:
-                relay.close()  # a script that is held from elsewhere would not heed it
-                self._pass_on(self._signals.pop(0), child)
+            self._heed(child, relay)
             relay.turn()
             time.sleep(EVERY)
+        self._heed(child, relay)
         relay.close()
         status = child.returncode if child.returncode >= 0 else 128 - child.returncode
-        if status and (self._folder / slurm.AGAIN).exists() and self._again(begun):
-            return status
-        (self._folder / slurm.EXIT).write_text(str(status))
+        if self._time_is_over and status == resuming.TRY_AGAIN:
+            self._queued_again = self._queued_again or self._requeued(begun)
+        if not self._queued_again:
+            (self._folder / slurm.EXIT).write_text(str(status))
         return status
 
-    def _pass_on(self, number: int, child: subprocess.Popen[bytes]) -> None:
-        """Have the script save a checkpoint and end; say before whether it will go on."""
-        self._time_is_over = self._time_is_over or number == signal.SIGUSR1
-        # A job that was queued again by somebody waits by the time that it is told to end.
-        if self._time_is_over or slurm.state_now() in ("PENDING", "PREEMPTED"):
-            (self._folder / slurm.AGAIN).touch()
-        child.send_signal(number)
+    def _heed(self, child: subprocess.Popen[bytes], relay: Relay) -> None:
+        """Have the script save a checkpoint and end, if the queue has said so."""
+        while self._signals:
+            number = self._signals.pop(0)
+            relay.close()  # a script that is held from elsewhere would not heed it
+            child.send_signal(number)
+            ending = slurm.ending() if number == signal.SIGTERM else slurm.SOON
+            self._queued_again = self._queued_again or ending == slurm.AGAIN
+            self._time_is_over = self._time_is_over or ending == slurm.SOON
 
-    def _again(self, begun: Path | None) -> bool:
-        """Return whether the queue starts the job again: asked to, if the script has come further in its time."""
-        if not self._time_is_over:
-            return True
+    def _requeued(self, begun: Path | None) -> bool:
+        """Have the job queued again, if its script has come further in its time; return whether it is."""
         newest = slurm.newest_checkpoint(self._checkpoints)
         if newest is None or newest == begun:
             print("tapedeck: not queued again: no checkpoint was saved", flush=True)

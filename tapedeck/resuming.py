@@ -14,7 +14,7 @@ after its next step, as by the command "save", and ended; the queue then starts 
         first = state["step"]                                      # optimizer steps so far
 
 The order of its data and its random numbers are its own to go on with. One that handles the signals, or saves every so
-many steps, writes such files itself, and ends with a status other than 0, as 75, to be started again. One that reads
+many steps, writes such files itself, and ends with status 75 to be started again. One that reads
 no checkpoint begins anew, and is not started a third time.
 """
 

@@ -16,9 +16,7 @@ RUNS, SPOOL = (
     "runs",
     "spool",
 )  # a file while it runs, and the folder of those who command it
-AGAIN = (
-    "again"  # a file that is there once a job has been told to end, and is queued again
-)
+SOON, AGAIN, OVER = "soon", "again", "over"  # what it means to be told to end
 CHECKPOINTS = "checkpoints"  # a folder
 EVERY = (0.5, 15.0)  # seconds between two looks at a queue: after a change, and at most
 ANSWERS = 60.0  # seconds in which a command of the queue answers
@@ -98,17 +96,19 @@ def requeue() -> str:
     return ""
 
 
-def state_now() -> str:
-    """Return the state of the job that this process runs in, "" where it is not known."""
+def ending() -> str:
+    """Return what a SIGTERM to the job that this process runs in means.
+
+    It is to end SOON, as before another takes its place; it is queued AGAIN, by somebody or something; it is OVER.
+    """
     try:
-        return _said(
-            "squeue",
-            "--noheader",
-            "--format=%T",
-            f"--jobs={os.environ['SLURM_JOB_ID']}",
-        ).strip()
+        said = _said("scontrol", "show", "job", "-o", os.environ["SLURM_JOB_ID"])
     except (OSError, KeyError):
-        return ""
+        return OVER
+    fields = dict(re.findall(r"(\w+)=(\S*)", said))
+    if fields.get("Restarts", "0") != os.environ.get("SLURM_RESTART_COUNT", "0"):
+        return AGAIN
+    return SOON if fields.get("JobState") == "RUNNING" else OVER
 
 
 def newest_checkpoint(folder: Path) -> Path | None:

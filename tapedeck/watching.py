@@ -13,7 +13,7 @@ from time import monotonic
 from types import ModuleType, TracebackType
 from typing import TYPE_CHECKING, Any
 
-from tapedeck import ranks, resuming, slurm
+from tapedeck import ranks, resuming
 from tapedeck.commands import Client, CommandSocket
 from tapedeck.frames import DONE, FRAMES, Ending, FrameFile, Script, new_folder
 
@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 
 
 CAPTURE_ASKED = 60.0  # seconds
-WAITS = "The time of its job is over: the script goes on as soon as the queue starts it again."
+WAITS = "The script has ended for its queue, and goes on as soon as the job is started again."
 
 
 class Watch:
@@ -107,7 +107,7 @@ class Watch:
         if self._ended:
             return
         self._ended = True
-        if self._status and (self.folder / slurm.AGAIN).exists():
+        if self._resuming is not None and self._status == resuming.TRY_AGAIN:
             ending = Ending(note=WAITS, again=True)
         atexit.unregister(self.stop)
         if self._notebook is not None:

@@ -2,9 +2,9 @@
 
     python -m tests.slow.slurm_requeue [ENDS] [--seed N]
 
-SLURM's daemons for one node, started here. At random steps the job gets SIGUSR1, as by `#SBATCH --signal=B:USR1@120`, or
-is queued again by `scontrol requeue`, or its processes are killed as by a node that fails; each time it is paused before,
-and resumed, as from the window. Of each end: the steps that are computed again, and the seconds until the next first step.
+SLURM's daemons for one node, started here. At random steps the job is paused and resumed, as from the window, and gets
+SIGUSR1, as by `#SBATCH --signal=B:USR1@120`, or is queued again by `scontrol requeue`, or its processes are killed as
+by a node that fails. Of each end: the steps that are computed again, and the seconds until the next first step.
 """
 
 from __future__ import annotations

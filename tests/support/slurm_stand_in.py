@@ -122,13 +122,7 @@ def _node(number: str) -> None:
     """Run a job, again where it is queued again."""
     job = read(number)
     while waited(job) and ran(job):
-        write(
-            job,
-            state="PENDING",
-            reason="BeginTime",
-            restarts=job["restarts"] + 1,
-            nodes="",
-        )
+        write(job, state="PENDING", reason="BeginTime", nodes="")
 
 
 def waited(job: dict[str, Any]) -> bool:
@@ -172,16 +166,16 @@ def ran(job: dict[str, Any]) -> bool:
         for what in told(number):
             if what in ("cancel", "requeue"):
                 again = what == "requeue"
-                write(
-                    job, state="PENDING" if again else "CANCELLED", reason="BeginTime"
-                )
+                write(job, state="COMPLETING", restarts=job["restarts"] + again)
                 end(process)
             elif what != "now":
                 kind, name = what.split("+")
                 kill = os.kill if kind == "batch" else os.killpg
                 kill(process.pid, getattr(signal, f"SIG{name}"))
         time.sleep(EVERY)
-    if job["state"] == "RUNNING":
+    if job["state"] == "COMPLETING" and not again:
+        write(job, state="CANCELLED")
+    elif not again:
         write(job, state="FAILED" if process.returncode else "COMPLETED")
     return again
 
@@ -217,6 +211,10 @@ def scancel(arguments: list[str]) -> None:
 
 def scontrol(arguments: list[str]) -> None:
     match arguments:
+        case ["show", "job", "-o", number]:
+            job = read(number)
+            state, restarts = job["state"], job["restarts"]
+            print(f"JobId={number} JobState={state} Restarts={restarts}")
         case ["requeue", number]:
             tell(number, "requeue")
         case ["update", job, "StartTime=now"] if job.startswith("JobId="):

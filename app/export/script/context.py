@@ -65,9 +65,7 @@ _GENERATORS: tuple[Function, ...] = (
     checkpoint.generators,
     checkpoint.restore_generators,
 )
-_MODULES = (
-    "copy csv hashlib io os random re signal struct subprocess sys tempfile threading time"
-)
+_MODULES = "copy csv hashlib io os random re signal struct subprocess sys tempfile threading time"
 
 
 class BatchCode(Struct, frozen=True):
