@@ -12,10 +12,7 @@ from time import monotonic
 
 JOB, SCRIPT = "job", "job.sbatch"  # its number and what was submitted, in its folder
 OUTPUT, EXIT = "output.txt", "exit"  # what it prints, and the status that it ends with
-RUNS, SPOOL = (
-    "runs",
-    "spool",
-)  # a file while it runs, and the folder of those who command it
+RUNS, SPOOL = "runs", "spool"  # a file while it runs; a folder of who commands it
 SOON, AGAIN, OVER = "soon", "again", "over"  # what it means to be told to end
 CHECKPOINTS = "checkpoints"  # a folder
 EVERY = (0.5, 15.0)  # seconds between two looks at a queue: after a change, and at most
