@@ -22,9 +22,9 @@ from app.training.job import Job
 from app.util import atomic
 from app.util.leftovers import TemporaryFolder
 from tapedeck import frames
-from tapedeck.slurm import CHECKPOINTS
 
 SCRIPT, OUT = "train.py", "out"
+CHECKPOINTS = "checkpoints"  # as `tapedeck.slurm` has it
 # Options of a run that is kept here.
 HERE = (
     "resume",
