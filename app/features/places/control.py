@@ -37,10 +37,12 @@ class PlaceRuns(QObject):
         workspace.session.runEnded.connect(self._close)
 
     def offer(self) -> None:
-        """Offer the places that there are now. Raises PlaceError for a file of them that cannot be read."""
-        self._workspace.run_control.targets.offer(
-            map(self._target, values.places().values())
-        )
+        """Offer the places that there are now, but for queues, which `tapedeck train --at` submits to.
+
+        Raises PlaceError for a file of them that cannot be read.
+        """
+        places = (place for place in values.places().values() if not place.slurm)
+        self._workspace.run_control.targets.offer(map(self._target, places))
 
     def _target(self, place: Place) -> RunTarget:
         return RunTarget(f"at {place.name}", place.name, partial(self._begin, place))
