@@ -18,7 +18,7 @@ from app.engine import pool
 from app.engine.own_engine import LimitedQuestion, OwnEngine, RequestStoppedError
 from app.engine.protocol import EngineDiedError, EngineError
 from app.features.lessons.lesson import FILE, Lesson, LessonError, bundled, read
-from app.features.lessons.values import GoalVerdict, Grade, Graded
+from app.features.lessons.values import FROM_RECORD, GoalVerdict, Grade, Graded
 from app.project import file, limits, picture_file
 from app.project.project import Project
 from app.project.sheet_records import ProjectFileError
@@ -55,7 +55,7 @@ class Submission(NamedTuple):
     @property
     def recorded(self) -> int:
         """How many of the goals that are reached are so by the record of the hand-in alone, which was not measured."""
-        return sum(goal.passed and not goal.measured for goal in self.graded.goals)
+        return sum(map(_is_recorded, self.graded.goals))
 
 
 def run(options: argparse.Namespace) -> int:
@@ -63,6 +63,7 @@ def run(options: argparse.Namespace) -> int:
     lesson, text = lesson_named(options.lesson)
     if not options.folder.is_dir():
         raise console.CommandError(f"{options.folder} is no folder.")
+    start_of(lesson)  # so that one that cannot be read is said before
     submissions = []
     pool.prepare(later=True)  # so that torch is loaded once for all of them
     for hand_in in hand_ins(options.folder):
@@ -96,6 +97,20 @@ def lesson_named(name: str) -> tuple[Lesson, str]:
         raise console.CommandError(f"{folder}: {error}") from error
     path = folder / FILE if folder.is_dir() else folder
     return lesson, path.read_text("utf-8")
+
+
+def start_of(lesson: Lesson) -> Project | None:
+    """Return the project that a lesson begins with, None for none. Raises CommandError."""
+    kind, _, name = lesson.start.partition(" ")
+    path = lesson.folder / lesson.start
+    if kind == "example":
+        path = resources.path("examples", f"{name}.tape")
+    elif path.suffix != ".tape":
+        return None
+    try:
+        return file.read(path)
+    except (ProjectFileError, OSError) as error:
+        raise console.CommandError(f"{path}: {error}") from error
 
 
 def hand_ins(folder: Path) -> Iterator[HandIn]:
@@ -157,8 +172,8 @@ def graded(
         project = _project(hand_in)
     except (ProjectFileError, UnicodeDecodeError) as error:
         return Submission(hand_in.name, Graded(error=f"{error}"), True)
-    verdicts = _verdicts(Grade(text, lesson.name, project), seconds, memory)
-    return Submission(hand_in.name, verdicts, False)
+    request = Grade(text, lesson.name, project, start_of(lesson))
+    return Submission(hand_in.name, _verdicts(request, seconds, memory), False)
 
 
 def _project(hand_in: HandIn) -> Project:
@@ -204,7 +219,7 @@ def as_json(lesson: Lesson, submissions: list[Submission]) -> dict[str, object]:
                         "passed": goal.passed,
                         "seen": goal.seen,
                         "wanted": goal.wanted,
-                        "measured": goal.measured,
+                        "evidence": goal.evidence,
                     }
                     for goal in each.graded.goals
                 ],
@@ -224,7 +239,7 @@ def as_csv(lesson: Lesson, submissions: list[Submission]) -> str:
     out = io.StringIO()
     writer = csv.writer(out)
     goals = (goal.text for goal in lesson.goals)
-    writer.writerow(["file", "score", "error", "recorded", *goals])
+    writer.writerow(["file", "score", "error", FROM_RECORD, *goals])
     for each in submissions:
         marks = [int(goal.passed) for goal in each.graded.goals]
         score = f"{each.score:.4f}"
@@ -252,8 +267,12 @@ def as_gradescope(submissions: list[Submission]) -> dict[str, object]:
     }
 
 
+def _is_recorded(goal: GoalVerdict) -> bool:
+    return goal.passed and goal.evidence == FROM_RECORD
+
+
 def _source(goal: GoalVerdict) -> str:
-    return "" if goal.measured or not goal.passed else "; as the hand-in records it"
+    return f"; {FROM_RECORD}" if _is_recorded(goal) else ""
 
 
 def _print(submission: Submission) -> None:

@@ -12,7 +12,7 @@ from PySide6.QtCore import QObject, QTimer
 from PySide6.QtWidgets import QFileDialog
 
 from app.autograd.diagnostics.results import Findings
-from app.autograd.tape import ACCUMULATE, Tape
+from app.autograd.tape import Tape
 from app.features.lessons import lesson as lessons
 from app.features.lessons.facts import (
     RunFigures,
@@ -34,7 +34,11 @@ from app.features.lessons.lesson import (
 )
 from app.features.lessons.maker import MakerControl
 from app.features.lessons.page import LearnPage
-from app.features.lessons.situation import run_figures, with_analysis
+from app.features.lessons.situation import (
+    run_figures,
+    tape_figures,
+    with_analysis,
+)
 from app.project.project import LessonWork, Project
 from app.util.frozen import FrozenMap
 from app.util.language import tr, trn
@@ -222,16 +226,7 @@ class LessonControl(QObject):
         self._know(pages=self._situation.pages | {key})
 
     def _captured(self, tape: Tape) -> None:
-        names = Counter(node.name for node in tape.nodes)
-        figures = TapeFigures(
-            nodes=len(tape.nodes),
-            leaves=names[ACCUMULATE],
-            saved=sum(len(node.saved) for node in tape.nodes),
-            held=tape.held_bytes,
-            mode="train" if tape.train else "eval",
-            names=names,
-        )
-        self._know(tape=figures)
+        self._know(tape=tape_figures(tape))
 
     def _played(self, share: float, norms: Mapping[str, float]) -> None:
         figures = self._situation.tape or TapeFigures()

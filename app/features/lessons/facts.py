@@ -393,7 +393,8 @@ FACTS: dict[str, Fact] = {
     ),
 }
 
-# Facts that a run is trained for when a hand-in is graded, and those that only the window sees.
+# Facts that are measured anew when a hand-in is graded: on a run that is trained, on a tape that is captured. Of what
+# else only the window sees there is the record alone; that of `ON_TAPE` can be true only of a net that has a tape.
 OF_RUN = frozenset(
     {
         "epochs",
@@ -404,16 +405,13 @@ OF_RUN = frozenset(
         "val_accuracy",
     }
 )
-OF_WINDOW = frozenset(
+OF_TAPE = frozenset(
+    {"tape_nodes", "tape_leaves", "on_tape", "held", "grad_norm", "finding"}
+)
+ON_TAPE = frozenset({"captured", "tape_mode", "played"})
+OF_WINDOW = OF_TAPE | ON_TAPE
+OF_WINDOW |= frozenset(
     {
-        "captured",
-        "tape_nodes",
-        "tape_leaves",
-        "tape_mode",
-        "on_tape",
-        "held",
-        "played",
-        "grad_norm",
         "ended",
         "processes",
         "gradcheck",
@@ -421,7 +419,6 @@ OF_WINDOW = frozenset(
         "snippet",
         "snippet_error",
         "tensor",
-        "finding",
         "page",
         "runs",
     }

@@ -17,9 +17,10 @@
 
 A line of a block is a goal: a fact of `facts.FACTS` with its argument, a comparison, what is wanted, and after `|` a
 hint. With `ask` and a question the student types the value, and what is wanted is compared with that. With `once` in
-front it is enough that the goal held when its step was done; without, it must hold in what is handed in. Of what only
-the window sees (`facts.OF_WINDOW`) it is always enough. With seed = "student" in the head each student has data and
-weights of their own.
+front it is enough that the goal held when its step was done; without, it must hold in what is handed in. Of what the
+window sees (`facts.OF_WINDOW`) that is enough in the window; when it is graded, a fact of the tape must be true of the
+net that is handed in, or of the one that the lesson starts with, unless `once` stands in front. With seed = "student"
+in the head each student has data and weights of their own.
 """
 
 from __future__ import annotations
@@ -89,6 +90,11 @@ class Goal(Struct, frozen=True):
     question: str = ""
     once: bool = False
     occurrence: int = 1
+
+    @property
+    def stays(self) -> bool:
+        """Whether it is enough in the window that the goal held when its step was done."""
+        return self.once or self.fact in OF_WINDOW
 
     @property
     def key(self) -> str:
@@ -274,8 +280,8 @@ def is_passed(
     answers: Mapping[str, str],
     reached: Mapping[str, str],
 ) -> bool:
-    """Return whether a goal passes: by the record if it holds `once`, else by the present value of its fact."""
-    if goal.once:
+    """Return whether a goal passes: by the record if it `stays`, else by the present value of its fact."""
+    if goal.stays:
         return is_recorded(goal, reached, answers)
     return is_reached(goal, situation, answers) or _is_unknown(
         goal, reached, situation, answers
@@ -504,7 +510,7 @@ def goal_of(row: str, number: int = 1) -> Goal:
     wanted = _value(match["wanted"].strip())
     tolerance = float(match["tolerance"] or 0.0) or _tolerance(bool(question), wanted)
     hint = (match["hint"] or "").strip()
-    once = bool(match["once"]) or fact in OF_WINDOW
+    once = bool(match["once"])
     return Goal(
         fact, argument, match["comparison"], wanted, tolerance, hint, question, once
     )
@@ -528,7 +534,7 @@ def row_of(goal: Goal) -> str:
     else:
         shown = f"{wanted:.12g}"
     parts = (
-        "once" if goal.once and goal.fact not in OF_WINDOW else "",
+        "once" if goal.once else "",
         f'ask "{goal.question}"' if goal.question else "",
         goal.fact,
         goal.argument,

@@ -4,14 +4,23 @@ from __future__ import annotations
 
 import math
 import re
+from collections import Counter
+from collections.abc import Mapping
 
 import numpy as np
 from msgspec.structs import replace
 
+from app.autograd.tape import ACCUMULATE, Tape
 from app.builder.graph import Graph
 from app.builder.results import Analysis
 from app.builder.value_types import TensorType
-from app.features.lessons.facts import FACTS, FINDINGS, RunFigures, Situation
+from app.features.lessons.facts import (
+    FACTS,
+    FINDINGS,
+    RunFigures,
+    Situation,
+    TapeFigures,
+)
 from app.features.lessons.lesson import Goal, row_of
 from app.training.history import History
 
@@ -104,6 +113,20 @@ def _arguments(fact: str, situation: Situation) -> list[str]:
 def is_module(op: str) -> bool:
     """Return whether an op is a module of torch.nn."""
     return op.startswith("nn.")
+
+
+def tape_figures(tape: Tape, grads: Mapping[str, float] | None = None) -> TapeFigures:
+    """Return the figures of a tape, and of the norms that arrived at parameters."""
+    names = Counter(node.name for node in tape.nodes)
+    return TapeFigures(
+        nodes=len(tape.nodes),
+        leaves=names[ACCUMULATE],
+        saved=sum(len(node.saved) for node in tape.nodes),
+        held=tape.held_bytes,
+        mode="train" if tape.train else "eval",
+        names=names,
+        grads=grads or {},
+    )
 
 
 def run_figures(history: History) -> RunFigures:

@@ -1,16 +1,32 @@
-"""Grade a hand-in: its net is analysed, what goals ask of a run is trained, the rest is as the hand-in records it."""
+"""Grade a hand-in: its net is analysed, what goals ask of a run is trained, its tape is captured anew; acts are as the
+hand-in records them."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections import Counter
+from collections.abc import Iterator, Mapping
+from typing import TYPE_CHECKING
 
 import torch
 from msgspec.structs import replace
 
+from app.autograd.batch import TrainingBatch, preserve_gradients, run_backward
+from app.autograd.diagnostics.findings import find_all
+from app.autograd.errors import CaptureError
 from app.builder.analysis import analyse
 from app.builder.catalog.custom import is_custom
+from app.data.sources import DataError
+from app.engine.requests.capture import CaptureRequest
 from app.engine.server import Context, handles
-from app.features.lessons.facts import OF_RUN, OF_WINDOW, Situation
+from app.engine.tasks.capture import batch_of
+from app.features.lessons.facts import (
+    OF_RUN,
+    OF_TAPE,
+    OF_WINDOW,
+    ON_TAPE,
+    Situation,
+    TapeFigures,
+)
 from app.features.lessons.lesson import (
     Goal,
     format_value,
@@ -20,21 +36,36 @@ from app.features.lessons.lesson import (
     seeded,
     seen_of,
 )
-from app.features.lessons.situation import run_figures, with_analysis
-from app.features.lessons.values import GoalVerdict, Grade, Graded
+from app.features.lessons.situation import run_figures, tape_figures, with_analysis
+from app.features.lessons.values import (
+    FROM_RECORD,
+    MEASURED,
+    GoalVerdict,
+    Grade,
+    Graded,
+)
 from app.preflight import preflight
 from app.project import custom_layers
 from app.project.project import LessonWork, Project
 from app.training.events import EpochDone, Failed
 from app.training.history import History
 from app.training.loop import train
+from app.util import module_tree
 from app.util.language import marked, tr
+from tapedeck.norms import norm_of, values_of
+
+if TYPE_CHECKING:
+    from app.builder.results import Analysis
 
 NO_STUDENT = marked("It names no student, so it is graded with the seed that it has.")
 COMES_WITH = ("sklearn.", "made.")  # sources that need no file
 NAMES_FILES = marked(
     "Its run reads files that the hand-in names, which is not done here, so goals of a run are not reached."
 )
+OWN_CODE = marked(
+    "It has code of its own, which is not run; goals of its net cannot be judged."
+)
+NO_TAPE = marked("No batch of its net can be captured: {error}")
 
 
 @handles(Grade)
@@ -43,23 +74,34 @@ def grade(request: Grade, _context: Context) -> Graded:
     lesson = parsed(request.lesson, request.name)
     project = replace(request.project, layer_files=())  # which are not read
     work = project.lesson or LessonWork(lesson.name)
-    error = ""
+    start, error = request.start, ""
     if lesson.seed and work.student:
         project = seeded(project, work.student)
+        start = seeded(start, work.student) if start is not None else None
     elif lesson.seed:
         error = tr(NO_STUDENT)
-    situation = Situation(project=project)
-    own = any(is_custom(node.op) for node in project.graph.nodes.values())
-    if own or project.opened is not None:
-        error = tr(
-            "It has code of its own, which is not run; goals of its net cannot be judged."
-        )
+    states: tuple[Situation, ...] = (Situation(project=project),)
+    if _has_own_code(project):
+        error = tr(OWN_CODE)
     elif project.graph.nodes:
         situation, not_measured = _measured(project, lesson.goals, work.answers)
-        error = not_measured or error
-    verdicts = [_verdict(goal, situation, work) for goal in lesson.goals]
+        states, no_tape = _captured(situation, lesson.goals)
+        error = not_measured or no_tape or error
+    before: tuple[Situation, ...] = ()
+    if start is not None and not _has_own_code(start):
+        before, _ = _captured(Situation(project=start), lesson.goals)
+    verdicts = [_verdict(goal, states, before, work) for goal in lesson.goals]
     seed = project.training.seed if lesson.seed else None
     return Graded(tuple(verdicts), error, work.student, seed)
+
+
+def _has_own_code(project: Project) -> bool:
+    own = any(is_custom(node.op) for node in project.graph.nodes.values())
+    return own or project.opened is not None
+
+
+def _analysis(project: Project) -> Analysis:
+    return analyse(project.graph, custom_layers.ops_of(project))
 
 
 def _measured(
@@ -67,7 +109,7 @@ def _measured(
 ) -> tuple[Situation, str]:
     """Return what is known of a project: of its net, and of a run, up to the epoch in which all goals of it are
     reached, as in the window."""
-    analysis = analyse(project.graph, custom_layers.ops_of(project))
+    analysis = _analysis(project)
     situation = with_analysis(
         Situation(project=project), analysis, len(analysis.errors)
     )
@@ -91,16 +133,86 @@ def _measured(
     return situation, ""
 
 
-def _verdict(goal: Goal, situation: Situation, work: LessonWork) -> GoalVerdict:
-    """Judge a goal by what is measured; one that need have held only once, also by what the hand-in records."""
-    by_window = goal.fact in OF_WINDOW
-    passed = not by_window and is_reached(goal, situation, work.answers)
-    seen = tr("not reached")
-    if goal.question or not by_window:
-        seen = seen_of(goal, situation, work.answers)
-    is_from_record = not passed and goal.once
-    if is_from_record and is_recorded(goal, work.reached, work.answers):
-        passed = True
+def _captured(
+    situation: Situation, goals: tuple[Goal, ...]
+) -> tuple[tuple[Situation, ...], str]:
+    """Return what is known of a project once a batch of it is captured in train mode, and in eval mode; and why it
+    cannot be, "" if it can or no goal asks for it."""
+    facts, project = {goal.fact for goal in goals}, situation.project
+    if project is None or not facts & (OF_TAPE | ON_TAPE):
+        return (situation,), ""
+    analysis = _analysis(project)
+    if not analysis.runnable:
+        return (situation,), tr(NO_TAPE, error=tr("its net cannot run."))
+    try:
+        batch = batch_of(_request(project, analysis))
+        tapes = [_figures(replace(batch, train=train)) for train in (True, False)]
+        findings = find_all(batch).found if "finding" in facts else ()
+    except (CaptureError, DataError) as error:
+        return (situation,), tr(NO_TAPE, error=error)
+    counts = Counter(finding.kind for finding in findings)
+    return tuple(replace(situation, tape=tape, findings=counts) for tape in tapes), ""
+
+
+def _request(project: Project, analysis: Analysis) -> CaptureRequest:
+    """Return the capture of a batch with initial weights, on random inputs where data or weights would be read from
+    files."""
+    job = preflight.job(project, analysis)
+    request = CaptureRequest(replace(job, training=replace(job.training, start=None)))
+    if not project.data.source.startswith(COMES_WITH):
+        request = replace(request, options=replace(request.options, data="random"))
+    return request.diagnosed
+
+
+def _figures(batch: TrainingBatch) -> TapeFigures:
+    with batch.hold() as graph, preserve_gradients(batch.model):
+        run_backward(graph)
+        return tape_figures(graph.tape, dict(_norms(batch)))
+
+
+def _norms(batch: TrainingBatch) -> Iterator[tuple[str, float]]:
+    for name, parameter in module_tree.named_parameters(batch.model):
+        if parameter.grad is not None:
+            yield name, float(norm_of(values_of(parameter.grad)))
+
+
+def _verdict(
+    goal: Goal,
+    states: tuple[Situation, ...],
+    before: tuple[Situation, ...],
+    work: LessonWork,
+) -> GoalVerdict:
+    """Judge a goal by what is measured, in one of the `states` of the hand-in; one that need have held only once, also
+    by what the hand-in records, where a fact of the tape is true of the net that the lesson began with (`before`)."""
+    answers = work.answers
+    is_act = goal.fact in OF_WINDOW - OF_TAPE
+    measured = () if is_act else (*states, *before) if goal.question else states
+    reached = [state for state in measured if is_reached(goal, state, answers)]
+    seen, evidence = tr("not reached"), MEASURED
+    if goal.question or not is_act:
+        seen = seen_of(goal, (*reached, *states)[0], answers)
+    is_record = not reached and goal.stays
+    if is_record:
+        evidence = FROM_RECORD
+    is_recorded_one = is_record and is_recorded(goal, work.reached, answers)
+    passed = bool(reached) or (
+        is_recorded_one and _may_be(goal, states, before, answers)
+    )
+    if passed and is_record:
         seen = work.reached[goal.key] or tr("reached in the window")
     wanted = f"{goal.comparison} {format_value(goal.wanted)}"
-    return GoalVerdict(goal.text, passed, seen, wanted, not is_from_record)
+    return GoalVerdict(goal.text, passed, seen, wanted, evidence)
+
+
+def _may_be(
+    goal: Goal,
+    states: tuple[Situation, ...],
+    before: tuple[Situation, ...],
+    answers: Mapping[str, str],
+) -> bool:
+    """Return whether what a hand-in records of a goal can be true."""
+    if goal.fact in ON_TAPE:
+        return any(state.tape is not None for state in states)
+    if goal.fact in OF_TAPE and not goal.once:
+        return any(is_reached(goal, state, answers) for state in before)
+    return True

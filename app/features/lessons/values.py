@@ -9,16 +9,18 @@ from msgspec import Struct
 from app.engine.protocol import MAIN, Request
 from app.project.project import Project
 
+MEASURED, FROM_RECORD = "measured", "from the record"
+
 
 class GoalVerdict(Struct, frozen=True):
-    """A goal of a hand-in: whether it is reached, what is there, and what was wanted; `measured` whether that was
-    measured on the project again, else it is what the hand-in records."""
+    """A goal of a hand-in: whether it is reached, what is there, and what was wanted. `evidence` is MEASURED on the
+    project again, or what the hand-in records (FROM_RECORD)."""
 
     goal: str
     passed: bool
     seen: str
     wanted: str
-    measured: bool
+    evidence: str
 
 
 class Graded(Struct, frozen=True):
@@ -33,9 +35,11 @@ class Graded(Struct, frozen=True):
 
 
 class Grade(Request[Graded], frozen=True):
-    """Grade a project by the text of a lesson; the run that goals ask for is trained. No code of the project runs."""
+    """Grade a project by the text of a lesson; the run that goals ask for is trained, the tape captured. `start` is the
+    project that the lesson begins with, None for none. No code of the project runs."""
 
     lane: ClassVar[str] = MAIN
     lesson: str
     name: str
     project: Project
+    start: Project | None = None

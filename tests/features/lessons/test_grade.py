@@ -10,12 +10,16 @@ from pathlib import Path
 import pytest
 from msgspec.structs import replace
 
+from app.builder.catalog.catalog import catalog
+from app.builder.edits.edits import delete_and_reconnect
 from app.cli import run
 from app.features.lessons import cli as grade
 from app.features.lessons.lesson import LessonError, read, seeded
+from app.features.lessons.values import GoalVerdict
 from app.project import file
-from app.project.project import LessonWork
+from app.project.project import LessonWork, Project
 from app.training.config import TrainingConfig
+from app.util import resources
 from app.util.frozen import FrozenMap
 from tests.slow import graded_hand_ins
 from tests.slow.graded_hand_ins import GOALS, LESSON, net, right, zipped
@@ -56,7 +60,7 @@ def test_a_folder_is_graded(folder: Path, capsys: pytest.CaptureFixture[str]) ->
             "passed",
             "seen",
             "wanted",
-            "measured",
+            "evidence",
         }
     assert empty["score"] == 0.0 and "not a Tapedeck project" in empty["error"]
     assert "cannot run" in wrong["error"]
@@ -80,7 +84,7 @@ def test_other_forms(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert run(["grade", LESSON, str(folder), "--csv"]) == 0
     (row,) = csv.DictReader(io.StringIO(capsys.readouterr().out))
     assert row["file"] == "a/deeper/Kopie (2).TAPE" and row["score"] == "1.0000"
-    assert row["recorded"] == "0" and list(row.values())[4:] == ["1"] * GOALS
+    assert row["from the record"] == "0" and list(row.values())[4:] == ["1"] * GOALS
     assert run(["grade", LESSON, str(folder), "--gradescope"]) == 0
     results = json.loads(capsys.readouterr().out)
     assert results["score"] == 100.0 and len(results["tests"]) == GOALS
@@ -113,19 +117,62 @@ def test_what_is_measured_cannot_be_forged_and_what_is_recorded_is_said_to_be() 
     submission = grade.graded(hand_in, lesson, text, 60, 4096)
     verdicts = dict(zip(lesson.goals, submission.graded.goals, strict=True))
     for goal, verdict in verdicts.items():
-        if goal.once:
+        if goal.stays:
             assert verdict.passed
         elif goal.question:
-            assert not verdict.passed and verdict.measured
+            assert not verdict.passed and verdict.evidence == "measured"
         else:
-            assert verdict.measured
-    records = [each for each in verdicts.values() if not each.measured]
+            assert verdict.evidence == "measured"
+    records = [each for each in verdicts.values() if each.evidence != "measured"]
     assert records and all(each.passed for each in records)
     assert submission.recorded == len(records)
     (row,) = csv.DictReader(io.StringIO(grade.as_csv(lesson, [submission])))
-    assert row["recorded"] == str(len(records))
+    assert row["from the record"] == str(len(records))
     (small,) = (each for goal, each in verdicts.items() if "1e-06" in goal.key)
-    assert small.passed and not small.measured
+    assert small.passed and small.evidence == "from the record"
+
+
+def ids_of(project: Project, name: str) -> list[str]:
+    return [node.id for node in project.graph.nodes.values() if node.name == name]
+
+
+def claimed(name: str, project: Project) -> dict[str, GoalVerdict]:
+    """The verdicts on a project whose record says that every goal of a lesson was reached."""
+    lesson, text = grade.lesson_named(name)
+    reached = FrozenMap({goal.key: "" for goal in lesson.goals})
+    project = replace(project, lesson=LessonWork(name, reached=reached))
+    hand_in = grade.HandIn("claimed.tape", file.dumps(project))
+    submission = grade.graded(hand_in, lesson, text, 60, 4096)
+    keys = (goal.key for goal in lesson.goals)
+    return dict(zip(keys, submission.graded.goals, strict=True))
+
+
+def test_a_record_of_a_tape_that_the_net_does_not_give_is_not_believed() -> None:
+    lesson = "01-what-a-tape-is"
+    with_tape, without = claimed(lesson, right()), claimed(lesson, Project())
+    of_nothing = claimed(lesson, replace(right(), graph=net(inputs=60)))
+    for act in ("captured = 1", "played = 1"):
+        assert with_tape[act].passed
+        assert with_tape[act].evidence == "from the record"
+        assert not without[act].passed and not of_nothing[act].passed
+
+
+def test_facts_of_the_tape_and_findings_are_measured_on_what_is_handed_in() -> None:
+    start = file.read(resources.path("lessons", "09-no-grad-and-detach") / "start.tape")
+    verdicts = claimed("09-no-grad-and-detach", start)
+    assert verdicts["finding none >= 1"].passed
+    assert verdicts["finding none >= 1"].evidence == "measured"
+    for key in ("tape_leaves = 6", "finding none = 0"):
+        assert not verdicts[key].passed, key
+    assert verdicts["tape_leaves = 6"].seen == "2"
+    mended = delete_and_reconnect(start, catalog(), ids_of(start, "detach1"))
+    verdicts = claimed("09-no-grad-and-detach", mended)
+    for key in ("tape_leaves = 6", "finding none = 0"):
+        assert verdicts[key].passed and verdicts[key].evidence == "measured"
+    assert verdicts["finding none >= 1"].passed  # of the net that it began with
+    assert verdicts["finding none >= 1"].evidence == "from the record"
+    tape = claimed("09-no-grad-and-detach", right())
+    assert not tape["tape_leaves = 6"].passed and tape["finding none = 0"].passed
 
 
 def test_a_lesson_with_a_seed_a_student_is_graded_with_the_students() -> None:

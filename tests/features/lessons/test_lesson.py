@@ -192,7 +192,7 @@ def with_rate(lr: float) -> Situation:
 def test_a_step_that_was_done_stays_done_in_its_goals_that_need_hold_once() -> None:
     lesson = parsed(STATES, "states")
     small, layers, large, captured, again = lesson.goals
-    assert (small.once, layers.once, captured.once) == (True, False, True)
+    assert (small.stays, layers.stays, captured.stays) == (True, False, True)
     assert captured.key != again.key
     first, second = lesson.steps
     at_first = recorded(first, {}, with_rate(0.001), {})

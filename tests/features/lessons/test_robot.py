@@ -9,7 +9,7 @@ from PySide6.QtCore import Qt
 from PySide6.QtTest import QTest
 from pytestqt.qtbot import QtBot
 
-from app.features.lessons.cli import lesson_named
+from app.features.lessons.cli import lesson_named, start_of
 from app.features.lessons.lesson import bundled
 from app.features.lessons.task import grade
 from app.features.lessons.values import Grade, Graded
@@ -41,9 +41,10 @@ def test_every_lesson_has_a_script() -> None:
 
 def verdicts(name: str, project: Project) -> Graded:
     """What `tapedeck grade` says of a project that is handed in."""
-    _lesson, text = lesson_named(name)
+    lesson, text = lesson_named(name)
     read_again = file.loads(file.dumps(project))
-    return grade(Grade(text, name, read_again), None)  # type: ignore[arg-type]
+    request = Grade(text, name, read_again, start_of(lesson))
+    return grade(request, None)  # type: ignore[arg-type]
 
 
 def hint(hand: Hand) -> str:
