@@ -227,7 +227,7 @@ class EvaluationControl(QObject):
             return
         if live.unfinished is not None:
             self._busy = True
-            self._page.set_busy(f"{live.unfinished[0]}…")
+            self._page.set_busy(f"{live.unfinished[0]}…", scope is not None)
         live.when_checked(KEY, start, self._not_checked)
 
     def _not_checked(self, reason: str) -> None:
@@ -246,7 +246,7 @@ class EvaluationControl(QObject):
             self._refuse_part(scope.part)
             return
         self._busy = True
-        self._page.set_busy("Reading weights and data…")
+        self._page.set_busy("Reading weights and data…", scope is not None)
         if not isinstance(weights, TrainingThread):
             self._request_preparation(PrepareEvaluation(job, weights, scope))
             return
@@ -298,7 +298,9 @@ class EvaluationControl(QObject):
             request,
             on_answer=self._prepared,
             on_error=self._failed,
-            on_progress=self._page.set_busy,
+            on_progress=partial(
+                self._page.set_busy, evaluates=request.scope is not None
+            ),
         )
 
     def cancel(self) -> None:

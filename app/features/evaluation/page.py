@@ -149,7 +149,7 @@ class EvaluationPage(QWidget):
         self.banner = Banner("error", "")
         self.banner.hide()
         self._act_on_banner: Callable[[], object] | None = None
-        self._run_title = ""
+        self._run_title, self._evaluates = "", ""
         self.empty = EmptyState("check", "Nothing evaluated yet", "", "Evaluate")
         self.set_run("")
         body, trying = Pages(), QWidget()
@@ -266,6 +266,10 @@ class EvaluationPage(QWidget):
         self._show_empty()
 
     def _show_empty(self) -> None:
+        """Say what an evaluation would show, or while one is under way, how far it is."""
+        if self._evaluates:
+            self.empty.set_text("Evaluating", self._evaluates)
+            return
         title, part = self._run_title, self.part.value()
         subject = f"the network as {title} has trained it" if title else "the network"
         samples = "training samples" if part == "training" else "held-out samples"
@@ -336,11 +340,14 @@ class EvaluationPage(QWidget):
         if trying and self.trying.survey is None:
             self.preparationRequested.emit()
 
-    def set_busy(self, status: str) -> None:
-        """Show what is in progress; "" when idle."""
+    def set_busy(self, status: str, evaluates: bool = False) -> None:
+        """Show what is in progress; "" when idle. `evaluates` is whether figures will come of it."""
+        self._evaluates = status if evaluates else ""
+        self._show_empty()
         self.run.setVisible(not status)
         self.cancel.setVisible(bool(status))
         self.empty.button.setEnabled(not status)
+        self.empty.button.setVisible(not self._evaluates)
         self.state.setText(status)
 
     def refuse(

@@ -304,8 +304,9 @@ def test_what_is_asked_while_torch_is_loading_is_done_when_it_is_there(
         page, left = window.evaluation, Qt.MouseButton.LeftButton
         QTest.mouseClick(page.empty.button, left)
         assert page.state.text() == "PyTorch is loading…"
+        assert page.empty.title() == "Evaluating" and not page.empty.button.isVisible()
         QTest.mouseClick(page.cancel, left)
-        assert not page.state.text()
+        assert not page.state.text() and page.empty.title() == "Nothing evaluated yet"
         QTest.mouseClick(page.empty.button, left)
         window.start()
         qtbot.waitUntil(lambda: page.found is not None, timeout=60_000)
