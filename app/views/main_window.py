@@ -71,6 +71,7 @@ LINES = ".jsonl"  # the ending of a file with the lines of a run
 # Of the bottom dock at first: the same for all pages, so that the tabs stay where they are.
 BOTTOM_SHARE, BOTTOM_LEAST, BOTTOM_MOST = 0.34, 190, 338
 NARROW_SHARE, NARROW_HIGH = 0.45, 348  # while a page beside it takes its width
+LISTS = ("problems",)  # pages of the bottom dock that can be low
 BOTTOM_CONTROLS = 402  # px beside its tabs, of the widest controls: those of the curves
 
 
@@ -321,6 +322,8 @@ class MainWindow(ShowsCutTexts, QMainWindow):
     def _fit_left(self, key: str) -> None:
         """Give a page of the left dock the width that it wants, and the dock the height of the window meanwhile."""
         page = next((page for page in self._pages if page.key == key), None)
+        if page is not None and page.dock == "bottom":
+            self._fit_bottom(narrow=self._narrow_left > 0)
         if page is None or page.dock != "left":
             return
         self._set_left_height(whole=page.width > 0)
@@ -333,13 +336,17 @@ class MainWindow(ShowsCutTexts, QMainWindow):
         self._fit_bottom(narrow=page.width > 0)
 
     def _fit_bottom(self, *, narrow: bool) -> None:
-        """Make the dock below higher while it is narrow, where its controls have a row of their own, and as it was."""
-        before, self._low_bottom = self._low_bottom, 0
+        """Make the dock below higher while it is narrow, where its controls have a row of their own, and as it was; a
+        list is short enough as it is, and leaves the net its room."""
+        high = narrow and self.pages.front("bottom") not in LISTS
+        before = self._low_bottom
+        if high == bool(before):
+            return
+        self._low_bottom = self.bottom.height() if high else 0
         wanted = before
-        if narrow:
-            self._low_bottom = before or self.bottom.height()
+        if high:
             wanted = round(min(NARROW_SHARE * self.height(), beside_text(NARROW_HIGH)))
-        if wanted and (not narrow or self.bottom.height() < wanted):
+        if not high or self.bottom.height() < wanted:
             self.resizeDocks([self.bottom], [wanted], Qt.Orientation.Vertical)
 
     def _make_dock(

@@ -8,7 +8,7 @@ import pytest
 from msgspec.structs import replace
 from PySide6.QtCore import Qt
 from PySide6.QtTest import QTest
-from PySide6.QtWidgets import QFileDialog
+from PySide6.QtWidgets import QApplication, QFileDialog
 from pytestqt.qtbot import QtBot
 
 from app.cli import run
@@ -243,11 +243,17 @@ def test_beside_a_lesson_the_dock_below_is_high_enough_for_charts_and_as_it_was_
     window.pages.show("layers")
     before = window.bottom.height()
     window.pages.show("learn")
-    qtbot.waitUntil(lambda: window.bottom.height() > before)
+    QApplication.processEvents()
+    assert window.bottom.height() == before, "the net keeps its room beside Problems"
     window.pages.show("curves")
+    qtbot.waitUntil(lambda: window.bottom.height() > before)
     window.curves.set_history(History())
     qtbot.waitUntil(
         lambda: all(chart.plot.height() >= 120 for chart in window.curves.charts)
     )
+    window.pages.show("problems")
+    qtbot.waitUntil(lambda: window.bottom.height() == before)
+    window.pages.show("curves")
+    qtbot.waitUntil(lambda: window.bottom.height() > before)
     window.pages.show("layers")
     qtbot.waitUntil(lambda: window.bottom.height() == before)

@@ -28,6 +28,7 @@ from app.views.ui.docks import TabbedPane
 from app.views.ui.widgets import Button
 from app.views.ui.widgets.banner import Form
 from tests.support import windows
+from tests.support.needs import needs
 from tests.support.whole_window import WholeWindow
 from tests.support.windows import leave, messages
 
@@ -832,6 +833,26 @@ def test_a_message_covers_nothing_that_could_be_clicked(
         )
 
 
+@needs("lessons")
+def test_what_is_said_of_a_run_beside_a_lesson_covers_no_node(
+    qtbot, window: WholeWindow
+) -> None:
+    window.files.open_example("digits.tape")
+    ready(qtbot, window)
+    window.resize(1280, 752)
+    for page in ("curves", "learn"):
+        window.pages.show(page)
+    qtbot.waitUntil(lambda: window.bottom.height() > 330)
+    window.actions_by_key["canvas.frame_all"].trigger()
+    detail = "460 steps, validation accuracy 99.16 %"
+    window.notifier.say("Training is done", detail, "Predict", lambda: None)
+    (toast,) = window.toasts.toasts()
+    assert not [
+        area for area in areas_of_work(window) if area.intersects(toast.geometry())
+    ]
+    assert detail in (toast.text() if toast.height() > 50 else toast.toolTip())
+
+
 def test_a_message_makes_way_for_the_legend_of_a_run(
     qtbot, window: WholeWindow
 ) -> None:
@@ -857,7 +878,12 @@ def areas_of_work(window: WholeWindow) -> list[QRect]:
     """The nodes and controls of the page Network, in pixels of the window's middle."""
     canvas, middle = window.canvas, window.middle
     controls = [one for one in middle.findChildren(QAbstractButton) if one.isVisible()]
-    controls = [one for one in controls if not window.banner.isAncestorOf(one)]
+    messages = (window.banner, *window.toasts.toasts())
+    controls = [
+        one
+        for one in controls
+        if not any(message.isAncestorOf(one) for message in messages)
+    ]
     controls += [
         window.centre.tabs,
         *(one for one in (canvas.minimap, canvas.breadcrumb) if one.isVisible()),

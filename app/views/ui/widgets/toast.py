@@ -31,12 +31,15 @@ BANNER_WIDTHS = 460, 340  # the second where the first covers more
 MARGIN = 16
 GAP = 8
 MOST = 4
+LEAST = 48  # px, of the height of a whole message
+WHOLE, COMPACT = (14, 9, 12, 9), (14, 5, 12, 5)  # margins of the forms of a message
 SECONDS = 6.0
 Place = Callable[[QWidget, Sequence[QSize], int, Sequence[QRect]], QRect]
 
 
 class Toast(QFrame):
-    """One message. It disappears on Esc or after its time; not while it is hovered or focused."""
+    """One message. It disappears on Esc or after its time; not while it is hovered or focused. Where it would cover
+    what is looked at, its detail is in its tooltip (Form.LINE)."""
 
     gone = Signal()
     acted = Signal()
@@ -56,15 +59,16 @@ class Toast(QFrame):
         self.setAccessibleName(title)
         self.setAccessibleDescription(detail)
         column = vbox(label(title, "message", wrap=True), spacing=2)
-        if detail:
-            column.addWidget(label(detail, "caption", "text3", wrap=True))
-        layout = hbox(
+        self._below = label(detail, "caption", "text3", wrap=True)
+        column.addWidget(self._below)
+        layout = self._row = hbox(
             (Glyph(icon, color), 0, Qt.AlignmentFlag.AlignVCenter),
             (column, 1),
             on=self,
-            margins=(14, 9, 12, 9),
+            margins=WHOLE,
             spacing=12,
         )
+        self.set_form(Form.WHOLE)
         self.button: Button | None = None
         if action:
             self.button = Button(action, "link")
@@ -75,12 +79,31 @@ class Toast(QFrame):
         self._timer.timeout.connect(self._time_is_up)
         self._timer.start()
 
+    def set_form(self, form: Form) -> None:
+        """Show the message with its detail, or the title and the action alone."""
+        whole = form is Form.WHOLE
+        self._below.setVisible(whole and bool(self._detail))
+        self.setToolTip("" if whole else self._detail)
+        self._row.setContentsMargins(*(WHOLE if whole else COMPACT))
+        self._row.invalidate()
+
+    def height_in(self, form: Form, width: int) -> int:
+        """Return the height of a form at a width."""
+        self.set_form(form)
+        least = LEAST if form is Form.WHOLE else 0
+        return max(self.heightForWidth(width), least)
+
     def text(self) -> str:
         return f"{self._title}. {self._detail}" if self._detail else self._title
 
     def _act(self) -> None:
         self.acted.emit()
         self.dismiss()
+
+    @property
+    def brief(self) -> bool:
+        """Whether it can do without its detail."""
+        return bool(self._detail)
 
     def dismiss(self) -> None:
         """Remove the message."""
@@ -213,7 +236,11 @@ class ToastStack(QObject):
         room = self._host.width() - 2 * MARGIN
         if isinstance(message, Toast):
             width = min(WIDTH, room)
-            return [(QSize(width, max(message.heightForWidth(width), 48)), Form.WHOLE)]
+            forms = (Form.LINE, Form.WHOLE) if message.brief else (Form.WHOLE,)
+            sizes = [
+                (QSize(width, message.height_in(form, width)), form) for form in forms
+            ]
+            return sizes[::-1]
         widths = [
             min(round(width * (1 + manager().scale) / 2), room)
             for width in BANNER_WIDTHS
@@ -285,9 +312,11 @@ class ToastStack(QObject):
                 area = self._place(
                     self._host, [size for size, _ in sizes], MARGIN, occupied
                 )
+                form = next(form for size, form in sizes if size == area.size())
                 if isinstance(message, Banner):
-                    form = next(form for size, form in sizes if size == area.size())
                     message.set_form(form, area.width(), area.width())
+                else:
+                    message.set_form(form)
                 message.setGeometry(area)
             self._placed[message] = (
                 message.title() if isinstance(message, Banner) else ""
