@@ -5,7 +5,8 @@
     python -m scripts.languages --new fr "Français"    begin a language
 
 Sentences are the arguments of `tr`, `trn` and `marked` in `app`, the goals of lessons, and the texts of
-`resources/lessons`. A sentence that has changed keeps the translation of the one that it came from as `fuzzy`, which is
+`resources/lessons`. A sentence that is put together, or is in a variable whose texts are not `marked`, is refused. A
+sentence that has changed keeps the translation of the one that it came from as `fuzzy`, which is
 not used until that mark is taken away. Ends with 1 if a sentence has no translation.
 """
 
@@ -17,7 +18,7 @@ import difflib
 import json
 import re
 import sys
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from functools import cache
 from pathlib import Path
 from typing import NamedTuple
@@ -56,31 +57,151 @@ def sentences() -> tuple[Sentence, ...]:
 
 
 def _of_code(folder: Path) -> Iterator[Sentence]:
+    for file, tree in _trees(folder):
+        name = file.relative_to(ROOT).as_posix()
+        for arguments in _arguments(tree):
+            strings = [
+                [
+                    str(branch.value)
+                    for branch in branches
+                    if isinstance(branch, ast.Constant)
+                ]
+                for branches in arguments
+            ]
+            if len(strings) == 2 and all(strings):
+                yield Sentence(strings[0][0], strings[1][0], name)
+            elif len(strings) == 1:
+                yield from (Sentence(one, "", name) for one in strings[0])
+
+
+def _trees(folder: Path) -> Iterator[tuple[Path, ast.Module]]:
+    """Yield the modules that say sentences."""
     for file in sorted(folder.rglob("*.py")):
         text = file.read_text("utf-8")
-        if "util.language" not in text:
+        if "util.language" in text:
+            yield file, ast.parse(text)
+
+
+def _arguments(tree: ast.AST) -> Iterator[list[list[ast.expr]]]:
+    """Yield the sentences of each call of `CALLS`; of a conditional expression both."""
+    for node in ast.walk(tree):
+        if _is_said(node):
+            number = CALLS[node.func.id]  # type: ignore[attr-defined]
+            yield [list(_branches(each)) for each in node.args[:number]]  # type: ignore[attr-defined]
+
+
+def _is_said(node: ast.AST) -> bool:
+    called = isinstance(node, ast.Call) and isinstance(node.func, ast.Name)
+    return called and node.func.id in CALLS  # type: ignore[attr-defined]
+
+
+def _branches(argument: ast.expr) -> Iterator[ast.expr]:
+    if isinstance(argument, ast.IfExp):
+        yield from _branches(argument.body)
+        yield from _branches(argument.orelse)
+    else:
+        yield argument
+
+
+def unmarked(folder: Path = ROOT / "app") -> list[str]:
+    """Return where a sentence is said that no catalogue can have: one that is put together, or a constant or a
+    variable whose texts are not `marked`. What comes from elsewhere, an attribute or an argument, is not followed."""
+    trees = dict(_trees(folder))
+    constants = {
+        name: value for tree in trees.values() for name, value in _assigned(tree.body)
+    }
+    places = []
+    for file, tree in trees.items():
+        own = constants | _grouped(_assigned(tree.body))
+        for scope in (tree, *filter(_is_function, ast.walk(tree))):
+            values = own | _grouped(_assigned(ast.walk(scope)))
+            for branch in _said_in(scope):
+                if not _is_marked(branch, values):
+                    name = file.relative_to(folder).as_posix()
+                    places.append(f"{name}:{branch.lineno}: {ast.unparse(branch)}")
+    return sorted(set(places))
+
+
+def _is_function(node: ast.AST) -> bool:
+    return isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef)
+
+
+def _said_in(scope: ast.AST) -> Iterator[ast.expr]:
+    """Yield the sentences said in a function, or outside of all of a module."""
+    waiting = list(ast.iter_child_nodes(scope))
+    while waiting:
+        node = waiting.pop()
+        if _is_said(node):
+            number = CALLS[node.func.id]  # type: ignore[attr-defined]
+            for argument in node.args[:number]:  # type: ignore[attr-defined]
+                yield from _branches(argument)
+        if not _is_function(node):
+            waiting += ast.iter_child_nodes(node)
+
+
+def _assigned(nodes: Iterable[ast.AST]) -> Iterator[tuple[str, ast.expr]]:
+    """Yield the names that are given a value by these statements, and the values."""
+    for node in nodes:
+        if isinstance(node, ast.Assign):
+            targets, value = node.targets, node.value
+        elif isinstance(node, ast.AnnAssign) and node.value is not None:
+            targets, value = [node.target], node.value
+        elif isinstance(node, ast.For | ast.comprehension):
+            targets, value = [node.target], node.iter
+        else:
             continue
-        for node in ast.walk(ast.parse(text)):
-            if isinstance(node, ast.Call) and isinstance(node.func, ast.Name):
-                strings = [
-                    argument.value
-                    for argument in node.args[: CALLS.get(node.func.id, 0)]
-                    if isinstance(argument, ast.Constant)
-                ]
-                if strings:
-                    yield Sentence(
-                        *[*strings, ""][:2], file.relative_to(ROOT).as_posix()
-                    )
+        for target in targets:
+            for name in ast.walk(target):
+                if isinstance(name, ast.Name):
+                    yield name.id, value
+
+
+def _grouped(pairs: Iterable[tuple[str, ast.expr]]) -> dict[str, ast.expr]:
+    """Return all values of a name as one."""
+    values: dict[str, list[ast.expr]] = {}
+    for name, value in pairs:
+        values.setdefault(name, []).append(value)
+    return {name: ast.Tuple(several) for name, several in values.items()}
+
+
+def _is_marked(argument: ast.expr, values: Mapping[str, ast.expr]) -> bool:
+    """Return whether what is said is a literal, or made of texts that are all `marked`."""
+    if isinstance(argument, ast.JoinedStr | ast.BinOp):
+        return False
+    if isinstance(argument, ast.Constant):
+        return True
+    root: ast.expr = argument
+    while isinstance(root, ast.Subscript | ast.Attribute | ast.Call):
+        is_constant = isinstance(root, ast.Attribute) and root.attr.isupper()
+        if is_constant and root.attr in values:  # type: ignore[union-attr]
+            return _texts_marked(values[root.attr])  # type: ignore[union-attr]
+        root = root.func if isinstance(root, ast.Call) else root.value
+    if isinstance(root, ast.Name) and root.id in values:
+        if isinstance(argument, ast.Attribute) and not root.id.isupper():
+            return True  # of an object, not of the texts that it was made with
+        return _texts_marked(values[root.id])
+    return True
+
+
+def _texts_marked(value: ast.AST) -> bool:
+    """Return whether each text of several words in a value is `marked` or said."""
+    if isinstance(value, ast.Constant):
+        return not isinstance(value.value, str) or " " not in value.value.strip()
+    if isinstance(value, ast.JoinedStr):
+        return False
+    if isinstance(value, ast.Dict):
+        return all(map(_texts_marked, value.values))
+    return _is_said(value) or all(map(_texts_marked, ast.iter_child_nodes(value)))
 
 
 def _of_lessons() -> Iterator[Sentence]:
     try:
         from app.features.lessons import lesson as lessons
-        from app.features.lessons.facts import FACTS, FINDINGS
+        from app.features.lessons.facts import FACTS
     except ModuleNotFoundError:  # the shelf is without this feature
         return
-    for text in (*(fact.goal for fact in FACTS.values()), *FINDINGS.values()):
-        yield Sentence(text, "", "app/features/lessons/facts.py")
+    for fact in FACTS.values():
+        yield Sentence(fact.goal, "", "app/features/lessons/facts.py")
     for lesson in lessons.bundled():
         file = f"resources/lessons/{lesson.name}/{lessons.FILE}"
         for text in lessons.sentences(lesson):
@@ -147,6 +268,9 @@ def main(arguments: list[str] | None = None) -> int:
         path = resources.path("languages") / f"{code}.po"
         atomic.write_bytes(path, text_of(header, [], []).encode())
     wanted, missing = sentences(), 0
+    for place in unmarked():
+        print(f"not marked: {place}")
+        missing += 1
     for file in files():
         header, *before = read(file.read_text("utf-8"))
         after = updated(before, wanted)

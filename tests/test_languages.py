@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from collections import Counter
+from pathlib import Path
 
 import pytest
 
@@ -47,6 +48,38 @@ def test_values_code_and_names_of_menus_are_those_of_the_english_sentence(file) 
         for kind in (FIELD, CODE, MENU):
             wanted = Counter(kind.findall(entry.many or entry.one))
             assert Counter(kind.findall(entry.forms[-1])) == wanted, entry.one
+
+
+def test_every_sentence_that_is_said_can_be_in_a_catalogue() -> None:
+    assert languages.unmarked() == [], "write tr of a literal, or mark the texts"
+
+
+@pytest.mark.parametrize(
+    ("said", "is_fine"),
+    [
+        ("tr(TEXTS['one'])", True),
+        ("tr('A text.' if value else 'Another text.')", True),
+        ("tr(f'A text of {value}.')", False),
+        ("tr('A text ' + 'of two.')", False),
+        ("tr(BARE['one'])", False),
+        ("tr(text)", False),
+        ("tr(fine)", True),
+        ("tr(value.text)", True),
+    ],
+)
+def test_a_sentence_that_no_catalogue_can_have_is_refused(
+    tmp_path: Path, said: str, is_fine: bool
+) -> None:
+    code = f"""from app.util.language import marked, tr
+TEXTS = {{"one": marked("A text of one.")}}
+BARE = {{"one": "A text of one."}}
+def say(value):
+    text = "A text that is not marked."
+    fine = marked("A text that is.") if value else TEXTS["one"]
+    return {said}
+"""
+    (tmp_path / "said.py").write_text(code)
+    assert (languages.unmarked(tmp_path) == []) == is_fine
 
 
 def test_a_sentence_is_not_both_counted_and_not() -> None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import ast
 import math
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from types import EllipsisType, MappingProxyType
 from typing import Any
 
@@ -23,6 +23,7 @@ from app.builder.literals import (
     slice_text,
 )
 from app.util.errors import CodedError
+from app.util.language import tr
 
 Params = Mapping[str, Any]
 NONE: Params = MappingProxyType({})
@@ -48,52 +49,67 @@ def check_param(param: Param, value: Any) -> None:
     """
     if value is AUTO:
         if not param.auto:
-            raise ParamError(
-                f"{param.name} cannot be inferred from the input; give it a value"
+            text = tr(
+                "{param} cannot be inferred from the input; give it a value",
+                param=param.name,
             )
+            raise ParamError(text)
         return
     if value is None:
         if not param.optional:
-            raise ParamError(f"{param.name} cannot be None; {expectation(param)}")
+            text = tr(
+                "{param} cannot be None; {expects}",
+                param=param.name,
+                expects=expectation(param),
+            )
+            raise ParamError(text)
         return
     if isinstance(value, Expr):
         if param.kind not in COMPUTED:
-            raise ParamError(f"{param.name} {expectation(param)}, not an expression")
+            raise _refused(param, tr("an expression"), quoted=False)
         return
     _CHECKS[param.kind](param, value)
 
 
 def _check_int(param: Param, value: Any) -> None:
     if type(value) is not int or abs(value) > LARGEST:
-        raise ParamError(f"{param.name} {expectation(param)}, not {_short(value)}")
+        raise _refused(param, value)
     _check_bounds(param, value)
 
 
 def _check_float(param: Param, value: Any) -> None:
     if type(value) not in (int, float) or (type(value) is int and abs(value) > LARGEST):
-        raise ParamError(f"{param.name} {expectation(param)}, not {_short(value)}")
+        raise _refused(param, value)
     _check_bounds(param, value)
 
 
 def _check_bounds(param: Param, value: float) -> None:
     if param.minimum is not None and not math.isnan(value) and value < param.minimum:
-        raise ParamError(
-            f"{param.name} must be at least {param.minimum:.10g}, not {value}"
+        text = tr(
+            "{param} must be at least {bound:.10g}, not {value}",
+            param=param.name,
+            bound=param.minimum,
+            value=value,
         )
+        raise ParamError(text)
     if param.maximum is not None and not math.isnan(value) and value > param.maximum:
-        raise ParamError(
-            f"{param.name} must be at most {param.maximum:.10g}, not {value}"
+        text = tr(
+            "{param} must be at most {bound:.10g}, not {value}",
+            param=param.name,
+            bound=param.maximum,
+            value=value,
         )
+        raise ParamError(text)
 
 
 def _check_bool(param: Param, value: Any) -> None:
     if type(value) is not bool:
-        raise ParamError(f"{param.name} {expectation(param)}, not {_short(value)}")
+        raise _refused(param, value)
 
 
 def _check_choice(param: Param, value: Any) -> None:
     if type(value) is not str or value not in param.choices:
-        raise ParamError(f"{param.name} {expectation(param)}, not {_short(value)}")
+        raise _refused(param, value)
 
 
 def _check_ints(param: Param, value: Any) -> None:
@@ -101,14 +117,13 @@ def _check_ints(param: Param, value: Any) -> None:
         return
     if type(value) is tuple:
         if (param.count and len(value) != param.count) or len(value) > 64:
-            raise ParamError(
-                f"{param.name} {expectation(param)}, not {len(value)} of them"
-            )
+            number = tr("{count} of them", count=len(value))
+            raise _refused(param, number, quoted=False)
         for item in value:
             if not isinstance(item, Expr) and not (item is None and param.holes):
                 _check_int(param, item)
     elif param.count == 0 and param.required:
-        raise ParamError(f"{param.name} {expectation(param)}, not {_short(value)}")
+        raise _refused(param, value)
     else:
         _check_int(param, value)
 
@@ -117,12 +132,12 @@ def _check_dtype(param: Param, value: Any) -> None:
     if not isinstance(value, DType) or (
         param.choices and value.name not in param.choices
     ):
-        raise ParamError(f"{param.name} {expectation(param)}, not {_short(value)}")
+        raise _refused(param, value)
 
 
 def _check_equation(param: Param, value: Any) -> None:
     if type(value) is not str or len(value) > 200 or not _EQUATION.fullmatch(value):
-        raise ParamError(f"{param.name} {expectation(param)}, not {_short(value)}")
+        raise _refused(param, value)
 
 
 def _check_number(param: Param, value: Any) -> None:
@@ -140,9 +155,14 @@ def _check_index(param: Param, value: Any) -> None:
             or isinstance(item, Expr)
             or all(map(_is_place, _places(item)))
         ):
-            raise ParamError(f"{param.name} {expectation(param)}, not {_short(value)}")
+            raise _refused(param, value)
     if len(items) > 64 or sum(item is Ellipsis for item in items) > 1:
-        raise ParamError(f"{param.name} {expectation(param)}, with `...` at most once")
+        text = tr(
+            "{param} {expects}, with `...` at most once",
+            param=param.name,
+            expects=expectation(param),
+        )
+        raise ParamError(text)
 
 
 def _places(item: Any) -> tuple[Any, ...]:
@@ -158,7 +178,7 @@ def _is_place(value: Any) -> bool:
 
 def _check_tensor(param: Param, value: Any) -> None:
     if _rows(value, 8) is None or sum(1 for _ in _leaves(value)) > MOST_VALUES:
-        raise ParamError(f"{param.name} {expectation(param)}, not {_short(value)}")
+        raise _refused(param, value)
     for leaf in _leaves(value):
         _check_number(param, leaf)
 
@@ -182,12 +202,12 @@ def _leaves(value: Any) -> Iterator[Any]:
 
 def _check_str(param: Param, value: Any) -> None:
     if type(value) is not str or len(value) > LONGEST:
-        raise ParamError(f"{param.name} {expectation(param)}, not {_short(value)}")
+        raise _refused(param, value)
 
 
 def _check_packed(param: Param, value: Any) -> None:
     if type(value) is not str or not is_packed(value):
-        raise ParamError(f"{param.name} {expectation(param)}, not {_short(value)}")
+        raise _refused(param, value)
 
 
 def _check_value(param: Param, value: Any, depth: int = 0) -> None:
@@ -199,7 +219,7 @@ def _check_value(param: Param, value: Any, depth: int = 0) -> None:
     elif type(value) not in (bool, float, int) or (
         type(value) is int and abs(value) > LARGEST
     ):
-        raise ParamError(f"{param.name} {expectation(param)}, not {_short(value)}")
+        raise _refused(param, value)
 
 
 _CHECKS = {
@@ -221,28 +241,66 @@ _CHECKS = {
 
 def expectation(param: Param) -> str:
     """Describe the values that a parameter takes: "expects an int or 2 ints"."""
-    choices = " or ".join(repr(choice) for choice in param.choices)
-    several = f"{param.count} ints" if param.count else "ints in parentheses"
+    choices = _any_of(map(repr, param.choices))
     text = {
-        "int": "expects an int",
-        "float": "expects a number",
-        "bool": "expects True or False",
-        "choice": f"expects {choices}",
-        "ints": f"expects {'' if param.count == 0 and param.required else 'an int or '}{several}"
-        + (", None for an unchanged size" if param.holes else "")
-        + (f", or {choices}" if choices else ""),
-        "str": "expects a string",
-        "packed": "expects the bytes of a tensor in base 85",
-        "value": "expects an int, float, bool, str, or a tuple of them",
-        "equation": "expects letters for dimensions, such as bij,bjk->bik",
-        "number": "expects a number"
-        + ("" if param.minimum is not None else " or True or False"),
-        "index": "expects an index, such as 0 or :, 1:3 or ..., or [0, 2]",
-        "tensor": "expects numbers in brackets, rows of equal length, such as [[1, 2], [3, 4]]",
-        "dtype": "expects a dtype"
-        + (f" of {', '.join(map(str, param.choices))}" if param.choices else ""),
+        "int": tr("expects an int"),
+        "float": tr("expects a number"),
+        "bool": tr("expects True or False"),
+        "choice": tr("expects {choices}", choices=choices),
+        "ints": _expected_ints(param, choices),
+        "str": tr("expects a string"),
+        "packed": tr("expects the bytes of a tensor in base 85"),
+        "value": tr("expects an int, float, bool, str, or a tuple of them"),
+        "equation": tr("expects letters for dimensions, such as bij,bjk->bik"),
+        "number": tr("expects a number or True or False")
+        if param.minimum is None
+        else tr("expects a number"),
+        "index": tr("expects an index, such as 0 or :, 1:3 or ..., or [0, 2]"),
+        "tensor": tr(
+            "expects numbers in brackets, rows of equal length, such as [[1, 2], [3, 4]]"
+        ),
+        "dtype": tr("expects a dtype of {names}", names=", ".join(param.choices))
+        if param.choices
+        else tr("expects a dtype"),
     }[param.kind]
-    return text + (" or None" if param.optional else "")
+    return tr("{expects} or None", expects=text) if param.optional else text
+
+
+def _expected_ints(param: Param, choices: str) -> str:
+    several = (
+        tr("{count} ints", count=param.count)
+        if param.count
+        else tr("ints in parentheses")
+    )
+    takes_one = param.count != 0 or not param.required
+    text = (
+        tr("expects an int or {several}", several=several)
+        if takes_one
+        else tr("expects {several}", several=several)
+    )
+    if param.holes:
+        text = tr("{expects}, None for an unchanged size", expects=text)
+    return (
+        tr("{expects}, or {choices}", expects=text, choices=choices)
+        if choices
+        else text
+    )
+
+
+def _any_of(names: Iterable[str]) -> str:
+    """Join choices: "a or b or c"."""
+    return f" {tr('or')} ".join(names)
+
+
+def _refused(param: Param, value: Any, quoted: bool = True) -> ParamError:
+    """Return the error of a value that a parameter cannot have; `value` is words if not `quoted`."""
+    text = tr(
+        "{param} {expects}, not {value}",
+        param=param.name,
+        expects=expectation(param),
+        value=_short(value) if quoted else value,
+    )
+    return ParamError(text)
 
 
 def parse_param(param: Param, text: str) -> Any:
@@ -308,7 +366,7 @@ def _index(param: Param, text: str) -> Any:
                 )
         except (ValueError, SyntaxError, MemoryError, RecursionError, TypeError):
             continue  # reported below
-    raise ParamError(f"{param.name} {expectation(param)}, not {_short(text)}")
+    raise _refused(param, text)
 
 
 def _index_item(tree: ast.expr) -> Any:
@@ -331,9 +389,7 @@ def _literal(param: Param, text: str) -> Any:
     try:
         value = ast.literal_eval(text)
     except (ValueError, SyntaxError, MemoryError, RecursionError, TypeError):
-        raise ParamError(
-            f"{param.name} {expectation(param)}, not {_short(text)}"
-        ) from None
+        raise _refused(param, text) from None
     if param.kind in ("tensor", "value"):
         return _tuples(value)
     return tuple(value) if isinstance(value, list) else value
@@ -421,10 +477,13 @@ def check_node(spec: OpSpec, node: Node) -> None:
     for name, value in node.params.items():
         param = spec.param(name)
         if param is None:
-            names = ", ".join(p.name for p in spec.params) or "no parameters"
-            raise ParamError(
-                f"{spec.label} has no parameter {name!r:.40}; it has {names}"
+            text = tr(
+                "{op} has no parameter {name!r:.40}; it has {names}",
+                op=spec.label,
+                name=name,
+                names=", ".join(p.name for p in spec.params) or tr("no parameters"),
             )
+            raise ParamError(text)
         check_param(param, value)
 
 

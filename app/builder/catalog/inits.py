@@ -12,6 +12,7 @@ from typing import Any
 from app.builder.catalog.catalog import Param
 from app.builder.graph import Init
 from app.builder.params import ParamError, check_param
+from app.util.language import tr
 
 
 def _number(name: str, default: float | None = None, **more: Any) -> Param:
@@ -81,15 +82,23 @@ def check_inits(inits: Mapping[str, Init]) -> None:
             not name.replace(".", "_").isidentifier()
             or not all(map(is_name, name.split(".")))
         ):
-            raise ParamError(f"{name!r:.60} is not a parameter name")
+            raise ParamError(tr("{name!r:.60} is not a parameter name", name=name))
         if init.name not in FUNCTIONS:
-            raise ParamError(
-                f"torch.nn.init has no {init.name!r:.40} here; it has {', '.join(FUNCTIONS)}"
+            text = tr(
+                "torch.nn.init has no {name!r:.40} here; it has {names}",
+                name=init.name,
+                names=", ".join(FUNCTIONS),
             )
+            raise ParamError(text)
         params = {param.name: param for param in FUNCTIONS[init.name]}
         for key, value in init.params.items():
             if key not in params:
-                raise ParamError(f"{init.name} has no argument {key!r:.40}")
+                text = tr(
+                    "{function} has no argument {name!r:.40}",
+                    function=init.name,
+                    name=key,
+                )
+                raise ParamError(text)
             check_param(params[key], value)
         absent = [
             param.name
@@ -97,7 +106,12 @@ def check_inits(inits: Mapping[str, Init]) -> None:
             if param.required and param.name not in init.params
         ]
         if absent:
-            raise ParamError(f"{init.name} expects {' and '.join(absent)}")
+            text = tr(
+                "{function} expects {names}",
+                function=init.name,
+                names=f" {tr('and')} ".join(absent),
+            )
+            raise ParamError(text)
 
 
 def is_name(segment: str) -> bool:

@@ -15,6 +15,7 @@ from app.builder.codegen import tensor_literals
 from app.builder.graph import Tie
 from app.builder.literals import DType, to_code
 from app.builder.params import ParamError
+from app.util.language import tr
 
 FILLS = ("zeros", "ones", "full", "normal", "uniform", "eye")
 # What makes no sense for what learns.
@@ -130,7 +131,8 @@ def check_ties(tied: Mapping[str, Tie]) -> None:
             if path and not all(
                 _is_name(segment) or segment.isdecimal() for segment in path.split(".")
             ):
-                raise ParamError(f"{path!r:.60} is not a parameter name")
+                text = tr("{name!r:.60} is not a parameter name", name=path)
+                raise ParamError(text)
 
 
 def _is_name(segment: str) -> bool:

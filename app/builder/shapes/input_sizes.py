@@ -10,6 +10,7 @@ import re
 from msgspec import Struct
 
 from app.util.errors import CodedError
+from app.util.language import tr
 
 Shape = tuple[int, ...]
 
@@ -56,12 +57,13 @@ def read_shape(text: str) -> Shape:
     bare = re.sub(r"^[NnBb]\s*[×x*,]\s*", "", bare)  # without the batch
     parts = re.split(r"\s*[×xX*,]\s*|\s+", bare) if bare else []
     if not parts or not all(re.fullmatch(r"[0-9]{1,9}", piece) for piece in parts):
-        raise ShapeError("Enter a shape without the batch, such as 3×224×224.")
+        text = tr("Enter a shape without the batch, such as 3×224×224.")
+        raise ShapeError(text)
     shape = tuple(map(int, parts))
     if len(shape) > MOST_DIMENSIONS:
-        raise ShapeError(f"At most {MOST_DIMENSIONS} dimensions here.")
+        raise ShapeError(tr("At most {most} dimensions here.", most=MOST_DIMENSIONS))
     if not all(1 <= size <= LARGEST for size in shape):
-        raise ShapeError(f"Each size is 1 to {LARGEST:,}.")
+        raise ShapeError(tr("Each size is 1 to {most:,}.", most=LARGEST))
     return shape
 
 

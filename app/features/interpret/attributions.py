@@ -7,8 +7,9 @@ from PySide6.QtCore import QRectF, QSize, Qt
 from PySide6.QtGui import QImage, QPainter, QPaintEvent, QResizeEvent
 from PySide6.QtWidgets import QFrame, QScrollArea, QSizePolicy, QWidget
 
-from app.features.interpret.values import Attribution
+from app.features.interpret.values import Attribution, SampleLook
 from app.util.formatting import figure
+from app.util.language import tr
 from app.views.run.picture_grid import image_of
 from app.views.ui import theme
 from app.views.ui.layouts import vbox
@@ -192,22 +193,36 @@ class _Rows(QWidget):
 def describe(attribution: Attribution) -> tuple[str, str]:
     """Return two lines on an attribution: the sample with its class, and its values."""
     sample = attribution.sample
-    label = f", labelled {sample.label}" if sample.label else ""
-    first = f"Sample {sample.number}{label}, predicted {sample.prediction or attribution.target}"
-    second = (
-        f"Score of {attribution.target}: {figure(attribution.score)}, strongest colour "
-        f"±{figure(largest_of(attribution))}"
+    first = describe_sample(sample, sample.prediction or attribution.target)
+    second = tr(
+        "Score of {target}: {score}, strongest colour ±{largest}",
+        target=attribution.target,
+        score=figure(attribution.score),
+        largest=figure(largest_of(attribution)),
     )
     if attribution.layer:
-        second += f", at {attribution.layer}"
+        second += f", {tr('at {layer}', layer=attribution.layer)}"
+    parts = [second]
     if attribution.steps:
-        second += (
-            f"; they sum to {figure(attribution.total)}, and the score is "
-            f"{figure(attribution.score - attribution.baseline)} above that at "
-            f"{attribution.against}: an error of {100 * attribution.incompleteness:.2f} % in "
-            f"{attribution.steps:,} steps"
+        sums = tr(
+            "they sum to {total}, and the score is {difference} above that at {against}: an error of {error:.2f} % in "
+            "{steps:,} steps",
+            total=figure(attribution.total),
+            difference=figure(attribution.score - attribution.baseline),
+            against=attribution.against,
+            error=100 * attribution.incompleteness,
+            steps=attribution.steps,
         )
-    return first, second + (f"; {attribution.remark}" if attribution.remark else "")
+        parts.append(sums)
+    return first, "; ".join(filter(None, (*parts, attribution.remark)))
+
+
+def describe_sample(sample: SampleLook, prediction: str) -> str:
+    """Return a line on a sample: its number, its label and its prediction, "" for what there is not."""
+    parts = [tr("Sample {number}", number=sample.number)]
+    parts += [tr("labelled {label}", label=sample.label)] if sample.label else []
+    parts += [tr("predicted {label}", label=prediction)] if prediction else []
+    return ", ".join(parts)
 
 
 def largest_of(attribution: Attribution) -> float:

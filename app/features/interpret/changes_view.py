@@ -10,8 +10,8 @@ from PySide6.QtWidgets import QCompleter, QSplitter, QWidget
 
 from app.features.interpret.values import Effect, Intervention
 from app.util.columns import Column
-from app.util.formatting import counted, figure
-from app.util.language import marked, tr
+from app.util.formatting import figure
+from app.util.language import marked, tr, trn
 from app.views.fields.form_field import code_field
 from app.views.ui.flow import FlowLayout
 from app.views.ui.layouts import hbox, vbox
@@ -195,12 +195,18 @@ class ChangesView(QWidget):
                 tr("Measuring the loss…") if self.table.rows else tr(HINT)
             )
             return
-        parts = counted(len(self.table.rows), "part")
-        self.effect.setText(
-            f"{parts} changed: {effect.measure} of {counted(len(effect.samples), 'sample')} {figure(effect.before)} → "
-            f"{figure(effect.after)} ({effect.change:+.3g}); "
-            f"the output changes by {100 * effect.shift:.2f} % of its norm"
+        text = tr(
+            "{parts} changed: {measure} of {samples} {before} → {after} ({change:+.3g}); the output changes by "
+            "{shift:.2f} % of its norm",
+            parts=trn("{count} part", "{count} parts", len(self.table.rows)),
+            measure=effect.measure,
+            samples=trn("{count} sample", "{count} samples", len(effect.samples)),
+            before=figure(effect.before),
+            after=figure(effect.after),
+            change=effect.change,
+            shift=100 * effect.shift,
         )
+        self.effect.setText(text)
         self.remarks.setText(" ".join(f"{remark}." for remark in effect.remarks))
         self.each.resizeColumnsToContents()
 

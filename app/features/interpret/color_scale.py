@@ -9,6 +9,7 @@ from PySide6.QtWidgets import QSizePolicy, QWidget
 
 from app.features.interpret.attributions import signed_image
 from app.features.interpret.head_grid import heat_image
+from app.util.language import tr
 from app.views.ui import theme
 from app.views.ui.widgets.painting import TextLine, at_least, start
 
@@ -29,7 +30,7 @@ class ColorScale(QWidget):
         """Set the words at both ends; "" for no scale."""
         self.ends = (low, high)
         self.setVisible(bool(high))
-        self.setAccessibleName(f"Colours from {low} to {high}")
+        self.setAccessibleName(tr("Colours from {low} to {high}", low=low, high=high))
         self.updateGeometry()
         self.update()
 

@@ -18,6 +18,7 @@ from PySide6.QtGui import (
 from PySide6.QtWidgets import QFrame, QScrollArea, QSizePolicy, QWidget
 
 from app.features.interpret.values import AttentionReading
+from app.util.language import tr
 from app.views.run.picture_grid import heat_colors, image_of
 from app.views.ui import theme
 from app.views.ui.layouts import vbox
@@ -116,19 +117,20 @@ class HeadTiles(TipAt, QWidget):
     def description(self, head: int) -> str:
         """Describe a head in a line."""
         change = self._changes.get(head)
-        text = f"Head {head}, mean entropy {self._entropy[head]:.2f} nats"
-        text += (
-            f"; muting it changes the loss by {change:+.3g}"
-            if change is not None
-            else ""
+        text = tr(
+            "Head {head}, mean entropy {entropy:.2f} nats",
+            head=head,
+            entropy=self._entropy[head],
         )
-        return text + ("; muted" if head in self.muted else "")
+        if change is not None:
+            changes = tr("muting it changes the loss by {change:+.3g}", change=change)
+            text += f"; {changes}"
+        return text + (f"; {tr('muted')}" if head in self.muted else "")
 
     def tip_at(self, at: QPoint) -> str:
         head = self._head_at(at.toPointF())
-        return (
-            f"{self.description(head)}. Click or Space mutes it." if head >= 0 else ""
-        )
+        mutes = tr("Click or Space mutes it.")
+        return f"{self.description(head)}. {mutes}" if head >= 0 else ""
 
     def mousePressEvent(self, event: QMouseEvent) -> None:
         head = self._head_at(event.position())
@@ -182,7 +184,8 @@ class HeadTiles(TipAt, QWidget):
                 painter.setPen(QPen(look.accent, 2 if self.hasFocus() else 1))
                 painter.drawRect(area.adjusted(-3, -3, 3, 3))
             line = QRectF(area.left(), area.bottom() + 4, SIDE, CAPTION - 2)
-            name = f"head {head}{', muted' if muted else ''}"
+            name = tr("head {head}", head=head)
+            name += f", {tr('muted')}" if muted else ""
             elided(name, "caption", SIDE).draw_in(
                 painter, line.left(), line, look.error if muted else look.text2
             )

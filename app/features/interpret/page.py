@@ -8,7 +8,7 @@ from msgspec.structs import replace
 from PySide6.QtCore import Qt, Signal
 from PySide6.QtWidgets import QMenu, QSplitter, QStackedLayout, QWidget
 
-from app.features.interpret.attributions import AttributionView
+from app.features.interpret.attributions import AttributionView, describe_sample
 from app.features.interpret.changes_view import ChangesView
 from app.features.interpret.color_scale import ColorScale
 from app.features.interpret.head_grid import HeadGrid
@@ -25,7 +25,7 @@ from app.features.interpret.values import (
     SampleLook,
 )
 from app.util.formatting import counted, figure, scientific, significant
-from app.util.language import marked, tr
+from app.util.language import marked, tr, trn
 from app.views.ui.flow import FlowLayout
 from app.views.ui.layouts import hbox, vbox
 from app.views.ui.scrolled import Column
@@ -206,8 +206,8 @@ class InterpretPage(QWidget):
             self.method, self.target, self.which, self.explain
         )
         scale = ColorScale(signed=True)
-        scale.set_ends("−largest", "largest of each sample")
         vbox(controls, self.legend, scale, on=above, margins=(12, 0, 12, 2), spacing=4)
+        scale.set_ends(tr("−largest"), tr("largest of each sample"))
         self.attributions = AttributionView(above)
 
     def _connect(self) -> None:
@@ -279,8 +279,8 @@ class InterpretPage(QWidget):
             data_split if data_split in dict(net.counts) else net.counts[0][0]
         )
         self._show_count()
-        of_weights = f" Weights {net.words}." if net.words else ""
-        self.legend.setText(tr(LEGEND) + of_weights)
+        of_weights = tr("Weights {weights}.", weights=net.words) if net.words else ""
+        self.legend.setText(f"{tr(LEGEND)} {of_weights}".strip())
         target = self.target.value()
         self.target.clear_choices()
         self.target.add_choice(None, "Predicted")
@@ -294,11 +294,7 @@ class InterpretPage(QWidget):
         """Let one of the samples with the largest loss be chosen, largest first."""
         self.worst_menu.clear()
         for look in looks:
-            title = ", ".join(
-                [f"Sample {look.number}"]
-                + ([f"labelled {look.label}"] if look.label else [])
-                + ([f"predicted {look.prediction}"] if look.prediction else [])
-            )
+            title = describe_sample(look, look.prediction)
             self.worst_menu.addAction(
                 title.replace("&", "&&"), partial(self._choose_sample, look.number)
             )
@@ -314,7 +310,7 @@ class InterpretPage(QWidget):
             if self.net is not None
             else 0
         )
-        self.count.setText(f"of {count:,}" if count else "")
+        self.count.setText(tr("of {number:,}", number=count) if count else "")
 
     def _part_chosen(self, _part: object) -> None:
         self._show_count()
@@ -413,7 +409,9 @@ class InterpretPage(QWidget):
         self.group.setVisible(several)
         self._of_groups.setVisible(several)
         self._of_groups.setText(
-            f"Window of {reading.groups}" if reading is not None else "Window"
+            tr("Window of {number}", number=reading.groups)
+            if reading is not None
+            else tr("Window")
         )
         if reading is None:
             self.facts.setText("")
@@ -421,21 +419,21 @@ class InterpretPage(QWidget):
             return
         if int(self.group.value()) >= reading.groups:
             self.group.set_value(0)
-        check = (
-            "gives the output of the call to rounding"
+        computed = tr("Computed by {call}", call=reading.kind)
+        if reading.place:
+            computed = tr(
+                "Computed by {call} at {place}", call=reading.kind, place=reading.place
+            )
+        check = tr(
+            "{computed}; softmax(qkᵀ · scale + mask) v {check} (relative difference {error}).",
+            computed=computed,
+            check=tr("gives the output of the call to rounding")
             if reading.checked
-            else reading.remark
+            else reading.remark,
+            error=scientific(reading.error, 1),
         )
-        where = f" at {reading.place}" if reading.place else ""
-        pooled = (
-            f" Blocks of {reading.pooled} × {reading.pooled} are drawn as one."
-            if reading.pooled > 1
-            else ""
-        )
-        self.facts.setText(
-            f"Computed by {reading.kind}{where}; softmax(qkᵀ · scale + mask) v {check} "
-            f"(relative difference {scientific(reading.error, 1)}).{pooled}"
-        )
+        pooled = tr("Blocks of {n} × {n} are drawn as one.", n=reading.pooled)
+        self.facts.setText(f"{check} {pooled}" if reading.pooled > 1 else check)
         self.heads.tiles.show_reading(reading, int(self.group.value()))
         self._show_head()
 
@@ -451,10 +449,8 @@ class InterpretPage(QWidget):
             return
         group, head = int(self.group.value()), self.heads.tiles.current
         self.map.show_head(reading, group, head, sample.tokens)
-        self.scale.set_ends(
-            "0",
-            f"{significant(float(reading.maps[group, head].max()), 3)}, the largest",
-        )
+        largest = significant(float(reading.maps[group, head].max()), 3)
+        self.scale.set_ends("0", tr("{value}, the largest", value=largest))
         self._show_overlay()
 
     def _show_overlay(self) -> None:
@@ -462,15 +458,12 @@ class InterpretPage(QWidget):
         if reading is None or answer is None or reading.maps is None:
             return
         sample, head = answer.sample, self.heads.tiles.current
-        description = f"Sample {sample.number}"
-        description += f", labelled {sample.label}" if sample.label else ""
-        description += f", predicted {sample.prediction}" if sample.prediction else ""
         weights = (
-            f"Weights {self.net.words}"
+            tr("Weights {weights}", weights=self.net.words)
             if self.net is not None and self.net.words
             else ""
         )
-        self.sample_words.setText(description)
+        self.sample_words.setText(describe_sample(sample, sample.prediction))
         self.weights_words.setText(weights)
         group = min(int(self.group.value()), reading.groups - 1)
         wash, mark, looks = attention_wash(reading, group, head, self.map.query, sample)
@@ -497,16 +490,19 @@ class InterpretPage(QWidget):
                 else tr("Measuring the loss…")
             )
             return
+        text = tr(
+            "{heads} muted: {measure} {before} → {after} ({change:+.3g})",
+            heads=trn("{count} head", "{count} heads", muted),
+            measure=effect.measure,
+            before=figure(effect.before),
+            after=figure(effect.after),
+            change=effect.change,
+        )
         before, after = effect.predictions[0] if effect.predictions else ("", "")
-        turned = (
-            f"; the prediction turns from {before} to {after}"
-            if before != after
-            else ""
+        turned = tr(
+            "the prediction turns from {before} to {after}", before=before, after=after
         )
-        self.effect.setText(
-            f"{counted(muted, 'head')} muted: {effect.measure} {figure(effect.before)} → {figure(effect.after)} "
-            f"({effect.change:+.3g}){turned}"
-        )
+        self.effect.setText(f"{text}; {turned}" if before != after else text)
 
     # attribution
 

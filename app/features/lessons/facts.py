@@ -9,7 +9,7 @@ from msgspec import Struct, field
 
 from app.builder.graph import Graph
 from app.project.project import Project
-from app.util.language import tr
+from app.util.language import marked, tr
 
 Value = float | str
 
@@ -206,13 +206,13 @@ def _known(name: str) -> Callable[[Situation, str], Value | None]:
 
 
 FINDINGS = {
-    "none": ".grad that stays None",
-    "zero": "gradient that is exactly zero",
-    "non-finite": "NaN or Inf",
-    "vanishes": "vanishing gradient",
-    "explodes": "exploding gradient",
-    "dead": "dead units",
-    "in place": "in-place change that breaks backward",
+    "none": marked(".grad that stays None"),
+    "zero": marked("gradient that is exactly zero"),
+    "non-finite": marked("NaN or Inf"),
+    "vanishes": marked("vanishing gradient"),
+    "explodes": marked("exploding gradient"),
+    "dead": marked("dead units"),
+    "in place": marked("in-place change that breaks backward"),
 }
 
 FACTS: dict[str, Fact] = {

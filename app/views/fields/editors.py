@@ -12,6 +12,7 @@ from PySide6.QtWidgets import QLineEdit, QMenu, QWidget
 
 from app.builder.literals import AUTO
 from app.builder.params import ParamError
+from app.util.language import tr
 from app.views.fields.line_edits import leaves_to_window
 from app.views.fields.values import (
     DIFFERS,
@@ -25,6 +26,7 @@ from app.views.fields.values import (
     fits,
     maximum,
     parse,
+    refusal,
     show,
     text_of,
 )
@@ -335,10 +337,14 @@ class TextEditor(Editor):
     def set_value(self, value: Any) -> None:
         super().set_value(value)
         if not fits(self.param, value):
-            self._show_error(f"{expected(self.param)}, not {show(value)}")
+            self._show_error(refusal(self.param, show(value)))
         elif computes(value) and self.scope is None:
-            only = "is an expression, which only nodes inside a block can have"
-            self._show_error(f"{expected(self.param)}; {show(value)} {only}")
+            text = tr(
+                "{expects}; {value} is an expression, which only nodes inside a block can have",
+                expects=expected(self.param),
+                value=show(value),
+            )
+            self._show_error(text)
 
 
 class DifferingTextEditor(TextEditor):

@@ -23,6 +23,7 @@ from app.builder.params import (
     parse_param,
 )
 from app.util.formatting import number_text
+from app.util.language import tr
 
 
 class ParamLike(Protocol):
@@ -82,11 +83,17 @@ class BlockScope(Struct):
         ):
             if name not in self.names:
                 has = (
-                    f"it has {', '.join(self.names)}"
+                    tr("it has {names}", names=", ".join(self.names))
                     if self.names
-                    else "expose a number to add one"
+                    else tr("expose a number to add one")
                 )
-                raise ParamError(f"{self.block} has no parameter {name}; {has}")
+                text = tr(
+                    "{op} has no parameter {name}; {has}",
+                    op=self.block,
+                    name=name,
+                    has=has,
+                )
+                raise ParamError(text)
         return value
 
 
@@ -147,7 +154,7 @@ def check(param: ParamLike, value: Any) -> None:
         _check_literal(param, value)
     elif param.kind == "str":
         if not isinstance(value, str) and not (value is None and param.optional):
-            raise ParamError(f"{param.name} expects a string")
+            raise ParamError(expected(param))
     else:
         check_param(_of_catalog(param), value)
 
@@ -217,14 +224,15 @@ def _reads(param: ParamLike, text: str, value: Any) -> bool:
 def expected(param: ParamLike) -> str:
     """Return what the parameter accepts, as a sentence."""
     if param.kind == "literal":
-        several = (
-            f"{param.count} numbers"
+        requirement = (
+            tr("expects {count} numbers", count=param.count)
             if param.count
-            else "numbers with commas between, such as 0.5, 2"
+            else tr("expects numbers with commas between, such as 0.5, 2")
         )
-        requirement = f"expects {several}" + (" or None" if param.optional else "")
+        if param.optional:
+            requirement = tr("{expects} or None", expects=requirement)
     elif param.kind == "str":
-        requirement = "expects a string"
+        requirement = tr("expects a string")
     else:
         requirement = expectation(_of_catalog(param))
     return f"{param.name} {requirement}"
@@ -245,7 +253,7 @@ def _parse_literal(param: ParamLike, text: str) -> Any:
     try:
         value = ast.literal_eval(plain)
     except (ValueError, SyntaxError, MemoryError, RecursionError, TypeError):
-        raise ParamError(f"{expected(param)}, not {plain!r:.40}") from None
+        raise ParamError(refusal(param, f"{plain!r:.40}")) from None
     if isinstance(value, list):
         value = tuple(value)
     if value is not None and not isinstance(value, tuple):
@@ -267,6 +275,10 @@ def _check_literal(param: ParamLike, value: Any) -> None:
         (holes and v is None) or (type(v) in (int, float) and math.isfinite(v))
         for v in value
     ):
-        raise ParamError(
-            f"{expected(param)}, not {show(value) if value is not AUTO else 'auto'}"
-        )
+        shown = show(value) if value is not AUTO else "auto"
+        raise ParamError(refusal(param, shown))
+
+
+def refusal(param: ParamLike, value: str) -> str:
+    """Return what the parameter accepts, and that this is something else."""
+    return tr("{expects}, not {value}", expects=expected(param), value=value)

@@ -11,7 +11,8 @@ from app.builder.catalog.catalog import Catalog
 from app.builder.graph import Graph
 from app.builder.shapes.input_sizes import Shape, ShapeError, Tried, read_shape, usual
 from app.engine.requests.layer import TrySizes
-from app.util.formatting import grouped_digits, shape_text
+from app.util.formatting import shape_text
+from app.util.language import marked, tr, trn
 from app.views.engine_service import EngineService
 from app.views.ui.background import WorkerFailure
 from app.views.ui.layouts import hbox, vbox
@@ -29,7 +30,7 @@ from app.views.ui.widgets.painting import (
 KEY = "candidates"
 REST = 150  # debounce in ms: sizes are tried again after the graph stopped changing
 SHOWN = 3  # sizes proposed while the list is empty
-HINT = "Add a size, such as 3×224×224"
+HINT = marked("Add a size, such as 3×224×224")
 
 
 class SizeQuestion(Struct, frozen=True):
@@ -51,7 +52,7 @@ class CandidatesSection(Section):
     select_requested = Signal(str)
 
     def __init__(self, engine: EngineService) -> None:
-        super().__init__("Other sizes", opened=False)
+        super().__init__(tr("Other sizes"), opened=False)
         self._engine = engine
         self._listed: dict[str, tuple[Shape, ...]] = {}
         self._question: SizeQuestion | None = None
@@ -60,8 +61,8 @@ class CandidatesSection(Section):
         self.rows: list[SizeRow] = []
         self.field = QLineEdit()
         self.field.setFixedHeight(HEIGHT)
-        self.field.setPlaceholderText(HINT)
-        self.field.setAccessibleName("Input size to try")
+        self.field.setPlaceholderText(tr(HINT))
+        self.field.setAccessibleName(tr("Input size to try"))
         self.field.installEventFilter(self)
         self.field.textEdited.connect(lambda text: self._mark(""))
         self.word = label("", "caption", "error", wrap=True)
@@ -130,7 +131,8 @@ class CandidatesSection(Section):
             self._show()
 
     def _failed(self, failure: WorkerFailure) -> None:
-        self._mark(f"The sizes could not be tried: {failure.message}")
+        text = tr("The sizes could not be tried: {error}", error=failure.message)
+        self._mark(text)
 
     # --- Showing
 
@@ -153,7 +155,11 @@ class CandidatesSection(Section):
             self._rows_at.addWidget(row)
         answered = [self._known[shape] for shape in shapes if shape in self._known]
         self.set_caption(
-            f"{sum(answer.runs for answer in answered)} of {len(answered)} run"
+            tr(
+                "{number} of {total} run",
+                number=sum(answer.runs for answer in answered),
+                total=len(answered),
+            )
             if answered
             else ""
         )
@@ -227,11 +233,11 @@ class SizeRow(QWidget):
             top.addWidget(ShapeChip(answer.came_out, "accent"))
         top.addStretch(1)
         if answer is not None and answer.runs:
-            take = Button("Use", "link")
-            take.setToolTip(f"Give the input {text}")
+            take = Button(tr("Use"), "link")
+            take.setToolTip(tr("Give the input {shape}", shape=text))
             take.clicked.connect(lambda: self.taken.emit(shape))
             top.addWidget(take)
-        away = icon_button("close", f"Stop trying {text}")
+        away = icon_button("close", tr("Stop trying {shape}", shape=text))
         away.setFixedSize(18, 18)
         away.setIconSize(QSize(11, 11))
         away.clicked.connect(lambda: self.removed.emit(shape))
@@ -245,15 +251,15 @@ class SizeRow(QWidget):
         """Return the result for the size as one line."""
         answer = self.answer
         if answer is None:
-            return "being tried"
+            return tr("being tried")
         if not answer.runs:
             return answer.words
-        adds = (
-            ""
-            if answer.multiply_adds is None
-            else f" · {_short(answer.multiply_adds)} multiply-adds"
-        )
-        return f"{grouped_digits(answer.parameters or 0)} parameters{adds}"
+        number = answer.parameters or 0
+        parameters = trn("{count} parameter", "{count} parameters", number)
+        if answer.multiply_adds is None:
+            return parameters
+        adds = tr("{number} multiply-adds", number=_short(answer.multiply_adds))
+        return f"{parameters} · {adds}"
 
     def _sign(self) -> tuple[str, str]:
         if self.answer is None:
@@ -265,7 +271,7 @@ class SizeRow(QWidget):
         node = answer.node
         if node is not None and answer.name:
             at = Button(answer.name, "link")
-            at.setToolTip(f"Select {answer.name}, where it fails first")
+            at.setToolTip(tr("Select {name}, where it fails first", name=answer.name))
             at.clicked.connect(lambda: self.select_requested.emit(node))
             row.addWidget(at, 0, Qt.AlignmentFlag.AlignTop)
         row.addWidget(label(self.result_text(), "caption", "text3", wrap=True), 1)
