@@ -11,6 +11,7 @@ from pathlib import Path
 import pytest
 from msgspec.structs import replace
 from PySide6.QtCore import Qt
+from PySide6.QtWidgets import QApplication, QWidget
 from pytestqt.qtbot import QtBot
 
 from app.data.config import DataConfig
@@ -53,6 +54,23 @@ class Patches(nn.Module):
 """
 
 pytestmark = pytest.mark.usefixtures("nothing_trusted")
+
+
+def test_making_the_page_shows_no_window_of_its_own(
+    qapp: QApplication, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    seen: list[QWidget] = []
+    set_visible = QWidget.setVisible
+
+    def shown(widget: QWidget, visible: bool) -> None:
+        set_visible(widget, visible)
+        if widget.isWindow() and widget.isVisible():
+            seen.append(widget)
+
+    monkeypatch.setattr(QWidget, "setVisible", shown)
+    page = InterpretPage()
+    assert seen == []
+    page.deleteLater()
 
 
 @pytest.fixture
