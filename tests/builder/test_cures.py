@@ -331,6 +331,32 @@ def test_the_cure_that_people_would_look_for_comes_first(name: str) -> None:
     assert told(BROKEN[name]).cures[0].label == FIRST[name]
 
 
+def test_the_layer_that_gives_too_few_channels_is_offered_beside_the_projection() -> (
+    None
+):
+    def conv(inputs: int, outputs: int) -> dict[str, Any]:
+        return {"in_channels": inputs, "out_channels": outputs, "padding": 1}
+
+    rows = [
+        ("input", "x", {"shape": (1, 8, 8)}),
+        ("nn.Conv2d", "conv2", conv(1, 16)),
+        ("nn.Conv2d", "conv3", conv(16, 8)),
+        ("operator.add", "it", {}),
+        ("output", "y", {}),
+    ]
+    wires = [
+        ("x", "conv2"),
+        ("conv2", "conv3"),
+        ("conv3", "it", "input"),
+        ("conv2", "it", "other"),
+        ("it", "y"),
+    ]
+    assert [cure.label for cure in told(net(rows, wires)).cures] == [
+        "Insert Conv2d 1×1 after conv2",
+        "Set conv3.out_channels to 16 instead of 8",
+    ]
+
+
 def test_a_shortcut_is_projected_with_the_stride_of_the_way_beside_it() -> None:
     graph = residual(2)
     mended = apply_cure(graph, catalog(), told(graph).cures[0])

@@ -104,7 +104,7 @@ def meetings(call: FailedCall, left: Wire, right: Wire) -> Iterator[Cure]:
             cure = makers(call, changed, other)
             if cure is not None:
                 yield cure
-                if makers is not _turned:
+                if makers not in (_turned, _produced):
                     break
 
 
