@@ -12,6 +12,7 @@ from app.features.layer.cards import FiguresRow
 from app.training.monitoring.layer_history import spread
 from app.training.monitoring.looks import StepLayer
 from app.util.formatting import counted, figure
+from app.util.language import tr
 from app.views.training.charts.charts import Chart
 from app.views.training.charts.gradient_map import NO_GRADIENT, HeatLayer, samples_at
 from app.views.training.charts.histograms import RunHistogram, RunHistograms
@@ -165,6 +166,11 @@ class RatioChart(Chart):
 
     def __init__(self) -> None:
         super().__init__("Update / weight", "log scale", legend=False, short="Update")
+        self.heading.explain(
+            tr(
+                "By how much a step changes the weights: the norm of the change over the norm of the weights"
+            )
+        )
         self.plot.show_epochs = False
         self.plot.left.set_kind("log")
         self._usual = UsualLevel(self.plot)

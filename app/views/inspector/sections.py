@@ -12,6 +12,7 @@ from PySide6.QtWidgets import QGridLayout, QVBoxLayout, QWidget
 
 from app.builder.diagnostics.problems import Problem
 from app.util.formatting import bytes_text, flop_text, grouped_digits, share
+from app.util.language import tr
 from app.views.ui import theme
 from app.views.ui.layouts import hbox, vbox
 from app.views.ui.widgets import Button, Section, ShapeChip
@@ -267,9 +268,14 @@ class CostSection(Section):
                 )
             )
         if cost.receptive is not None:
-            column.addWidget(
-                CostBar("Receptive field", str(cost.receptive), None, "", category)
+            field = CostBar("Receptive field", str(cost.receptive), None, "", category)
+            field.setToolTip(
+                tr(
+                    "Input positions that one output value depends on; the jump is the stride between those of "
+                    "neighbouring values"
+                )
             )
+            column.addWidget(field)
 
 
 class ProblemBox(QWidget):

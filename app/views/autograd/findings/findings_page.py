@@ -77,6 +77,12 @@ class FindingsPage(QWidget):
         self.stop.hide()
         self.list = FindingList()
         self.chart, self.rule = GainChart(), label("", "label", "text2", wrap=True)
+        self.rule.setToolTip(
+            tr(
+                "Gain of a layer: the norm of the gradient that it passes on over the norm of the one that arrives. A "
+                "gain far below 1 makes gradients vanish on the way back, one far above 1 makes them explode."
+            )
+        )
         self.checkpoint, self.steps = CheckpointPage(), steps or GainsOverRun()
         self.over = Segmented(
             [(BATCH, "This batch"), (OVER, "Over the run")], "The gain ladder of what"

@@ -38,8 +38,10 @@ class Heading(QWidget):
     """A title, a grey note, and a value at the right.
 
     `short` replaces a title that does not fit, and of a note whole parts are left out, the last first; the tooltip has
-    the full text.
+    the full text, and says what is shown (`doc`).
     """
+
+    doc = ""
 
     def __init__(self, title: str, note: str = "", short: str = "") -> None:
         super().__init__()
@@ -74,8 +76,14 @@ class Heading(QWidget):
             self.update()
 
     def _tell(self) -> None:
-        self.setToolTip(", ".join(text for text in (self._title, self._note) if text))
+        texts = ", ".join(text for text in (self._title, self._note) if text)
+        self.setToolTip("\n".join(filter(None, (texts, self.doc))))
         self.setAccessibleName(" ".join(self.texts).strip())
+
+    def explain(self, doc: str) -> None:
+        """Have the tooltip say what is shown."""
+        self.doc = doc
+        self._tell()
 
     def fitted_title(self, room: float) -> str:
         """Return the title, or its short form, in as much as fits into `room` pixels."""
