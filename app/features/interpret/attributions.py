@@ -218,7 +218,7 @@ def describe(attribution: Attribution) -> tuple[str, str]:
 
 
 def describe_sample(sample: SampleLook, prediction: str) -> str:
-    """Return a line on a sample: its number, its label and its prediction, "" for what there is not."""
+    """Return a line on a sample: its number, its label and its prediction; a text that is "" is left out."""
     parts = [tr("Sample {number}", number=sample.number)]
     parts += [tr("labelled {label}", label=sample.label)] if sample.label else []
     parts += [tr("predicted {label}", label=prediction)] if prediction else []

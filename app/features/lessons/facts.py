@@ -393,7 +393,7 @@ FACTS: dict[str, Fact] = {
     ),
 }
 
-# Facts that are measured anew when a hand-in is graded: on a run that is trained, on a tape that is captured. Of what
+# Facts that are measured when a hand-in is graded: on a run that is trained, on a tape that is captured. Of what
 # else only the window sees there is the record alone; that of `ON_TAPE` can be true only of a net that has a tape.
 OF_RUN = frozenset(
     {

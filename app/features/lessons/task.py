@@ -1,4 +1,4 @@
-"""Grade a hand-in: its net is analysed, what goals ask of a run is trained, its tape is captured anew; acts are as the
+"""Grade a hand-in: its net is analysed, what goals ask of a run is trained, a batch of it is captured; acts are as the
 hand-in records them."""
 
 from __future__ import annotations
