@@ -230,7 +230,7 @@ class _Sweep(Control):
                 return
             count = self._study.search.count
             self._say(
-                f"{self._study.tag}, trial {trial.number + 1} of {count}: {trial.name}"
+                f"{self._study.tag}, trial {trial.number} ({trial.number + 1} of {count}): {trial.name}"
             )
             if trial.problem:
                 self.failed += 1
