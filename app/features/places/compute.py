@@ -11,6 +11,8 @@ from app.features.places.values import SCRIPT
 from app.training.job import Job
 from app.util.leftovers import TemporaryFolder
 
+SAVES_EVERY = 1000  # steps between checkpoints, of a run that does not say it
+
 
 def script_files(job: Job) -> dict[str, str]:
     """Return the files in base64 by name. Raises JobError, ChoiceError, OSError."""

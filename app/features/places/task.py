@@ -5,10 +5,8 @@ from __future__ import annotations
 from msgspec.structs import replace
 
 from app.engine.server import Context, handles
-from app.features.places.compute import script_files
+from app.features.places.compute import SAVES_EVERY, script_files
 from app.features.places.values import PrepareScript
-
-SAVES_EVERY = 1000  # steps, of a run that does not say it
 
 
 @handles(PrepareScript)
