@@ -29,7 +29,7 @@ def outside(tmp_path: Path) -> Iterator[Outside]:
 def test_a_hostile_file_reads_and_sends_nothing_and_is_answered(
     case: Case, tmp_path: Path, outside: Outside
 ) -> None:
-    console = pytest.importorskip("app.features.runs.event_lines", reason="sentences")
+    console = pytest.importorskip("app.features.runs.console", reason="sentences")
     folder = tmp_path / "watched"
     folder.mkdir(mode=0o700)
     control, said = WatchedRunControl(), ""

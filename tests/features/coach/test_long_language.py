@@ -5,8 +5,7 @@ from __future__ import annotations
 from PySide6.QtWidgets import QDialog
 from pytestqt.qtbot import QtBot
 
-from app.features.coach.feature import CoachFeature
-from app.features.coach.line import CoachLine
+from app.features.coach.feature import CoachFeature, CoachLine
 from app.features.coach.values import Evidence, Remark, SamplePair
 from app.util.language import tr
 from tests.support.long_language import elisions as elisions

@@ -10,8 +10,13 @@ from PySide6.QtCore import QPoint
 from PySide6.QtWidgets import QDialog
 from pytestqt.qtbot import QtBot
 
-from app.features.coach.feature import CoachFeature
-from app.features.coach.line import SILENT, CoachLine, PairsDialog, WhyDialog
+from app.features.coach.feature import (
+    SILENT,
+    CoachFeature,
+    CoachLine,
+    PairsDialog,
+    WhyDialog,
+)
 from app.project import file as project_file
 from app.training.config import Choice
 from app.util.frozen import FrozenMap

@@ -20,7 +20,7 @@ from app.engine.requests.measure import Measure
 from app.features.export import values
 from app.features.export.compute import formats
 from app.features.export.export_dialog import ExportDialog
-from app.features.export.proofs_dialog import ProofsDialog
+from app.features.export.feature import ProofsDialog
 from app.features.export.task import Rest, prove
 from app.features.export.values import ToProve
 from app.source.compiled import make_module

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from app.features.gradcheck.control import GRADCHECK
+from app.features.gradcheck.feature import GRADCHECK
 from app.project.project import Project
 from tests.support import own_layers_nets as own
 from tests.support.findings import button, capture, click, done, inspector_text, net

@@ -8,8 +8,8 @@ import pytest
 from msgspec.structs import replace
 from PySide6.QtWidgets import QPushButton
 
-from app.features.importing.comparison import OPEN, STOP, ComparingControl
 from app.features.importing.dialogs import ImportDialog
+from app.features.importing.feature import OPEN, STOP, ComparingControl
 from app.features.importing.values import UNCHECKED
 from app.util.frozen import FrozenMap
 from tests.features.importing.test_window import asked, trust

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from msgspec.structs import replace
 
-from app.features.runs.event_lines import lines_of
+from app.features.runs.console import lines_of
 from app.training.events import EpochDone, Finished, Started
 from tests.support.run_sessions import FAILED
 

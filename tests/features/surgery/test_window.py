@@ -8,8 +8,7 @@ from PySide6.QtCore import Qt
 from PySide6.QtTest import QTest
 
 from app.builder.edits import edits
-from app.features.surgery.control import NOT_NOW, PAUSE_FIRST
-from app.features.surgery.dialog import SurgeryDialog
+from app.features.surgery.feature import NOT_NOW, PAUSE_FIRST, SurgeryDialog
 from app.project.custom_layers import ops_of
 from app.project.project import Project
 from app.training.events import Cut
