@@ -149,11 +149,10 @@ class Analysis(Shared, frozen=True, dict=True):
             if step.live and step.id in self.results
         )
 
-    def output_type(self, name: str | None = None) -> TensorType | None:
-        """Return the type of the only output, or of the one of this name; None if several or unknown."""
+    def output_type(self) -> TensorType | None:
+        """Return the type of the only output; None if several or unknown."""
         nodes = [node for node in self.graph.nodes.values() if node.op == "output"]
-        outputs = [node.id for node in nodes if len(nodes) == 1 or node.name == name]
-        edges = self.graph.into(outputs[0]) if len(outputs) == 1 else ()
+        edges = self.graph.into(nodes[0].id) if len(nodes) == 1 else ()
         value = self.values.get((edges[0].source, edges[0].output)) if edges else None
         return value if isinstance(value, TensorType) else None
 

@@ -244,12 +244,6 @@ def _check_inputs(job: Job, data: DataInfo) -> None:
         raise JobError(str(error)) from error
 
 
-def _at_least(name: str, value: Any, least: int, most: int | None = None) -> None:
-    if (
-        isinstance(value, bool)
-        or not isinstance(value, int)
-        or value < least
-        or (most is not None and value > most)
-    ):
-        limit = f"at least {least}" if most is None else f"from {least} to {most}"
-        raise JobError(f"{name} is {value!r}; it must be an integer, {limit}.")
+def _at_least(name: str, value: Any, least: int) -> None:
+    if isinstance(value, bool) or not isinstance(value, int) or value < least:
+        raise JobError(f"{name} is {value!r}; it must be an integer, at least {least}.")

@@ -89,8 +89,8 @@ class Navigation(QObject):
 
     changed = Signal(object, object)
 
-    def __init__(self, document: Document, parent: QObject | None = None) -> None:
-        super().__init__(parent or document)
+    def __init__(self, document: Document) -> None:
+        super().__init__(document)
         self._document = document
         self._way: Way = NETWORK
 

@@ -25,11 +25,9 @@ from app.source.generated import ClassText, InputSpec, Source
 from app.util.frozen import FrozenMap
 
 
-def generate(
-    walk: Plan, results: Mapping[str, StepResult], graph: Graph, name: str = "Net"
-) -> Source:
+def generate(walk: Plan, results: Mapping[str, StepResult], graph: Graph) -> Source:
     """Generate the source of the live part of a plan, with the lines and the module of every node."""
-    root = BlockClass(name, graph, None, [Inside(walk, results)])
+    root = BlockClass("Net", graph, None, [Inside(walk, results)])
     ordered_classes = block_classes(walk, results, root)
     by_block = {
         block_class.block.name: block_class
@@ -74,7 +72,7 @@ def generate(
         ends=net.ends,
         lines=classes[""].lines,
         modules=classes[""].modules,
-        class_name=name,
+        class_name="Net",
         classes=FrozenMap(classes),
         files=custom.files_of(specs),
     )

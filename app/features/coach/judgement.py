@@ -255,12 +255,12 @@ class _Measured:
         largest = np.nanmax(np.where(np.isnan(updates), -np.inf, updates), axis=0)
         return float(np.median(largest))
 
-    def loss_curve(self, title: str, marks: tuple[float, ...] = ()) -> Evidence:
+    def loss_curve(self, title: str) -> Evidence:
         """Return the loss over the steps."""
         thin = -(-self.count // 2000)
         x = tuple(self.history.steps["step"][::thin].tolist())
         line = (tr("loss"), tuple(self.losses[::thin].tolist()))
-        return Evidence(title, tr("step"), x, (line,), marks)
+        return Evidence(title, tr("step"), x, (line,))
 
     def epoch_curves(self, title: str, marks: tuple[float, ...] = ()) -> Evidence:
         """Return training and validation loss over the epochs."""

@@ -38,11 +38,11 @@ _WITHIN = Qt.ShortcutContext.WidgetWithChildrenShortcut
 class CodeFindBar(FindBar):
     """Search in the source; initially for the selected text."""
 
-    def __init__(self, edit: CodeEdit, parent: QWidget | None = None) -> None:
+    def __init__(self, edit: CodeEdit) -> None:
         self._edit = edit
         self._found: list[QTextCursor] = []
         self._at = -1
-        super().__init__("Find in the code", parent)
+        super().__init__("Find in the code")
 
     def open_bar(self, query: str = "") -> None:
         super().open_bar(query or self._edit.textCursor().selectedText())
@@ -80,8 +80,8 @@ class CodeView(QWidget):
     If `edits` is set, values and names of layers are editable.
     """
 
-    def __init__(self, selection: Selection, parent: QWidget | None = None) -> None:
-        super().__init__(parent)
+    def __init__(self, selection: Selection) -> None:
+        super().__init__()
         self._selection = selection
         self._source: Source | None = None
         self._hovered: str | None = None

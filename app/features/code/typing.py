@@ -126,9 +126,8 @@ class CodeTyping(QObject):
         edit: TypingEdit,
         sheet: Any,
         catalog: Catalog,
-        parent: QObject | None = None,
     ) -> None:
-        super().__init__(parent or edit)
+        super().__init__(edit)
         self._edit, self._sheet, self._catalog = edit, sheet, catalog
         self._source: Source | None = None
         self._statement: Statement | None = None

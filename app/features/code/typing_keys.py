@@ -14,7 +14,7 @@ from PySide6.QtGui import (
     QMouseEvent,
     QTextCursor,
 )
-from PySide6.QtWidgets import QMenu, QTextEdit, QWidget
+from PySide6.QtWidgets import QMenu, QTextEdit
 
 from app.features.code.editing.lines import Statement
 from app.views.fields.line_edits import leaves_to_window
@@ -53,8 +53,8 @@ class TypingEdit(CodeEdit):
     typed = Signal(int)
     left = Signal()
 
-    def __init__(self, parent: QWidget | None = None) -> None:
-        super().__init__(parent)
+    def __init__(self) -> None:
+        super().__init__()
         self._typing: Typing | None = None
         self._refused: tuple[int, int, int] = (0, 0, 0)
         self._seen = ""

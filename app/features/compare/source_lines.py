@@ -72,8 +72,8 @@ class SourcePane(QWidget):
 class SourceLines(QSplitter):
     """Both sides."""
 
-    def __init__(self, parent: QWidget | None = None) -> None:
-        super().__init__(Qt.Orientation.Horizontal, parent)
+    def __init__(self) -> None:
+        super().__init__(Qt.Orientation.Horizontal)
         self.a, self.b = SourcePane("A"), SourcePane("B")
         self.addWidget(self.a)
         self.addWidget(self.b)

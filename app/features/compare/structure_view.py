@@ -55,8 +55,8 @@ class StructureView(QSplitter):
 
     chosen = Signal(str)
 
-    def __init__(self, background: Background, parent: QWidget | None = None) -> None:
-        super().__init__(Qt.Orientation.Vertical, parent)
+    def __init__(self, background: Background) -> None:
+        super().__init__(Qt.Orientation.Vertical)
         self._background = background
         self.tree: MergedTree | None = None
         self._opened: frozenset[str] = frozenset()

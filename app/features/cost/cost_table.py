@@ -101,10 +101,8 @@ class CostTable(QWidget):
     jump_requested = Signal(str)
     heat_changed = Signal(str)
 
-    def __init__(
-        self, catalog: Catalog, selection: Selection, parent: QWidget | None = None
-    ) -> None:
-        super().__init__(parent)
+    def __init__(self, catalog: Catalog, selection: Selection) -> None:
+        super().__init__()
         self._catalog, self._selection = catalog, selection
         self._cost: NetworkCost | None = None
         self._shown: NetworkCost | None = None

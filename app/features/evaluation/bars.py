@@ -21,8 +21,8 @@ TILE, SPACE = 40, 4
 class Bars(QWidget):
     """A bar for each class in the order of the classes; of many classes the likeliest alone."""
 
-    def __init__(self, parent: QWidget | None = None) -> None:
-        super().__init__(parent)
+    def __init__(self) -> None:
+        super().__init__()
         self._names: tuple[str, ...] = ()
         self._values: NDArray[np.float32] = np.zeros(0, np.float32)
         self._unit = True
@@ -114,8 +114,8 @@ class Bars(QWidget):
 class LayerPictures(QWidget):
     """Feature maps of the first layers, a row per layer, each scaled to its own minimum and maximum."""
 
-    def __init__(self, parent: QWidget | None = None) -> None:
-        super().__init__(parent)
+    def __init__(self) -> None:
+        super().__init__()
         self._layers: list[tuple[str, list[QImage]]] = []
         self.setMinimumWidth(120)
         self.setSizePolicy(QSizePolicy.Policy.Expanding, QSizePolicy.Policy.Expanding)
@@ -155,10 +155,10 @@ class LayerPictures(QWidget):
 class InputPicture(QWidget):
     """The input as the network receives it."""
 
-    def __init__(self, side: int = 92, parent: QWidget | None = None) -> None:
-        super().__init__(parent)
+    def __init__(self) -> None:
+        super().__init__()
         self._image: QImage | None = None
-        self.setFixedSize(side, side)
+        self.setFixedSize(92, 92)
         self.setAccessibleName("Model input")
         theme.manager().changed.connect(self.update)
 

@@ -6,7 +6,7 @@ import math
 
 from PySide6.QtCore import Qt
 from PySide6.QtGui import QFontMetrics, QResizeEvent
-from PySide6.QtWidgets import QAbstractItemView, QHeaderView, QWidget
+from PySide6.QtWidgets import QAbstractItemView, QHeaderView
 
 from app.training.evaluation.result import ClassRow
 from app.util import formatting
@@ -61,8 +61,8 @@ COLUMNS = (
 class ClassTable(Table):
     """The classes in their order, or by a column."""
 
-    def __init__(self, parent: QWidget | None = None) -> None:
-        super().__init__(COLUMNS, "Classes", 23, 6, parent)
+    def __init__(self) -> None:
+        super().__init__(COLUMNS, "Classes", 23, 6)
         self.setSelectionMode(QAbstractItemView.SelectionMode.SingleSelection)
         header = self.horizontalHeader()
         header.setSectionResizeMode(QHeaderView.ResizeMode.Fixed)

@@ -36,8 +36,8 @@ class ConfusionMatrix(QWidget):
 
     chosen = Signal(int, int)
 
-    def __init__(self, parent: QWidget | None = None) -> None:
-        super().__init__(parent)
+    def __init__(self) -> None:
+        super().__init__()
         self._found: Evaluation | None = None
         self._cell: tuple[int, int] | None = None
         self._hovered: tuple[int, int] | None = None
@@ -312,8 +312,8 @@ class ValuesPlot(QWidget):
 
     chosen = Signal(int)  # a sample's number
 
-    def __init__(self, parent: QWidget | None = None) -> None:
-        super().__init__(parent)
+    def __init__(self) -> None:
+        super().__init__()
         self._true = self._called = np.zeros(0)
         self.setMinimumSize(170, 120)
         self.setAccessibleName("Predicted against true")

@@ -44,8 +44,8 @@ class Pad(QWidget):
     changed = Signal()
     dropped = Signal(object)
 
-    def __init__(self, parent: QWidget | None = None) -> None:
-        super().__init__(parent)
+    def __init__(self) -> None:
+        super().__init__()
         self._image = QImage(SIDE, SIDE, QImage.Format.Format_Grayscale8)
         self._image.fill(0)
         self._last: QPointF | None = None

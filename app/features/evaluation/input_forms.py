@@ -36,9 +36,8 @@ class NumbersForm(QWidget):
         survey: InputSurvey,
         values: Image,
         hint: str = "",
-        parent: QWidget | None = None,
     ) -> None:
-        super().__init__(parent)
+        super().__init__()
         self._survey = survey
         self.fields: list[NumberField] = []
         self.ranges: list[QLabel] = []
@@ -123,8 +122,8 @@ class InputEntry(QWidget):
 
     changed = Signal()
 
-    def __init__(self, survey: InputSurvey, parent: QWidget | None = None) -> None:
-        super().__init__(parent)
+    def __init__(self, survey: InputSurvey) -> None:
+        super().__init__()
         assert survey.first is not None
         self.survey, self._value = survey, survey.first
         self._file: PictureFile | None = None  # that was dropped
@@ -298,8 +297,8 @@ class SeveralInputs(QScrollArea):
 
     changed = Signal()
 
-    def __init__(self, parent: QWidget | None = None) -> None:
-        super().__init__(parent)
+    def __init__(self) -> None:
+        super().__init__()
         self.setFrameShape(QFrame.Shape.NoFrame)
         self.setWidgetResizable(True)
         self.setHorizontalScrollBarPolicy(Qt.ScrollBarPolicy.ScrollBarAlwaysOff)

@@ -41,8 +41,8 @@ NAMES = {"flip": "Mirrored copies", "shift": "Shifted copies"}
 class MetricsGrid(QWidget):
     """Loss, accuracy and the other metrics, one below the other."""
 
-    def __init__(self, parent: QWidget | None = None) -> None:
-        super().__init__(parent)
+    def __init__(self) -> None:
+        super().__init__()
         self._heading = label("", "section", wrap=True)
         self._note = label("", "caption", "text3", wrap=True)
         self._grid = QGridLayout()
@@ -131,8 +131,8 @@ class EvaluationPage(QWidget):
     wanted = Signal(object)
     sampleOpened = Signal(int)
 
-    def __init__(self, parent: QWidget | None = None) -> None:
-        super().__init__(parent)
+    def __init__(self) -> None:
+        super().__init__()
         self.found: Evaluation | None = None
         self.evaluations: dict[str, Evaluation] = {}  # the newest of each part
         self._cell: tuple[int, int] | None = None

@@ -245,8 +245,8 @@ class SampleTiles(QScrollArea):
 
     opened = Signal(int)
 
-    def __init__(self, parent: QWidget | None = None) -> None:
-        super().__init__(parent)
+    def __init__(self) -> None:
+        super().__init__()
         self.tiles = _Tiles()
         self.setFrameShape(QFrame.Shape.NoFrame)
         self.setWidgetResizable(True)

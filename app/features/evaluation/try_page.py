@@ -66,8 +66,8 @@ class TryPage(Pages):
     prediction_requested = Signal(object)
     refused = Signal(str, str)
 
-    def __init__(self, parent: QWidget | None = None) -> None:
-        super().__init__(parent)
+    def __init__(self) -> None:
+        super().__init__()
         self._survey: InputSurvey | None = None
         self._takes_keys = False  # once the input is known
         self._picture: Path | None = None  # that was dropped

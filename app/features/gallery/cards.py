@@ -260,10 +260,8 @@ class CardDelegate(QStyledItemDelegate):
             data_text.draw_in(painter, line.left() + 18, line, colors.color(tone))
 
 
-def write_lines(
-    painter: QPainter, text: str, area: QRectF, color: QColor, most: int = LINES
-) -> None:
-    """Paint a caption of at most `most` lines; the last one is elided if there is more."""
+def write_lines(painter: QPainter, text: str, area: QRectF, color: QColor) -> None:
+    """Paint a caption of at most LINES lines; the last one is elided if there is more."""
     font = theme.font("caption")
     metrics = QFontMetricsF(font)
     layout = QTextLayout(text, font)
@@ -273,13 +271,13 @@ def write_lines(
     layout.beginLayout()
     painter.setFont(font)
     painter.setPen(color)
-    for number in range(most):
+    for number in range(LINES):
         line = layout.createLine()
         if not line.isValid():
             break
         line.setLineWidth(area.width())
         piece = text[line.textStart() : line.textStart() + line.textLength()]
-        if number == most - 1 and line.textStart() + line.textLength() < len(text):
+        if number == LINES - 1 and line.textStart() + line.textLength() < len(text):
             piece = metrics.elidedText(
                 text[line.textStart() :], Qt.TextElideMode.ElideRight, area.width()
             )

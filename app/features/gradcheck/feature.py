@@ -122,8 +122,8 @@ def eps_rows(report: GradcheckReport) -> list[tuple[str, ...]]:
 class GradcheckPage(QScrollArea):
     """The result as text, the inputs, and the table over eps."""
 
-    def __init__(self, parent: QWidget | None = None) -> None:
-        super().__init__(parent)
+    def __init__(self) -> None:
+        super().__init__()
         self.setWidgetResizable(True)
         self.setFrameShape(QScrollArea.Shape.NoFrame)
         self.report: GradcheckReport | None = None

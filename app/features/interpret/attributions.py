@@ -238,8 +238,8 @@ def largest_of(attribution: Attribution) -> float:
 class AttributionView(QScrollArea):
     """The attributions one below the other, under their controls, all scrolled together."""
 
-    def __init__(self, above: QWidget, parent: QWidget | None = None) -> None:
-        super().__init__(parent)
+    def __init__(self, above: QWidget) -> None:
+        super().__init__()
         self.rows = _Rows()
         self.setFrameShape(QFrame.Shape.NoFrame)
         self.setWidgetResizable(True)

@@ -107,8 +107,8 @@ class ChangesView(QWidget):
 
     changed = Signal()
 
-    def __init__(self, parent: QWidget | None = None) -> None:
-        super().__init__(parent)
+    def __init__(self) -> None:
+        super().__init__()
         self.layer = code_field("Layer, such as encoder.0")
         self.layer.setAccessibleName("Layer")
         self.layer.setMinimumWidth(150)

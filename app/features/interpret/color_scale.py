@@ -19,8 +19,8 @@ BAR, LEAST, HIGH, GAP = 120, 40, 10, 6
 class ColorScale(QWidget):
     """The ramp of weights from 0, or that of signed values about 0, between the words for its ends."""
 
-    def __init__(self, signed: bool = False, parent: QWidget | None = None) -> None:
-        super().__init__(parent)
+    def __init__(self, signed: bool = False) -> None:
+        super().__init__()
         self._signed = signed
         self.ends = ("", "")
         self.setSizePolicy(QSizePolicy.Policy.Expanding, QSizePolicy.Policy.Fixed)

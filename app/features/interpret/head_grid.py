@@ -202,8 +202,8 @@ class HeadTiles(TipAt, QWidget):
 class HeadGrid(QScrollArea):
     """The heads below what is said of them, scrolled together where there are many or the room is low."""
 
-    def __init__(self, above: QWidget, parent: QWidget | None = None) -> None:
-        super().__init__(parent)
+    def __init__(self, above: QWidget) -> None:
+        super().__init__()
         self.tiles = HeadTiles()
         self.setFrameShape(QFrame.Shape.NoFrame)
         self.setWidgetResizable(True)

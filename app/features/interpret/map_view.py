@@ -24,8 +24,8 @@ class MapView(QWidget):
 
     chosen = Signal(int)
 
-    def __init__(self, parent: QWidget | None = None) -> None:
-        super().__init__(parent)
+    def __init__(self) -> None:
+        super().__init__()
         self._values: np.ndarray | None = None
         self._image: QImage | None = None
         self._labels: tuple[str, ...] = ()
@@ -158,8 +158,8 @@ class MapView(QWidget):
 class OverlayView(QWidget):
     """The picture of a sample, under a wash of values that lie over it."""
 
-    def __init__(self, parent: QWidget | None = None) -> None:
-        super().__init__(parent)
+    def __init__(self) -> None:
+        super().__init__()
         self._picture: QImage | None = None
         self._wash: QImage | None = None
         self._mark: QRectF | None = (

@@ -68,8 +68,8 @@ class InterpretPage(QWidget):
     attributionRequested = Signal()
     worstRequested = Signal()
 
-    def __init__(self, parent: QWidget | None = None) -> None:
-        super().__init__(parent)
+    def __init__(self) -> None:
+        super().__init__()
         self.attention_answer: AttentionFound | None = None
         self.net: InterpretedNet | None = None
         self._make_tools()

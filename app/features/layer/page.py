@@ -37,8 +37,8 @@ class LayerPage(QWidget):
     batchRequested = Signal()
     newestRequested = Signal()
 
-    def __init__(self, parent: QWidget | None = None) -> None:
-        super().__init__(parent)
+    def __init__(self) -> None:
+        super().__init__()
         self.values = HistogramChart()
         self.ratio = RatioChart()
         self.inside = InsideCard()

@@ -29,8 +29,8 @@ class CallInspector(QScrollArea):
 
     backwardRequested = Signal(object)
 
-    def __init__(self, parent: QWidget | None = None) -> None:
-        super().__init__(parent)
+    def __init__(self) -> None:
+        super().__init__()
         self.setWidgetResizable(True)
         self.setAccessibleName("Call")
         self.setFrameShape(QScrollArea.Shape.NoFrame)

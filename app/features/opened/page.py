@@ -66,8 +66,8 @@ class ObservedPage(QWidget):
     openRequested = Signal()
     exportRequested = Signal()
 
-    def __init__(self, parent: QWidget | None = None) -> None:
-        super().__init__(parent)
+    def __init__(self) -> None:
+        super().__init__()
         self.observation: Observation | None = None
         self._tree: Tree | None = None
         self._arranger: Arranger | None = None

@@ -156,9 +156,8 @@ class Outline(QWidget):
         document: SheetDocument,
         selection: Selection,
         catalog: Catalog,
-        parent: QWidget | None = None,
     ) -> None:
-        super().__init__(parent)
+        super().__init__()
         self._document, self._selection, self._catalog = document, selection, catalog
         self._quiet = self._stale = False
         self.field = SearchField("Name, class or shape:64")

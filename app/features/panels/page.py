@@ -46,8 +46,8 @@ class PanelsPage(QWidget):
     viewed = Signal()  # metrics or samples may be in sight, or no longer
     runsRequested = Signal()
 
-    def __init__(self, parent: QWidget | None = None) -> None:
-        super().__init__(parent)
+    def __init__(self) -> None:
+        super().__init__()
         self.charts: list[MetricChart] = []
         self._unmade: list[Choice] = []  # panels to make once the page is seen
         self.room = 1  # how many times `SHARE` redrawing may take

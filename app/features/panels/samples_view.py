@@ -317,8 +317,8 @@ class SamplesView(QWidget):
     evaluateRequested = Signal(int)
     cancelRequested = Signal(int)
 
-    def __init__(self, parent: QWidget | None = None) -> None:
-        super().__init__(parent)
+    def __init__(self) -> None:
+        super().__init__()
         self.columns: Sequence[RunColumn] = ()
         self.cells: dict[int, EvaluateCell] = {}
         self.has_more = False

@@ -82,10 +82,8 @@ class ProblemRow(ListRow):
     jumped = Signal(object)
     cure_requested = Signal(object)
 
-    def __init__(
-        self, problem: Problem, name: str, category: str, parent: QWidget | None = None
-    ) -> None:
-        super().__init__(parent)
+    def __init__(self, problem: Problem, name: str, category: str) -> None:
+        super().__init__()
         self.problem, self._name, self._category = problem, name, category
         self._natural: int | None = None
         self.name_width = _NAME_LEAST
@@ -241,9 +239,8 @@ class ProblemsPanel(QWidget):
         self,
         catalog: Catalog,
         selection: Selection | None = None,
-        parent: QWidget | None = None,
     ) -> None:
-        super().__init__(parent)
+        super().__init__()
         self._catalog, self._selection = catalog, selection
         self._shown: tuple[tuple[Problem, str], ...] | None = None
         self._counts = (0, 0)

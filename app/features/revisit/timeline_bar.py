@@ -69,8 +69,8 @@ class TimelineBar(QWidget):
     recomputeRequested = Signal(int)
     cancelRequested = Signal()
 
-    def __init__(self, parent: QWidget | None = None) -> None:
-        super().__init__(parent)
+    def __init__(self) -> None:
+        super().__init__()
         self._history = History()
         self._step: int | None = None
         self._busy = False

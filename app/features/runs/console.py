@@ -187,8 +187,8 @@ class _Entry(Struct):
 class Console(QWidget):
     """The log of the window. `log` adds a line, `begin` and `write_events` report a run."""
 
-    def __init__(self, parent: QWidget | None = None) -> None:
-        super().__init__(parent)
+    def __init__(self) -> None:
+        super().__init__()
         self._entries: deque[_Entry] = deque(maxlen=MOST)
         self._first = 0  # the number of the oldest entry still stored
         self._next = 0  # the number of the first entry not in the view yet

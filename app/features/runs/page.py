@@ -107,8 +107,8 @@ class RunPanel(QWidget):
     listRequested = Signal()  # that the stored runs be read again
     eventFilesChanged = Signal(bool)
 
-    def __init__(self, parent: QWidget | None = None) -> None:
-        super().__init__(parent)
+    def __init__(self) -> None:
+        super().__init__()
         self.can_compare_models = True
         self._session: RunSession | None = None
         self._refreshed = 0.0
@@ -344,12 +344,10 @@ class RunPanel(QWidget):
         flags = selection.SelectionFlag.ClearAndSelect | selection.SelectionFlag.Rows
         selection.setCurrentIndex(self.model.index(index, NAME), flags)
 
-    def show_runs(self, text: str, column: str, descending: bool = False) -> None:
+    def show_runs(self, text: str, column: str) -> None:
         """Filter the runs, and sort them by the column of a key."""
         self.search.setText(text)
-        order = (
-            Qt.SortOrder.DescendingOrder if descending else Qt.SortOrder.AscendingOrder
-        )
+        order = Qt.SortOrder.AscendingOrder
         self.table.sortByColumn(KEYS.index(column), order)
 
     def choose(self, stored_run: Kept) -> None:

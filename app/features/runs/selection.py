@@ -127,8 +127,8 @@ def columns_of(titles: Sequence[str]) -> list[Column]:
 class RunsCompare(QWidget):
     """The table, with a choice between all settings and those that differ."""
 
-    def __init__(self, parent: QWidget | None = None) -> None:
-        super().__init__(parent)
+    def __init__(self) -> None:
+        super().__init__()
         self._titles: list[str] = []
         self._lines: tuple[Setting, ...] = ()
         self.table = Table(columns_of(()), "Settings of the runs", room=0)

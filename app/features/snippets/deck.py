@@ -23,8 +23,8 @@ NARROW = 440  # px below which what runs next is worth more than the choice of a
 class SnippetDeck(QWidget):
     """Plays the shown graph, and shows what runs next, or why nothing can be played."""
 
-    def __init__(self, player: RecordedPlayer, parent: QWidget | None = None) -> None:
-        super().__init__(parent)
+    def __init__(self, player: RecordedPlayer) -> None:
+        super().__init__()
         self.player = player
         self._stopped = ""
         self._parts: list[str] = []

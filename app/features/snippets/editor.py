@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from PySide6.QtCore import QEvent, Qt, Signal
 from PySide6.QtGui import QKeyEvent, QTextCursor, QTextFormat
-from PySide6.QtWidgets import QTextEdit, QWidget
+from PySide6.QtWidgets import QTextEdit
 
 from app.views.ui import theme
 from app.views.ui.code_edit import CodeEdit
@@ -22,8 +22,8 @@ class SnippetEdit(CodeEdit):
     run_wanted = Signal()
     left = Signal()
 
-    def __init__(self, parent: QWidget | None = None) -> None:
-        super().__init__(parent)
+    def __init__(self) -> None:
+        super().__init__()
         self._error: QTextCursor | None = (
             None  # at the beginning of its line, and moves with it
         )

@@ -78,8 +78,8 @@ class SnippetPage(QWidget):
     detail = Signal(object)
     answered = Signal()
 
-    def __init__(self, limits: Limits, parent: QWidget | None = None) -> None:
-        super().__init__(parent)
+    def __init__(self, limits: Limits) -> None:
+        super().__init__()
         self.answer: SnippetAnswer | None = None
         self.shown: TensorGraph | None = None
         self._loaded = ""
@@ -507,8 +507,8 @@ class SnippetPage(QWidget):
 class _SnippetRoom(AutogradPage):
     """The room of a snippet's graph: no net is captured in it."""
 
-    def __init__(self, parent: QWidget | None = None) -> None:
-        super().__init__(parent)
+    def __init__(self) -> None:
+        super().__init__()
         head = self.head
         for widget in (head.mode, head.capture):
             present(head.layout()).removeWidget(widget)
@@ -554,8 +554,8 @@ def _runs(event: QKeyEvent) -> bool:
 class SnippetOutput(QPlainTextEdit):
     """Printed text, followed by the error."""
 
-    def __init__(self, parent: QWidget | None = None) -> None:
-        super().__init__(parent)
+    def __init__(self) -> None:
+        super().__init__()
         self.setReadOnly(True)
         self.setFrameShape(QFrame.Shape.NoFrame)
         self.setFont(theme.font("formula"))

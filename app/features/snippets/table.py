@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Collection
 from typing import Any
 
-from PySide6.QtWidgets import QAbstractItemView, QHeaderView, QWidget
+from PySide6.QtWidgets import QAbstractItemView, QHeaderView
 
 from app.features.snippets.values import NamedTensor, SnippetAnswer
 from app.util.columns import Column
@@ -92,8 +92,8 @@ def columns_of(
 class TensorTable(Table):
     """The tensors of an answer, one a row."""
 
-    def __init__(self, parent: QWidget | None = None) -> None:
-        super().__init__(columns_of(()), "Named tensors", 22, 5, parent)
+    def __init__(self) -> None:
+        super().__init__(columns_of(()), "Named tensors", 22, 5)
         self._answer: SnippetAnswer | None = None
         self._concealed: frozenset[str] = frozenset()
         self.setAccessibleDescription(

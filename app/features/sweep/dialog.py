@@ -84,10 +84,8 @@ class SettingRow(QWidget):
     renamed = Signal()
     removed = Signal()
 
-    def __init__(
-        self, params: Sequence[ChoiceParam], name: str, parent: QWidget | None = None
-    ) -> None:
-        super().__init__(parent)
+    def __init__(self, params: Sequence[ChoiceParam], name: str) -> None:
+        super().__init__()
         self._params: dict[str, ChoiceParam] = {}
         self.name = ChoiceField()
         self.name.setAccessibleName("Setting")

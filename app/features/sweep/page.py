@@ -90,8 +90,8 @@ class SweepPage(QWidget):
     chosen = Signal(object)
     opened = Signal(object)
 
-    def __init__(self, parent: QWidget | None = None) -> None:
-        super().__init__(parent)
+    def __init__(self) -> None:
+        super().__init__()
         self.table: SweepTable | None = None
         self.ended = 0
         self.tags = ChoiceField()

@@ -105,8 +105,8 @@ class SweepPlot(QWidget):
 
     chosen = Signal(int)
 
-    def __init__(self, parent: QWidget | None = None) -> None:
-        super().__init__(parent)
+    def __init__(self) -> None:
+        super().__init__()
         self.kind, self.cost = "history", "parameters"
         self.table: SweepTable | None = None
         self.marked = -1  # the trial that is chosen in the table

@@ -257,7 +257,6 @@ class NumbersEditor(Editor):
         return NumbersField(
             param.count,
             0 if param.count else (0,),
-            "int",
             param.minimum,
             maximum(param),
         )

@@ -116,7 +116,7 @@ class _ComputedNumbers(NumbersField):
     def __init__(self, param: ParamLike, scope: BlockScope) -> None:
         self._item: Param = item_of(param)
         self._scope = scope
-        super().__init__(param.count, 0, "int", param.minimum, maximum(param))
+        super().__init__(param.count, 0, param.minimum, maximum(param))
 
     def _field(
         self, value: Any, minimum: float | None, maximum: float | None

@@ -89,10 +89,8 @@ class KnobSection(FoldingSection):
 
     edited = Signal(str, object, object)
 
-    def __init__(
-        self, title: str, parent: QWidget | None = None, *, opened: bool = False
-    ) -> None:
-        super().__init__(title, parent, opened=opened)
+    def __init__(self, title: str, *, opened: bool = False) -> None:
+        super().__init__(title, opened=opened)
         self.params = settings.section(title)
         if title in WORDS:
             words = label(WORDS[title], "label", "text3", wrap=True)

@@ -45,8 +45,8 @@ class PortShape(Struct, frozen=True):
 class ShapeSection(Section):
     """What arrives and what leaves."""
 
-    def __init__(self, parent: QWidget | None = None) -> None:
-        super().__init__("Shape", parent=parent)
+    def __init__(self) -> None:
+        super().__init__("Shape")
         self._last: object = None
 
     def show_shapes(

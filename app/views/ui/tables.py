@@ -61,12 +61,11 @@ class RowsModel(QAbstractTableModel):
     def __init__(
         self,
         columns: Sequence[Column],
-        rows: Sequence[Any] = (),
         parent: QObject | None = None,
     ) -> None:
         super().__init__(parent)
         self.columns: Sequence[Column] = columns
-        self.rows: list[Any] = list(rows)
+        self.rows: list[Any] = []
         self.sorted_by: tuple[int, bool] | None = None  # and whether it descends
         self._natural: Sequence[Any] = self.rows
 

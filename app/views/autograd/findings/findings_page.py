@@ -56,9 +56,8 @@ class FindingsPage(QWidget):
         self,
         steps: GainsOverRun | None = None,
         diagnostics: Sequence[Diagnostic] = (),
-        parent: QWidget | None = None,
     ) -> None:
-        super().__init__(parent)
+        super().__init__()
         added = [(diagnostic.key, diagnostic.title) for diagnostic in diagnostics]
         tabs = [(FINDINGS, "Findings"), (GAIN, "Gain ladder"), *added]
         self.tabs = Segmented([*tabs, (CHECKPOINT, "Checkpoint")], "Diagnostic")

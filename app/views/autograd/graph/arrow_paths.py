@@ -86,9 +86,7 @@ def _flow_ink(flow: EdgeFlow) -> tuple[QPen, QBrush]:
     return pen, QBrush(color)
 
 
-def arrow_path(
-    points: Iterable[tuple[float, float]], radius: float = 9.0
-) -> QPainterPath:
+def arrow_path(points: Iterable[tuple[float, float]]) -> QPainterPath:
     """Level and upright pieces as lines with round corners, slanting ones as curves that leave and arrive level.
 
     An arrow of two points that is higher than wide hangs: it leaves and arrives upright.
@@ -113,7 +111,7 @@ def arrow_path(
         if turn is None or not _turns(a, b, turn):
             path.lineTo(b)
             continue
-        reach = min(radius, _length(a, b) / 2, _length(b, turn) / 2)
+        reach = min(9.0, _length(a, b) / 2, _length(b, turn) / 2)
         path.lineTo(_towards(b, a, reach))
         path.quadTo(b, _towards(b, turn, reach))
     return path

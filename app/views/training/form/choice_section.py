@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterable, Sequence
 from typing import Any
 
 from PySide6.QtCore import Signal
-from PySide6.QtWidgets import QVBoxLayout, QWidget
+from PySide6.QtWidgets import QVBoxLayout
 
 from app.engine.protocol import Request
 from app.training.choices import ChoiceError, ChoiceParam
@@ -36,12 +36,11 @@ class ChoiceSection(FoldingSection):
         ask_params: Callable[[str], Request[tuple[ChoiceParam, ...]]],
         check: Callable[[Choice], Request[None]],
         engine: EngineService,
-        parent: QWidget | None = None,
         *,
         opened: bool = True,
         pairs: bool = False,
     ) -> None:
-        super().__init__(title, parent, opened=opened)
+        super().__init__(title, opened=opened)
         self._ask_params, self._check, self._engine = ask_params, check, engine
         self._key = f"training.{title.lower()}"
         self._choice = Choice("")

@@ -137,10 +137,9 @@ class ShortcutSheet(Dialog):
         self,
         actions: Iterable[QAction],
         parent: QWidget | None = None,
-        gestures: Sequence[Group] = GESTURES,
     ) -> None:
         super().__init__("Shortcuts", parent)
-        self._groups = (*by_menu(actions), *gestures)
+        self._groups = (*by_menu(actions), *GESTURES)
         self.field = SearchField("Search shortcuts")
         self.field.textChanged.connect(self._fill)
         self.none = label("Nothing matches.", "label", "text3")

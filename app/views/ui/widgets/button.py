@@ -228,9 +228,9 @@ class Button(KeyboardFocus, QPushButton):
         painter.end()
 
 
-def icon_button(name: str, tip: str, parent: QWidget | None = None) -> Button:
+def icon_button(name: str, tip: str) -> Button:
     """Return a flat square button with only an icon; `tip` is its tool tip and accessible name."""
-    button = Button("", "flat", name, parent)
+    button = Button("", "flat", name)
     button.setIconSize(QSize(16, 16))
     button.setFixedSize(HEIGHT, HEIGHT)
     button.setToolTip(tip)

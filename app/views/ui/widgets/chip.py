@@ -23,10 +23,8 @@ STATES = {
 class ShapeChip(QWidget):
     """A shape label, 18 px high. `assumed` has a dashed border: the shape was declared, not computed."""
 
-    def __init__(
-        self, text: str, state: str = "normal", parent: QWidget | None = None
-    ) -> None:
-        super().__init__(parent)
+    def __init__(self, text: str, state: str = "normal") -> None:
+        super().__init__()
         self.setSizePolicy(QSizePolicy.Policy.Fixed, QSizePolicy.Policy.Fixed)
         self.set(text, state)
 

@@ -394,11 +394,10 @@ class ChoiceField(Marked, ElidingComboBox):
         choices: Iterable[Any] = (),
         value: Any = None,
         show: Callable[[Any], str] = str,
-        parent: QWidget | None = None,
         *,
         pairs: bool = False,
     ) -> None:
-        super().__init__(parent)
+        super().__init__()
         self.setFocusPolicy(Qt.FocusPolicy.StrongFocus)
         self.setSizeAdjustPolicy(
             QComboBox.SizeAdjustPolicy.AdjustToMinimumContentsLengthWithIcon

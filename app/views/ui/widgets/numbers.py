@@ -264,7 +264,7 @@ class NumbersField(QWidget):
 
     While all are equal, an edit of the first sets all of them, and an edit of another one sets that one alone.
 
-    Its value is a tuple; where all are equal and `collapse` is set, an edit gives the plain number, which PyTorch takes
+    Its value is a tuple; where all are equal, an edit gives the plain number, which PyTorch takes
     for all dimensions alike.
 
     Args:
@@ -279,16 +279,11 @@ class NumbersField(QWidget):
         self,
         count: int = 2,
         value: Any = 0,
-        kind: str = "int",
         minimum: float | None = None,
         maximum: float | None = None,
-        optional: bool = False,
-        collapse: bool = True,
-        parent: QWidget | None = None,
     ) -> None:
-        super().__init__(parent)
-        self._collapse = collapse
-        self._kind, self._minimum, self._optional = kind, minimum, optional
+        super().__init__()
+        self._minimum = minimum
         self._value: Any = value
         self.setSizePolicy(QSizePolicy.Policy.Expanding, QSizePolicy.Policy.Fixed)
         self.setFixedHeight(grown(HEIGHT, "label"))
@@ -323,18 +318,14 @@ class NumbersField(QWidget):
         self, value: Any, minimum: float | None, maximum: float | None
     ) -> TextField:
         """Create the field of one number."""
-        return NumberField(
-            value, self._kind, minimum, maximum, None, self._optional, self
-        )
+        return NumberField(value, "int", minimum, maximum, parent=self)
 
     def _read_any(self, text: str) -> tuple[Any, ...]:
         parts = [p for p in re.split(r"[×x,\s()]+", text.strip()) if p]
         if not parts:
             raise ValueError("Type integers, such as 64 × 12 × 12.")
-        numbers = tuple(read_number(p, self._kind, self._optional) for p in parts)
-        if self._minimum is not None and any(
-            n is not None and n < self._minimum for n in numbers
-        ):
+        numbers = tuple(int(read_number(part) or 0) for part in parts)
+        if self._minimum is not None and any(n < self._minimum for n in numbers):
             raise ValueError(f"Each at least {number_text(int(self._minimum))}.")
         return numbers
 
@@ -382,24 +373,18 @@ class NumbersField(QWidget):
     def pending(self) -> Any:
         """Return what `value` would be if typed text were committed."""
         values = tuple(field.pending() for field in self._fields)
-        return (
-            values[0]
-            if self._any or (self._collapse and len(set(values)) == 1)
-            else values
-        )
+        return values[0] if self._any or len(set(values)) == 1 else values
 
     def _edit(self, number: int, value: Any) -> None:
-        if number == 0 and not self._any and self._collapse and self._equal:
+        if number == 0 and not self._any and self._equal:
             for field in self._fields[1:]:
                 field.set_value(value)
         if self._any:
             values = self._fields[0].value()
         else:
             values = tuple(field.value() for field in self._fields)
-        same = (
-            self._collapse
-            and all(v == values[0] for v in values)
-            and (len(values) == 1 or not self._any)
+        same = all(v == values[0] for v in values) and (
+            len(values) == 1 or not self._any
         )
         self._value = values[0] if same else values
         self.edited.emit(self._value)

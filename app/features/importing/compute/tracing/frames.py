@@ -53,8 +53,8 @@ def none_swallowed() -> Iterator[None]:
 class DataDependentError(TraceError):
     """Control flow or shapes depend on the values of the data; `message` say where and how."""
 
-    def __init__(self, message: str, path: str | None = None, why: str = "") -> None:
-        super().__init__(message, path, why or VALUES)
+    def __init__(self, message: str) -> None:
+        super().__init__(message, None, VALUES)
 
 
 class InputNotAcceptedError(TraceError):
