@@ -70,7 +70,7 @@ def measure(
 def main(folder: Path, epochs: int, gaps: bool, opened: Path | None) -> None:
     from PySide6.QtCore import QObject, Qt, QTimer
 
-    from app.export.script.script import training_script
+    from app.export.train_script import training_script
     from app.util.resources import path
     from app.views.app import make_application
     from app.views.settings import Settings

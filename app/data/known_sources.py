@@ -9,7 +9,7 @@ from typing import Any
 from msgspec.structs import replace
 
 from app.data import synthetic_fields
-from app.data.downloads.archives import COLLECTIONS
+from app.data.archives import COLLECTIONS
 from app.data.own_files.encodings import AUTO, ENCODINGS
 from app.data.own_points import XOR, points_of
 from app.data.spec import (

@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING, Any
 
 from msgspec.structs import replace
 
+from app.data.archives import COLLECTIONS
 from app.data.config import DataConfig
-from app.data.downloads.archives import COLLECTIONS
 from app.data.known_sources import DIGITS, MNIST, SIZED, SOURCES
 from app.data.own_files import cache
 from app.data.spec import DataError, DataInfo, NotDownloadedError, SourceSpec

@@ -13,9 +13,9 @@ from app.views.navigation import NETWORK
 if TYPE_CHECKING:
     from app.views.actions import Actions
     from app.views.drawing import CanvasFacade
+    from app.views.layers_control import LayersControl
     from app.views.navigation import SheetDocument
     from app.views.project_catalog import ProjectCatalog
-    from app.views.trust.layers_control import LayersControl
 
 
 class CureControl:

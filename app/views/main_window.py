@@ -31,6 +31,7 @@ from app.views.drawing import CanvasFacade
 from app.views.engine_service import EngineService
 from app.views.feature import Action, Adopted, Feature, Page, Submenu
 from app.views.files import FileMenu
+from app.views.layers_control import LayersControl
 from app.views.menus import build_menus, fit_corners
 from app.views.navigation import Navigation, SheetDocument
 from app.views.notifier import Notifier
@@ -47,7 +48,6 @@ from app.views.settings import Settings
 from app.views.shown_run import ShownRun
 from app.views.status import StatusLine
 from app.views.toolbar import Toolbar
-from app.views.trust.layers_control import LayersControl
 from app.views.ui import theme
 from app.views.ui.background import Background
 from app.views.ui.cut_texts import ShowsCutTexts

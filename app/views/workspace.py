@@ -23,6 +23,7 @@ if TYPE_CHECKING:
     from app.views.drawing import CanvasFacade
     from app.views.engine_service import EngineService
     from app.views.files import FileMenu
+    from app.views.layers_control import LayersControl
     from app.views.navigation import Navigation, SheetDocument
     from app.views.notifier import Notifier
     from app.views.overlays import Overlays
@@ -36,7 +37,6 @@ if TYPE_CHECKING:
     from app.views.settings import Settings
     from app.views.shown_run import ShownRun
     from app.views.status import StatusLine
-    from app.views.trust.layers_control import LayersControl
     from app.views.ui.background import Background
     from app.views.ui.dialogs.search import SearchEntry
 

@@ -21,7 +21,7 @@ def jobs(monkeypatch: pytest.MonkeyPatch):
 def test_the_script_with_a_writer_is_the_exported_one_and_a_few_lines(jobs) -> None:
     import bench_training
 
-    from app.export.script.script import training_script
+    from app.export.train_script import training_script
     from tests.support.training_jobs import job
 
     plain = training_script(job())

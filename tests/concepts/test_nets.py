@@ -11,7 +11,7 @@ from torch.nn import functional as F
 
 from app.builder.analysis import analyse
 from app.builder.graph import Node
-from app.export.script.script import training_script
+from app.export.train_script import training_script
 from app.preflight.preflight import job as job_of
 from app.project import file
 from app.project.project import Project

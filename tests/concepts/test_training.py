@@ -12,7 +12,7 @@ import pytest
 import torch
 from msgspec.structs import replace
 
-from app.export.script.script import training_script
+from app.export.train_script import training_script
 from app.training.choices import LOSSES, OPTIMIZERS
 from app.training.config import Choice, ParameterGroup, TrainingConfig
 from app.training.events import (

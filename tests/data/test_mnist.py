@@ -10,17 +10,17 @@ from pathlib import Path
 
 import pytest
 
+from app.data import download as downloads
+from app.data.archives import COLLECTIONS, Archive
 from app.data.config import DataConfig
-from app.data.downloads import download as downloads
-from app.data.downloads.addresses import addresses
-from app.data.downloads.archives import COLLECTIONS, Archive
-from app.data.downloads.download import (
+from app.data.download import (
     DownloadCancelledError,
     DownloadError,
     download,
     fetch,
     unpack_from,
 )
+from app.data.download_addresses import addresses
 from app.data.loaders import load
 from app.data.sources import MNIST, DataError, NotDownloadedError, is_present
 

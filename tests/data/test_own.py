@@ -16,8 +16,8 @@ from app.data.loaders import read_spec
 from app.data.own_files import dataset_class
 from app.data.own_files.survey import survey_dataset
 from app.data.sources import DataError, options_of
-from app.export.script.reading import reading_of
-from app.export.script.script import write_start
+from app.export.script_reading import reading_of
+from app.export.train_script import write_start
 from app.project import custom_layers
 from app.project.project import Project
 from app.source import layer_files

@@ -18,7 +18,7 @@ from app.data.loaders import load, read_spec
 from app.data.own_files import picture_survey
 from app.data.readers import make_noise
 from app.data.streams import SampleLostError, Streamed, stream_noise
-from app.export.script.script import training_script
+from app.export.train_script import training_script
 from app.training.checkpoints import checkpoint
 from app.training.events import Failed, StepDone
 from app.training.job import Job

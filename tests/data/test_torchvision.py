@@ -10,10 +10,10 @@ import tarfile
 import pytest
 from msgspec.structs import replace
 
+from app.data.archives import COLLECTIONS, TAR, Archive
 from app.data.config import DataConfig
-from app.data.downloads.addresses import addresses
-from app.data.downloads.archives import COLLECTIONS, TAR, Archive
-from app.data.downloads.download import DownloadError, download, fetch
+from app.data.download import DownloadError, download, fetch
+from app.data.download_addresses import addresses
 from app.data.loaders import load
 from app.data.sources import SOURCES, DataError, NotDownloadedError, is_present
 from app.training.job import Job

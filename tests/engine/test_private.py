@@ -14,7 +14,7 @@ import torch
 
 from app.engine import run_process
 from app.engine.remote_control import RemoteControl
-from app.export.script.script import training_script
+from app.export.train_script import training_script
 from app.training.events import Failed, Finished, Started, StepDone
 from tests.engine.test_child import wait_for
 from tests.support.forked_popen import with_forks

@@ -9,7 +9,7 @@ import torch
 from msgspec.structs import replace
 
 from app.data.config import DataConfig, Transform
-from app.export.script.script import training_script
+from app.export.train_script import training_script
 from app.project.weights import state_dicts
 from app.training.choices import ChoiceError
 from app.training.config import Choice, OutputLoss, Schedule

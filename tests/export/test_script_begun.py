@@ -8,7 +8,7 @@ from msgspec.structs import replace
 from torch.optim.optimizer import register_optimizer_step_post_hook
 
 from app.data.config import DataConfig
-from app.export.script.script import training_script, write_start
+from app.export.train_script import training_script, write_start
 from app.training.config import Choice, ParameterGroup, Schedule
 from app.training.events import EpochDone, Failed, StepDone, to_json
 from app.training.loop import train

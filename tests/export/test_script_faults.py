@@ -10,7 +10,7 @@ import pytest
 import torch
 
 from app.data.config import DataConfig
-from app.export.script.script import training_script
+from app.export.train_script import training_script
 from app.export.weights import save_safetensors
 from app.project.weights import files
 from app.source.compiled import make_module

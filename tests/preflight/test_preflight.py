@@ -442,7 +442,7 @@ def test_data_that_cannot_be_are_told_before_a_run() -> None:
 def test_a_run_of_a_small_net_takes_one_thread_unless_it_is_told_how_many(
     layers, training, threads
 ) -> None:
-    from app.export.script.script import training_script
+    from app.export.train_script import training_script
 
     found = project(*layers, **training)
     job = preflight.job(found, with_cost(analyse(found.graph), catalog()))

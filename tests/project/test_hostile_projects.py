@@ -26,7 +26,7 @@ from app.builder.catalog.catalog import Param, catalog
 from app.builder.expressions import Expr
 from app.builder.graph import Init
 from app.builder.sheet import Comment
-from app.export.script.script import training_script
+from app.export.train_script import training_script
 from app.project import file
 from app.project.project import Project
 from app.source.generated import Source

@@ -16,7 +16,7 @@ from safetensors.torch import load_file, save_file
 from app.builder.analysis import analyse
 from app.builder.diagnostics.problems import Problem
 from app.builder.edits.edits import with_params
-from app.export.script.script import training_script, write_start
+from app.export.train_script import training_script, write_start
 from app.export.weights_choice import weights_to_export
 from app.preflight import preflight
 from app.project import custom_layers, file

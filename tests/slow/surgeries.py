@@ -25,7 +25,7 @@ from msgspec.structs import replace
 
 from app.engine.tasks.runs import job_of
 from app.export.layers import write_models
-from app.export.script.script import training_script
+from app.export.train_script import training_script
 from app.project.project import Project
 from app.runs import stages, step_hashes, store
 from app.runs.recorder import Recorder

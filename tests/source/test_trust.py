@@ -20,7 +20,7 @@ from app.source.layer_files import LayerFile
 from app.source.own_files import OwnFile, OwnFiles
 from app.source.trust import FILE, LONGEST_KEPT, TrustStore, default_file
 from app.views.settings import Settings
-from app.views.trust.trust_dialog import ModelTrustDialog
+from app.views.trust_dialog import ModelTrustDialog
 from tests.support import own_layers_nets as own
 from tests.support.script_here import run_script
 

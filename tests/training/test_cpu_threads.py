@@ -6,7 +6,7 @@ import pytest
 import torch
 from msgspec.structs import replace
 
-from app.export.script.script import training_script
+from app.export.train_script import training_script
 from app.training.events import Noticed, Started
 from app.training.loop import train
 from app.training.monitoring import watcher

@@ -13,7 +13,7 @@ from app.data.config import DataConfig
 from app.engine import pool, run_process
 from app.engine.placement import RunPlacement
 from app.engine.remote_control import RemoteControl, RemoteRunError
-from app.export.script.script import training_script
+from app.export.train_script import training_script
 from app.training.config import INPUT, Choice, OutputLoss, Schedule
 from app.training.events import (
     EpochDone,

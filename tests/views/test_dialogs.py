@@ -20,7 +20,7 @@ from PySide6.QtWidgets import (
 from pytestqt.qtbot import QtBot
 
 from app import __version__
-from app.data.downloads.download import DownloadCancelledError, DownloadError
+from app.data.download import DownloadCancelledError, DownloadError
 from app.data.sources import MNIST
 from app.views.actions import NAME
 from app.views.training.form.data.download_dialog import DownloadDialog

@@ -14,8 +14,8 @@ from PySide6.QtCore import QByteArray, QPoint, Qt
 from PySide6.QtWidgets import QApplication, QLineEdit
 from pytestqt.qtbot import QtBot
 
+from app.data.archives import COLLECTIONS
 from app.data.config import DataConfig
-from app.data.downloads.archives import COLLECTIONS
 from app.data.sources import DIGITS, MNIST
 from app.engine.client import shared
 from app.engine.requests.choices import CheckLoss, CheckOptimizer, Params

@@ -17,7 +17,7 @@ from app.engine.requests.capture import CaptureRequest, node_labels
 from app.engine.tasks.capture import batch_of
 from app.export.errors import WeightsError
 from app.export.layers import write_models
-from app.export.script.script import training_script, write_start
+from app.export.train_script import training_script, write_start
 from app.export.weights import save_pt, save_safetensors
 from app.project.custom_layers import ops_of
 from app.runs.store import plain

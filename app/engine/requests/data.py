@@ -7,8 +7,8 @@ from typing import ClassVar
 
 from msgspec import Struct
 
+from app.data.archives import Addresses
 from app.data.config import DataConfig
-from app.data.downloads.archives import Addresses
 from app.data.own_files.cache import Fact
 from app.data.spec import BatchPreview, DataError
 from app.engine.protocol import Request

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from app.data.downloads.addresses import addresses
-from app.data.downloads.archives import Addresses
+from app.data.archives import Addresses
+from app.data.download_addresses import addresses
 from app.data.own_files import cache, dataset_class
 from app.data.preview import preview
 from app.data.spec import DataError, ReadingCancelledError

@@ -22,7 +22,7 @@ from app.source.layer_files import LayerFileError, allowed
 from app.sources.finding import file_of, files_of
 from app.sources.spec import FILES, AskedModel, SourceError
 from app.util.user_folders import typed_path
-from app.views.trust.trust_dialog import PERMISSIONS, ModelTrustDialog
+from app.views.trust_dialog import PERMISSIONS, ModelTrustDialog
 from app.views.ui.background import WorkerFailure
 
 if TYPE_CHECKING:

@@ -14,7 +14,7 @@ from app.cli import arguments, console, files, nets
 from app.cli.streams import StatusLine
 from app.data.config import DataConfig
 from app.export.layers import write_model
-from app.export.script.script import training_script, write_start
+from app.export.train_script import training_script, write_start
 from app.export.weights_choice import weights_to_export
 from app.features.export.compute.certify import certify_export
 from app.features.export.compute.formats import write_format

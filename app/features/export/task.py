@@ -16,8 +16,8 @@ from app.engine.requests.capture import (
 from app.engine.server import Context, handles
 from app.engine.tasks.weights import describe_weights, load_chosen
 from app.export.layers import write_model
-from app.export.script.script import training_script, write_start
 from app.export.text_files import write_text
+from app.export.train_script import training_script, write_start
 from app.export.weights import save_pt, save_safetensors
 from app.export.weights_choice import ExportWeights
 from app.features.export.compute.certify import certify_export

@@ -13,7 +13,7 @@ from app.features.files.project_difference import differences, lines
 from app.project import file
 from app.project.file import ProjectFileError
 from app.project.project import Project
-from app.views.trust.trust_dialog import DiffEdit
+from app.views.trust_dialog import DiffEdit
 from app.views.ui.background import WorkerFailure
 from app.views.ui.dialogs.base import Dialog
 from app.views.ui.task import BackgroundTask

@@ -25,8 +25,8 @@ from app.source.layer_files import allowed
 from app.source.own_files import OwnFiles
 from app.sources.finding import files_of
 from app.views.fields.form_field import FormField
-from app.views.trust.layers_control import LayersControl
-from app.views.trust.trust_dialog import ModelTrustDialog
+from app.views.layers_control import LayersControl
+from app.views.trust_dialog import ModelTrustDialog
 from app.views.ui import theme
 from app.views.ui.background import Background, WorkerFailure
 from app.views.ui.dialogs.progress import ProgressDialog

@@ -26,8 +26,8 @@ from app.sources.spec import (
     parse_source,
 )
 from app.views.fields.form_field import FormField, code_field
-from app.views.trust.layers_control import LayersControl
-from app.views.trust.trust_dialog import PERMISSIONS, ModelTrustDialog, listed
+from app.views.layers_control import LayersControl
+from app.views.trust_dialog import PERMISSIONS, ModelTrustDialog, listed
 from app.views.ui import theme
 from app.views.ui.background import WorkerFailure
 from app.views.ui.dialogs.progress import ProgressDialog

@@ -21,7 +21,7 @@ from app.util.formatting import plural
 from app.views.autograd.gradient_sections import GradientSections
 from app.views.autograd.tape.replay_control import FILTER as REPLAY
 from app.views.pictures.picture_export import PictureExport
-from app.views.trust.trust_dialog import TrustDialog
+from app.views.trust_dialog import TrustDialog
 from app.views.ui.background import WorkerFailure
 from app.views.ui.task import BackgroundTask
 

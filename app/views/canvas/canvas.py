@@ -31,7 +31,7 @@ from app.views.canvas.items.animation import Glide
 from app.views.canvas.items.painter import forget_fonts
 from app.views.canvas.keyboard_actions import KeyboardActions
 from app.views.canvas.menus import menu_for
-from app.views.canvas.notes.field import NoteEditor, RenameField
+from app.views.canvas.note_field import NoteEditor, RenameField
 from app.views.canvas.overlays import (
     EDGE,
     Callout,

@@ -30,7 +30,7 @@ from app.project.project import Project
 from app.util.formatting import plural
 from app.views.canvas import clipboard
 from app.views.canvas.items.geometry import snapped
-from app.views.canvas.notes.commands import NoteCommands
+from app.views.canvas.note_commands import NoteCommands
 from app.views.canvas.scene import CanvasScene
 from app.views.navigation import SheetDocument
 from app.views.selection import Selection

@@ -17,6 +17,7 @@ from app.builder.edits.edits import new_node
 from app.builder.graph import Edge, Graph
 from app.builder.sheet import Comment, Point, Positions, Sheet
 from app.util.frozen import FrozenMap
+from app.views.canvas.bend_dots import BendDots
 from app.views.canvas.difference import differing, moved
 from app.views.canvas.gestures.gesture import NOTHING, Hit
 from app.views.canvas.items.faces import (
@@ -31,10 +32,9 @@ from app.views.canvas.items.layers import CanvasOverview, CanvasSight
 from app.views.canvas.items.node_item import NodeItem
 from app.views.canvas.items.node_shapes import shape_of
 from app.views.canvas.items.positions import MANY, NodePositions
-from app.views.canvas.notes.notes import Notes, subtotals
-from app.views.canvas.wires.bend_dots import BendDots
-from app.views.canvas.wires.wire_item import WireItem
-from app.views.canvas.wires.wiring import Wiring
+from app.views.canvas.note_items import Notes, subtotals
+from app.views.canvas.wire_item import WireItem
+from app.views.canvas.wiring import Wiring
 from app.views.ui.graphview.minimap import MapShapes
 from app.views.ui.graphview.small_names import SIMPLE, simple_below
 from app.views.ui.graphview.spatial import bounds

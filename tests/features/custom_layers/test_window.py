@@ -18,7 +18,7 @@ from app.project.project import Project
 from app.source import layer_files
 from app.source.trust import TrustStore
 from app.views.pictures.picture import png_bytes
-from app.views.trust.trust_dialog import TrustDialog
+from app.views.trust_dialog import TrustDialog
 from tests.support import own_code
 from tests.support import own_layers_nets as own
 from tests.support.whole_window import WholeWindow

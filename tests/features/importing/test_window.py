@@ -31,7 +31,7 @@ from app.source.trust import TrustStore
 from app.sources.finding import files_of
 from app.sources.spec import InputSpec, SourceSpec, parse_source
 from app.views.navigation import way_to
-from app.views.trust.trust_dialog import ModelTrustDialog
+from app.views.trust_dialog import ModelTrustDialog
 from tests.engine.test_child import ROOT, alive, wait_for
 from tests.support import own_code
 from tests.support.needs import needs

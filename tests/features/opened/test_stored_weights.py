@@ -9,8 +9,8 @@ import pytest
 import torch
 from safetensors.torch import save_file
 
-from app.features.opened.cli import draw
-from app.features.opened.cli.draw import weight_lines, weights_of
+from app.features.opened import cli
+from app.features.opened.cli import weight_lines, weights_of
 from app.sources.spec import SourceError
 
 
@@ -40,7 +40,7 @@ def shards(tmp_path: Path) -> Path:
 def test_a_layer_is_described_as_torch_does_and_no_other_shard_is_opened(
     shards: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(draw, "PIECE", 16)  # several pieces a tensor
+    monkeypatch.setattr(cli, "PIECE", 16)  # several pieces a tensor
     (shards / "part1.safetensors").write_bytes(b"not read")
     known = torch.load(shards / "one.pt", weights_only=True)
     found = {one.name: one for one in weights_of(shards, "layers.0")}

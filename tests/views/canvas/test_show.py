@@ -34,7 +34,7 @@ from app.views.canvas.items.geometry import (
 from app.views.canvas.items.node_item import NodeItem, cells_of
 from app.views.canvas.overlays import Callout
 from app.views.canvas.scene import STRIPS
-from app.views.canvas.wires.wire_item import ASSUMED, ERROR, NORMAL
+from app.views.canvas.wire_item import ASSUMED, ERROR, NORMAL
 from app.views.selection import Selection
 from app.views.ui import theme
 from app.views.ui.graphview import routes

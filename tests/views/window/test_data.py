@@ -11,7 +11,7 @@ from PySide6.QtWidgets import QApplication, QLabel
 from pytestqt.qtbot import QtBot
 
 from app.builder.catalog.custom import read_file
-from app.views.trust.trust_dialog import DatasetTrustDialog
+from app.views.trust_dialog import DatasetTrustDialog
 from tests.support.whole_window import WholeWindow
 from tests.views.window.test_window import ready
 

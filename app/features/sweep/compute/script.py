@@ -9,7 +9,7 @@ from pprint import pformat
 from typing import Any
 
 from app.builder.results import Analysis
-from app.export.script.script import training_script
+from app.export.train_script import training_script
 from app.features.sweep.compute.runs import prepared
 from app.features.sweep.values import Search, SweepError, SweepSetting
 from app.preflight import preflight

@@ -13,7 +13,7 @@ from app.builder.graph import Edge
 from app.builder.sheet import Comment, Point
 from app.views.canvas.gestures.gesture import Drag, Modifiers
 from app.views.canvas.items.geometry import GRID, snapped
-from app.views.canvas.notes.commands import grid
+from app.views.canvas.note_commands import grid
 
 if TYPE_CHECKING:
     from app.views.canvas.view import CanvasView

@@ -14,13 +14,13 @@ from app.builder.graph import Edge
 from app.views.canvas.items.geometry import HEADER, OUTLINE
 from app.views.canvas.items.node_item import InnerLook, NodeItem
 from app.views.canvas.items.painter import GROUND
-from app.views.canvas.wires.wire_item import (
+from app.views.canvas.wire_item import (
     LABEL_HEIGHT,
     LEAST_ZOOM,
     WireItem,
     paint_chip,
 )
-from app.views.canvas.wires.wiring import Wiring
+from app.views.canvas.wiring import Wiring
 from app.views.ui import theme
 from app.views.ui.graphview.minimap import MapRects
 from app.views.ui.graphview.overview import (

@@ -26,7 +26,7 @@ from app.views.canvas.items.geometry import (
 )
 from app.views.canvas.items.node_shapes import plan_of, shape_of
 from app.views.canvas.items.painter import NodeLook, heat_cells, paint_note, paint_ports
-from app.views.canvas.wires.wire_item import NORMAL, WireItem
+from app.views.canvas.wire_item import NORMAL, WireItem
 from app.views.ui import theme
 from app.views.ui.graphview.overview import RepaintTarget
 from app.views.ui.graphview.spatial import RectIndex

@@ -30,7 +30,7 @@ from app.views.canvas.items.geometry import (
     beside_name,
     text_width,
 )
-from app.views.canvas.wires.wire_item import LABEL_HEIGHT
+from app.views.canvas.wire_item import LABEL_HEIGHT
 from app.views.ui.graphview.detour import led
 from app.views.ui.graphview.routes import Route, runs_back
 from app.views.ui.graphview.spatial import RectIndex, bounds

@@ -10,7 +10,7 @@ from typing import Any
 from PySide6.QtCore import Signal
 from PySide6.QtWidgets import QFileDialog, QProgressBar, QWidget
 
-from app.data.downloads.download import (
+from app.data.download import (
     DownloadCancelledError,
     download,
     unpack_from,

@@ -6,7 +6,7 @@ from typing import Any
 
 from msgspec.structs import replace
 
-from app.data.downloads.archives import COLLECTIONS, Addresses, Collection
+from app.data.archives import COLLECTIONS, Addresses, Collection
 from app.data.sources import SOURCES, DataError
 from app.util.torchvision_import import import_torchvision
 

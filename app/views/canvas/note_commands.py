@@ -14,7 +14,7 @@ from app.builder.edits.comments import Area
 from app.builder.graph import Edge
 from app.builder.sheet import FRAME, Comment, Point
 from app.util.formatting import plural
-from app.views.canvas.notes.notes import height_for
+from app.views.canvas.note_items import height_for
 from app.views.ui.graphview.routes import nearest_on
 
 if TYPE_CHECKING:

@@ -22,7 +22,7 @@ from app.data.sources import options_of
 from app.data.spec import CLASSES, TOKENS, VALUES, SourceSpec
 from app.data.transform_list import alone, calls, is_random
 from app.export.layers import nets_of
-from app.export.script.reading import Function, is_streamed, quoted, reading_of
+from app.export.script_reading import Function, is_streamed, quoted, reading_of
 from app.training import launch, multi_output, script_recipes
 from app.training.checkpoints import checkpoint, checksums, writer
 from app.training.checkpoints.fixed_settings import WAITING, fixed_settings

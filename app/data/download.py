@@ -12,7 +12,7 @@ from typing import IO
 
 from msgspec.structs import replace
 
-from app.data.downloads.archives import COLLECTIONS, GZIP, TAR, Addresses, Archive
+from app.data.archives import COLLECTIONS, GZIP, TAR, Addresses, Archive
 from app.data.sources import DataError
 from app.util.user_folders import default_root
 

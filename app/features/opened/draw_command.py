@@ -67,6 +67,6 @@ def add(commands: Any) -> argparse.ArgumentParser:
 
 def run(options: argparse.Namespace) -> int:
     """Carry the command out."""
-    from app.features.opened.cli import draw
+    from app.features.opened import cli
 
-    return draw.run(options)
+    return cli.run(options)

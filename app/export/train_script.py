@@ -1,6 +1,6 @@
 """`train.py`: the run as a plain PyTorch script next to `model.py`.
 
-Its text is `train.py.jinja`; `app.export.script.context` computes the variables.
+Its text is `train.py.jinja`; `app.export.script_context` computes the variables.
 """
 
 from __future__ import annotations
@@ -15,8 +15,8 @@ from typing import Any
 
 from jinja2 import Environment, FileSystemLoader, StrictUndefined, Template
 
-from app.export.script.context import context, imports_of
-from app.export.script.reading import beside, quoted
+from app.export.script_context import context, imports_of
+from app.export.script_reading import beside, quoted
 from app.export.weights import save_pt
 from app.training.job import Job, JobError, check_numbers
 from app.training.setup.initial_weights import tensors

@@ -29,10 +29,10 @@ from app.util.formatting import plural
 from app.views.engine_service import EngineService
 from app.views.project_catalog import ProjectCatalog
 from app.views.settings import Settings
-from app.views.trust.trust_dialog import DatasetTrustDialog, TrustDialog
+from app.views.trust_dialog import DatasetTrustDialog, TrustDialog
 
 if TYPE_CHECKING:
-    from app.views.trust.trust_dialog import ModelTrustDialog
+    from app.views.trust_dialog import ModelTrustDialog
 
 TRIED = "layers.tried"
 FILTER = "Python file (*.py)"

@@ -8,7 +8,7 @@ from PySide6.QtCore import QEvent, QObject, QPointF, QRectF, Qt, Signal
 from PySide6.QtGui import QKeyEvent
 from PySide6.QtWidgets import QLineEdit, QPlainTextEdit, QWidget
 
-from app.views.canvas.notes.notes import TITLE_BAND, TITLE_LEFT, height_for
+from app.views.canvas.note_items import TITLE_BAND, TITLE_LEFT, height_for
 from app.views.ui.theme import font
 
 if TYPE_CHECKING:

@@ -9,8 +9,8 @@ from typing import Any
 from msgspec import Struct
 
 from app.data import readers, streams
+from app.data.archives import COLLECTIONS
 from app.data.config import DataConfig
-from app.data.downloads.archives import COLLECTIONS
 from app.data.drawn_samples import drawn_by_batch
 from app.data.known_sources import DIGITS, PICTURES
 from app.data.own_files import dataset_class, pictures, tables

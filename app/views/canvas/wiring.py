@@ -11,11 +11,11 @@ from PySide6.QtCore import QPointF, QRectF
 
 from app.builder.graph import Edge, Graph
 from app.builder.value_types import TensorType
+from app.views.canvas.bend_dots import BendDots
 from app.views.canvas.difference import moved as differing_edges
 from app.views.canvas.items.faces import Problems
 from app.views.canvas.items.node_item import NodeItem
-from app.views.canvas.wires.bend_dots import BendDots
-from app.views.canvas.wires.wire_item import ASSUMED, ERROR, NORMAL, REACH, WireItem
+from app.views.canvas.wire_item import ASSUMED, ERROR, NORMAL, REACH, WireItem
 from app.views.ui.graphview.detour import led
 from app.views.ui.graphview.overview import RepaintTarget
 from app.views.ui.graphview.routes import Route, runs_back, unled
