@@ -315,7 +315,7 @@ def test_row_16_a_pretrained_backbone_stays_as_it_is_under_a_new_head_that_learn
 ):
     from app.builder.catalog.catalog import catalog
     from app.export.weights import save_safetensors
-    from app.features.weights import head
+    from app.features.weights import feature
     from app.project.weights import files
     from app.training.control import Control
     from app.training.evaluation.evaluator import Evaluator
@@ -330,8 +330,8 @@ def test_row_16_a_pretrained_backbone_stays_as_it_is_under_a_new_head_that_learn
     }
     start = files.keep(lambda path: save_safetensors(body, path), "backbone", tmp_path)
 
-    project = head.freeze_all_but_last(
-        head.replace_last(backbone, catalog(), 12), catalog()
+    project = feature.freeze_all_but_last(
+        feature.replace_last(backbone, catalog(), 12), catalog()
     )
     project = replace(
         project, training=replace(project.training, start=start, epochs=3)
@@ -351,10 +351,12 @@ def test_row_16_a_pretrained_backbone_stays_as_it_is_under_a_new_head_that_learn
 @needs("weights")
 def test_row_17_parameters_are_counted_by_layer_in_total_and_those_that_are_trained():
     from app.builder.catalog.catalog import catalog
-    from app.features.weights import head
+    from app.features.weights import feature
     from app.source.compiled import make_module
 
-    project = head.freeze_all_but_last(digits_project(epochs=1, max_steps=1), catalog())
+    project = feature.freeze_all_but_last(
+        digits_project(epochs=1, max_steps=1), catalog()
+    )
     a_job, analysis = job_of(project)
     model = make_module(a_job.source)
     by_layer = {
@@ -754,11 +756,11 @@ def test_row_30_activations_in_place_and_the_profiler(monkeypatch):
     from torch.profiler import ProfilerActivity, profile
 
     from app.training.control import Control
-    from app.training.monitoring import step_profile
+    from app.training.monitoring import answers
     from app.training.run_requests import ProfileStep
 
     monkeypatch.setattr(
-        step_profile, "MOST", 1000
+        answers, "MOST", 1000
     )  # which are the largest is the machine's affair
     init = [
         "self.fc1 = nn.Linear(64, 16)",

@@ -37,7 +37,8 @@ from app.training.events import (
 )
 from app.training.job import Job
 from app.training.loop import train
-from app.training.monitoring import measured_memory, step_profile
+from app.training.monitoring import answers as step_profile
+from app.training.monitoring import measured_memory
 from app.training.setup.devices import devices, resolve
 from app.util.resources import path as resource_path
 from tapedeck import devices as accelerators

@@ -124,7 +124,7 @@ def _training_rooms(
     from PySide6.QtCore import QPointF
 
     from app.data.config import DataConfig
-    from app.features.trials.dialogs import DryRunDialog, FindRateDialog
+    from app.features.trials.feature import DryRunDialog, FindRateDialog
 
     kept = window.document.project
     form, page = window.training_form, window.evaluation

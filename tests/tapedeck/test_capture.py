@@ -35,7 +35,7 @@ from app.engine.requests.playback import (
 )
 from app.engine.watched.script_engine import ScriptEngine
 from app.engine.watched.script_link import ScriptLink
-from tapedeck import program
+from tapedeck import capture as program
 from tapedeck.frames import socket_path
 from tests.support.forked_python import run_forked
 from tests.tapedeck import loops

@@ -8,7 +8,7 @@ from app.engine.values import Codec
 from app.training.control import Control
 from app.training.events import Paused
 from app.training.loop import train
-from app.training.monitoring import step_profile
+from app.training.monitoring import answers
 from app.training.run_requests import ProfileStep
 from tests.support.training_jobs import CONV_NET, SMALL_NET, adam, job, losses, run
 
@@ -30,7 +30,7 @@ def profiled(a_job, trace=""):
 @pytest.mark.parametrize("accumulate", [1, 3])
 def test_a_run_is_profiled_and_stays_what_it_was(source, accumulate, monkeypatch):
     monkeypatch.setattr(
-        step_profile, "MOST", 1000
+        answers, "MOST", 1000
     )  # which are the largest is the machine's affair
     a_job = job(source, optimizer=adam(lr=0.001), accumulate=accumulate, max_steps=5)
     asked, told = profiled(a_job)
@@ -52,7 +52,7 @@ def test_a_run_is_profiled_and_stays_what_it_was(source, accumulate, monkeypatch
 
 
 def test_a_profile_and_its_order_go_through_a_pipe(monkeypatch):
-    monkeypatch.setattr(step_profile, "MOST", 5)
+    monkeypatch.setattr(answers, "MOST", 5)
     asked, _ = profiled(job(max_steps=3))
     profile = asked.result()
     assert (

@@ -15,7 +15,7 @@ from torch import nn
 from app.cli import run
 from app.engine.requests.observe import Observe
 from app.engine.tasks.observe import answer
-from app.observe.interface import interface_of
+from app.observe.observe import interface_of
 from app.source.interface import Argument
 from app.sources.spec import parse_source
 from tests.support import own_code, script_here

@@ -15,8 +15,7 @@ from PySide6.QtGui import (
 from PySide6.QtWidgets import QLabel, QStackedWidget, QWidget
 
 from app.builder.catalog.catalog import Catalog
-from app.features.code.typing import CodeTyping
-from app.features.code.typing_keys import TypingEdit
+from app.features.code.typing import CodeTyping, TypingEdit
 from app.source.generated import Source
 from app.views.navigation import SheetDocument
 from app.views.selection import Selection

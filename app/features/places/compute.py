@@ -6,7 +6,7 @@ import base64
 from pathlib import Path
 
 from app.export.layers import write_model
-from app.export.script.script import training_script, write_start
+from app.export.train_script import training_script, write_start
 from app.features.places.values import SCRIPT
 from app.training.job import Job
 from app.util.leftovers import TemporaryFolder

@@ -10,11 +10,10 @@ from typing import TYPE_CHECKING, Any
 from msgspec import Struct, field
 from msgspec.structs import replace
 from PySide6.QtCore import QObject, Qt, QTimer, Signal
-from PySide6.QtWidgets import QWidget
+from PySide6.QtWidgets import QProgressBar, QSizePolicy, QWidget
 
 from app.data.own_files import cache
 from app.features.sweep.dialog import SweepDialog
-from app.features.sweep.strip import SweepStrip
 from app.features.sweep.values import (
     BeginSweep,
     InSweep,
@@ -33,12 +32,73 @@ from app.runs import record
 from app.training.events import EpochDone, Event
 from app.util.formatting import counted, figure
 from app.views.run.session import Run, RunProgress, Series, measure_progress
+from app.views.ui.layouts import hbox
 from app.views.ui.widgets.button import Button
+from app.views.ui.widgets.painting import label
 
 if TYPE_CHECKING:
     from app.builder.results import Analysis
     from app.views.ui.background import WorkerFailure
     from app.views.workspace import Workspace
+
+# --- How far a sweep is: a strip on the page "Runs", with a button that cancels it
+
+PARTS = 1000  # of a run, on the bar
+BAR = 140  # px
+
+
+class SweepStrip(QWidget):
+    """Hidden while there is no sweep. `cancelled` is emitted by its button."""
+
+    cancelled = Signal()
+
+    def __init__(self, parent: QWidget | None = None) -> None:
+        super().__init__(parent)
+        self.words = label("", "label", "text2")
+        self.words.setMinimumWidth(0)
+        self.words.setSizePolicy(
+            QSizePolicy.Policy.Ignored, QSizePolicy.Policy.Preferred
+        )
+        self.failures = label("", "label", "error")
+        self.bar = QProgressBar()
+        self.bar.setTextVisible(False)
+        self.bar.setFixedWidth(BAR)
+        self.bar.setAccessibleName("Progress of the sweep")
+        self.cancel = Button("Cancel sweep", icon="stop")
+        self.cancel.setToolTip(
+            "Stop the run in progress, which is saved, and start no other"
+        )
+        self.cancel.clicked.connect(self._cancel)
+        row = ((self.words, 1), self.failures, self.bar, self.cancel)
+        hbox(*row, on=self, margins=(12, 2, 8, 4), spacing=10)
+        self.hide()
+
+    def show_run(self, position: str, settings: str, count: int) -> None:
+        """Show which of `count` runs is in progress."""
+        text = f"Run {position}: {settings}"
+        self.words.setText(text)
+        self.words.setToolTip(text)
+        self.bar.setRange(0, count * PARTS)
+        self.cancel.setEnabled(True)
+        self.show()
+
+    def show_progress(self, done: float) -> None:
+        """Show how many runs are done, with the part of the one in progress."""
+        self.bar.setValue(round(done * PARTS))
+
+    def show_failures(self, messages: list[str]) -> None:
+        """Show how many runs failed, each with its reason in the tool tip."""
+        self.failures.setText(
+            f"{counted(len(messages), 'run')} failed" if messages else ""
+        )
+        self.failures.setToolTip("\n".join(messages))
+        self.failures.setVisible(bool(messages))
+
+    def _cancel(self) -> None:
+        self.cancel.setEnabled(False)
+        self.words.setText("Stopping: the current batch is finished first")
+        self.cancelled.emit()
+
 
 CANNOT_GO_ON = "The sweep cannot go on so"
 UNDER_WAY, CANNOT_START = "A sweep is in progress", "The sweep cannot start"

@@ -5,20 +5,270 @@ from __future__ import annotations
 from collections.abc import Iterable
 
 from msgspec.structs import replace
-from PySide6.QtCore import QObject, Qt
+from PySide6.QtCore import QObject, Qt, Signal
+from PySide6.QtWidgets import QGridLayout, QProgressBar, QWidget
 
 from app.data.own_files import cache
-from app.features.trials.dialogs import DryRunDialog, FindRateDialog
-from app.features.trials.values import DryRun, TryOnSyntheticData
+from app.features.trials.values import (
+    BATCHES,
+    HIGHEST,
+    LOWEST,
+    DryRun,
+    RangeTest,
+    RateTest,
+    TryOnSyntheticData,
+)
 from app.preflight import preflight
 from app.training.events import Failed
 from app.training.job import Job
+from app.util.formatting import bytes_text, figure, milliseconds, shape_text
+from app.views.engine_service import EngineService
 from app.views.feature import Action, Feature
 from app.views.run.failures import show_failure
 from app.views.run.run_control import CANNOT_START
+from app.views.training.charts.small_plot import PlotLine, SmallPlot
 from app.views.training.form.settings_form import TrainingForm
 from app.views.ui.background import WorkerFailure
+from app.views.ui.dialogs.base import Dialog
+from app.views.ui.layouts import hbox
+from app.views.ui.widgets import NumberField
+from app.views.ui.widgets.painting import label, set_property
 from app.views.workspace import Workspace
+
+# --- The learning rate finder, with progress, loss over rate and a suggested rate; and the figures of a dry run
+
+KEY = "rate test"
+WORDS = (
+    "Trains a copy of the network on a few batches with a learning rate that grows from batch to batch. A good rate "
+    "is where the loss falls most steeply, well before it diverges. The project does not change."
+)
+GROUPS = (
+    " The rate is that of the main parameter group; groups with their own rate are scaled in proportion; in the "
+    "project they keep theirs."
+)
+
+
+class FindRateDialog(Dialog):
+    """`chosen(rate)` requests to set the optimizer's rate. Closing cancels a running test."""
+
+    chosen = Signal(float)
+
+    def __init__(
+        self, job: Job, engine: EngineService, parent: QWidget | None = None
+    ) -> None:
+        super().__init__("Find a learning rate", parent, icon="curves")
+        self.setMinimumWidth(560)
+        self._job, self._engine = job, engine
+        self.going_on = False
+        self.result_shown: RateTest | None = None
+        self.lowest, self.highest = (
+            NumberField(LOWEST, "float", 0),
+            NumberField(HIGHEST, "float", 0),
+        )
+        self.batches = NumberField(BATCHES, "int", 10, 100_000)
+        self.bar = QProgressBar()
+        self.bar.setTextVisible(False)
+        self.bar.setAccessibleName("Progress of the test")
+        self.plot = SmallPlot("Loss over the learning rate", 220)
+        self.plot.picked.connect(self._pick)
+        self.words = label("", "label", "text2", wrap=True)
+        self.rate = NumberField(LOWEST, "float", 0)
+        self.rate.setAccessibleName("Learning rate to use")
+        self.rate.setMinimumWidth(110)
+        self.rate.edited.connect(lambda rate: self._mark(rate))
+        self._lay_out()
+        self.close_button = self.add_button("Close")
+        self.close_button.clicked.connect(self.reject)
+        self.start_button = self.add_button("Start", "primary", default=True)
+        self.start_button.clicked.connect(self.start)
+        self.use_button = self.add_button("Use it", "primary")
+        self.use_button.clicked.connect(self._use)
+        self.use_button.hide()
+
+    def _lay_out(self) -> None:
+        groups_have_rates = any(
+            "lr" in group.options for group in self._job.training.groups
+        )
+        self.body.addWidget(
+            label(WORDS + GROUPS * groups_have_rates, "body", "text2", wrap=True)
+        )
+        grid = QGridLayout()
+        grid.setHorizontalSpacing(10)
+        fields = (
+            ("from", self.lowest),
+            ("to", self.highest),
+            ("batches", self.batches),
+        )
+        for column, (name, field) in enumerate(fields):
+            caption = label(name, "code", "text2")
+            caption.setBuddy(field)
+            field.setAccessibleName(f"Range test: {name}")
+            grid.addWidget(caption, 0, 2 * column)
+            grid.addWidget(field, 0, 2 * column + 1)
+        self.body.addLayout(grid)
+        self.body.addWidget(self.bar)
+        self.body.addWidget(self.plot)
+        self.body.addWidget(self.words)
+        self._use_row = QWidget()
+        hbox(
+            label("lr", "code", "text2"),
+            self.rate,
+            (label("Click the curve to choose another.", "label", "text3"), 1),
+            on=self._use_row,
+            margins=0,
+        )
+        self.body.addWidget(self._use_row)
+        for widget in (self.bar, self.plot, self._use_row):
+            widget.hide()
+
+    def start(self) -> None:
+        """Begin the test, in the engine."""
+        if self.going_on:
+            return
+        lowest, highest, batches = (
+            self.lowest.value(),
+            self.highest.value(),
+            self.batches.value(),
+        )
+        self.bar.setRange(0, batches)
+        self.bar.setValue(0)
+        self.bar.show()
+        self.start_button.setEnabled(False)
+        self._update_text("Reading the data…")
+        self.going_on = True
+        self._engine.ask(
+            KEY,
+            RangeTest(self._job, lowest, highest, batches),
+            on_answer=self._ended,
+            on_error=self._ended,
+            on_progress=self._show_progress,
+        )
+
+    def _show_progress(self, done: int) -> None:
+        self.bar.setValue(done)
+        self._update_text(f"Batch {done} of {self.bar.maximum()}")
+
+    def _update_text(self, text: str, tone: str = "text2") -> None:
+        self.words.setText(text)
+        set_property(self.words, "tone", tone)
+
+    def _ended(self, answer: RateTest | WorkerFailure) -> None:
+        self.going_on = False
+        self.bar.hide()
+        self.start_button.setEnabled(True)
+        self.start_button.setText("Again")
+        if isinstance(answer, WorkerFailure):
+            self._update_text(answer.message, "error")
+            self.words.setToolTip(answer.traceback)
+        else:
+            self.show_test(answer)
+        self.adjustSize()
+
+    def show_test(self, test: RateTest) -> None:
+        """Show the result."""
+        self.result_shown = test
+        if len(test.rates) < 2:
+            self._update_text(test.ended or "No batch had a finite loss.", "warn")
+            return
+        self.plot.show_lines(
+            test.rates,
+            (PlotLine(test.losses, 0.38, 1.0), PlotLine(test.smoothed, 1.0, 2.0)),
+            log_x=True,
+            ends=(figure(test.rates[0]), figure(test.rates[-1])),
+            unit=("lr", "loss"),
+        )
+        self.plot.show()
+        if test.suggested is None:
+            conclusion = "The loss did not fall, so there is nothing to suggest. Try a wider range or more batches."
+        else:
+            conclusion = f"The loss falls most steeply at {figure(test.suggested)}."
+        self._update_text(f"{conclusion} {test.ended}".strip())
+        rate = (
+            test.suggested
+            if test.suggested is not None
+            else test.rates[len(test.rates) // 2]
+        )
+        self._use_row.show()
+        self.use_button.show()
+        self.start_button.set_kind("secondary")
+        self.use_button.setDefault(True)
+        self._pick(rate)
+
+    def _pick(self, rate: float) -> None:
+        self.rate.set_value(float(f"{rate:.2g}"))
+        self._mark(rate)
+
+    def _mark(self, rate: float) -> None:
+        marks = [] if self.result_shown is None else [(rate, "run")]
+        low, high = (
+            (self.result_shown.rates[0], self.result_shown.rates[-1])
+            if self.result_shown
+            else (0.0, 0.0)
+        )
+        self.plot.set_marks([mark for mark in marks if low <= mark[0] <= high])
+
+    def _use(self) -> None:
+        rate = self.rate.value()
+        if isinstance(rate, int | float) and rate > 0:
+            self.chosen.emit(float(rate))
+            self.accept()
+
+    def done(self, result: int) -> None:
+        """Cancel a running test, which stops at its next batch."""
+        self._engine.forget(KEY)
+        super().done(result)
+
+
+def facts(tried: DryRun) -> list[tuple[str, str]]:
+    """Return the measured values with their names."""
+    shape = shape_text((tried.batch_size, *tried.input_shape))
+    first, *rest = tried.seconds
+    rows = [
+        ("Device", tried.device),
+        ("Batch", shape),
+        (
+            "Step",
+            f"{milliseconds(rest[-1] if rest else first)}, the first one {milliseconds(first)}",
+        ),
+        ("Validation batch", milliseconds(tried.validation_seconds)),
+        ("Loss", " → ".join(map(figure, tried.losses))),
+    ]
+    if tried.memory is not None:
+        name = (
+            "Peak memory on the device"
+            if tried.scope == "device"
+            else "Process memory growth"
+        )
+        rows.append((name, bytes_text(tried.memory)))
+    return rows
+
+
+class DryRunDialog(Dialog):
+    """The figures of a dry run that went well."""
+
+    def __init__(self, tried: DryRun, parent: QWidget | None = None) -> None:
+        super().__init__("Everything matches", parent, icon="check", color="run")
+        self.setMinimumWidth(440)
+        explanation = (
+            "Ran forward, loss, backward, an optimizer step and a validation batch on synthetic data of the input's "
+            "shape. All figures are measured; the losses say nothing about the real data."
+        )
+        self.body.addWidget(label(explanation, "body", "text2", wrap=True))
+        grid = QGridLayout()
+        grid.setHorizontalSpacing(16)
+        grid.setVerticalSpacing(6)
+        grid.setColumnStretch(1, 1)
+        for row, (name, value) in enumerate(facts(tried)):
+            grid.addWidget(label(name, "label", "text3"), row, 0)
+            grid.addWidget(label(value, "label", "text"), row, 1)
+        self.body.addLayout(grid)
+        notes = [tried.note] if tried.note else []
+        if tried.scope == "process" and tried.memory is not None:
+            notes.append("Process memory growth includes libraries loaded meanwhile.")
+        for note in notes:
+            self.body.addWidget(label(note, "caption", "text3", wrap=True))
+        self.add_button("Close", "primary", default=True).clicked.connect(self.accept)
+
 
 # --- Trials before a run: learning rate finder, dry run on synthetic data, and overfitting one batch
 

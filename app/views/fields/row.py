@@ -6,8 +6,8 @@ from collections.abc import Callable, Sequence
 from functools import cached_property
 from typing import Any
 
-from PySide6.QtCore import QPoint, QSize, Qt, QTimer, Signal
-from PySide6.QtGui import QFontMetrics, QPainter, QPaintEvent
+from PySide6.QtCore import QEvent, QObject, QPoint, QSize, Qt, QTimer, Signal
+from PySide6.QtGui import QFontMetrics, QKeyEvent, QPainter, QPaintEvent
 from PySide6.QtWidgets import (
     QGridLayout,
     QLabel,
@@ -20,7 +20,7 @@ from PySide6.QtWidgets import (
 from app.builder.literals import AUTO
 from app.views.fields.editor_factory import make_editor, suits
 from app.views.fields.editors import Editor
-from app.views.fields.prompt import NamePrompt
+from app.views.fields.line_edits import leaves_to_window
 from app.views.fields.values import (
     BlockScope,
     ParamLike,
@@ -32,9 +32,72 @@ from app.views.fields.values import (
 from app.views.fields.wired_field import AutoEditor, WiredEditor
 from app.views.ui import theme
 from app.views.ui.layouts import hbox, vbox
-from app.views.ui.widgets import icon_button
+from app.views.ui.widgets import Button, icon_button
 from app.views.ui.widgets.focus import focus_in
 from app.views.ui.widgets.painting import announce, label, set_property, show_or_hide
+
+# --- An inline prompt for a name
+
+
+class NamePrompt(QWidget):
+    """A field with a name to begin with, and the button that takes it. Enter takes it, Esc and leaving close it."""
+
+    closed = Signal()
+
+    def __init__(
+        self,
+        name: str,
+        title: str,
+        take: Callable[[str], None],
+    ) -> None:
+        super().__init__()
+        self._take = take
+        self.line = QLineEdit(name)
+        self.line.setFont(theme.font("code"))
+        self.line.setFixedHeight(24)
+        self.line.setMinimumWidth(44)
+        self.line.setAccessibleName(title)
+        self.line.installEventFilter(self)
+        self.button = Button(title, "primary")
+        self.button.setFixedHeight(24)
+        self.problem = label("", "caption", "error", wrap=True)
+        self.problem.hide()
+        row = hbox((self.line, 1), self.button, spacing=6)
+        vbox(row, self.problem, on=self, margins=(0, 0, 0, 4), spacing=3)
+        self.line.textEdited.connect(lambda _: self._show_problem(""))
+        self.button.clicked.connect(self.submit)
+
+    def start(self) -> None:
+        """Put the caret into the name, all of it selected."""
+        self.show()
+        self.line.setFocus(Qt.FocusReason.ShortcutFocusReason)
+        self.line.selectAll()
+
+    def submit(self) -> None:
+        """Submit the name; if it is refused, show why and stay open."""
+        try:
+            self._take(self.line.text().strip())
+        except ValueError as error:
+            self._show_problem(str(error))
+        else:
+            self.closed.emit()
+
+    def _show_problem(self, message: str) -> None:
+        set_property(self.line, "invalid", bool(message))
+        self.line.setAccessibleDescription(message)
+        show_or_hide(self.problem, message)
+
+    def eventFilter(self, watched: QObject, event: QEvent) -> bool:
+        return leaves_to_window(event, watched) or super().eventFilter(watched, event)
+
+    def keyPressEvent(self, event: QKeyEvent) -> None:
+        if event.key() in (Qt.Key.Key_Return, Qt.Key.Key_Enter):
+            self.submit()
+        elif event.key() == Qt.Key.Key_Escape:
+            self.closed.emit()
+        else:
+            super().keyPressEvent(event)
+
 
 ROW = 29
 LABEL_MOST = 138

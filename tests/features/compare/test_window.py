@@ -22,9 +22,8 @@ from app.engine.own_engine import OwnEngine
 from app.features.compare import control as control_module
 from app.features.compare.ask_dialog import ELSEWHERE, ITSELF, OTHER, AskDiffDialog
 from app.features.compare.layer_rows import COLUMNS, rows_of
-from app.features.compare.layer_table import LayerTable
 from app.features.compare.merged_tree import MergedTree
-from app.features.compare.page import STRUCTURE, Compared, DiffPage
+from app.features.compare.page import STRUCTURE, Compared, DiffPage, LayerTable
 from app.features.compare.side_reader import CompareTrustDialog
 from app.features.compare.source_lines import SourceLine
 from app.features.compare.values import (

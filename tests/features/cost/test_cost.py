@@ -18,7 +18,7 @@ from app.builder.shapes.cost import cost
 from app.builder.shapes.network_cost import NetworkCost
 from app.engine.client import shared
 from app.features.cost.cost_rows import COLUMNS, note, rows_of
-from app.features.cost.cost_table import CostTable
+from app.features.cost.feature import CostTable
 from app.features.cost.values import Cost
 from app.project import file
 from app.util.columns import as_csv

@@ -13,7 +13,7 @@ from PySide6.QtCore import Qt
 from PySide6.QtTest import QTest
 from PySide6.QtWidgets import QApplication
 
-from app.features.files import autosave, recovery_control
+from app.features.files import autosave, feature
 from app.features.files.recovery_dialog import NO_PICTURE, RecoveryCard, RecoveryDialog
 from app.project import file as project_file
 from app.project import file_lock, journal
@@ -274,7 +274,7 @@ def test_a_second_crashed_window_is_restored_in_a_window_of_its_own(
 ) -> None:
     started: list[list[str]] = []
     monkeypatch.setattr(
-        recovery_control.subprocess,
+        feature.subprocess,
         "Popen",
         lambda command, **_more: started.append(command),
     )
@@ -427,7 +427,7 @@ def test_a_large_sheet_is_restored_with_places_that_were_made_beside_the_window(
     left = tmp_path / f"left{JOURNAL}"
     left.write_bytes(kept.path.read_bytes())
     kept.close()
-    findings, offers = recovery_control._offers(tmp_path)
+    findings, offers = feature._offers(tmp_path)
     (found,) = findings.found
     assert (
         found.entry is not None

@@ -15,8 +15,7 @@ from app.builder.blocks import Block, with_blocks
 from app.builder.catalog.catalog import catalog
 from app.builder.graph import Graph, Node
 from app.features.gallery import values as examples
-from app.features.gallery.cards import PICTURE
-from app.features.gallery.gallery import GalleryDialog
+from app.features.gallery.gallery import PICTURE, GalleryDialog
 from app.features.gallery.values import Facts
 from app.project import file
 from app.project.project import Project

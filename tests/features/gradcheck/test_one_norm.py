@@ -18,7 +18,7 @@ from app.data.config import Transform
 from app.engine.requests.capture import CaptureRequest
 from app.engine.tasks.capture import batch_of
 from app.features.gradcheck.compute.finite_differences import Copy, Function
-from app.features.gradcheck.compute.operation_inputs import call_of_layer
+from app.features.gradcheck.compute.gradcheck import call_of_layer
 from app.preflight.preflight import job
 from app.project.custom_layers import ops_of
 from app.project.file import read

@@ -66,7 +66,7 @@ def test_transfer_load_replace_the_last_layer_freeze_the_rest_and_train(
     tmp_path,
 ) -> None:
     """An imported net: the new layer alone moves, everything else keeps the bits that were loaded."""
-    from app.features.weights import head as head_edits
+    from app.features.weights import feature as head_edits
 
     (tmp_path / "mine.py").write_text(MINE)
     out = tmp_path / "p.tape"
@@ -132,7 +132,7 @@ def test_transfer_load_replace_the_last_layer_freeze_the_rest_and_train(
 def test_only_the_last_of_two_instances_gets_another_layer_and_all_else_is_frozen() -> (
     None
 ):
-    from app.features.weights import head as head_edits
+    from app.features.weights import feature as head_edits
 
     project = project_of(Two(False), (InputSpec((2, 6)),), "two")
     assert list(project.blocks) == ["Unit"]
@@ -157,7 +157,7 @@ def test_only_the_last_of_two_instances_gets_another_layer_and_all_else_is_froze
 
 @needs("weights")
 def test_a_last_layer_that_is_called_twice_is_refused_with_what_to_do() -> None:
-    from app.features.weights import head as head_edits
+    from app.features.weights import feature as head_edits
 
     project = project_of(Two(True), (InputSpec((2, 6)),), "two")
     with pytest.raises(

@@ -5,7 +5,7 @@ import json
 import pytest
 
 from app.features.memory.control import MemoryDialog, device_text
-from app.features.memory.profile_control import NOTHING, ProfileDialog
+from app.features.memory.feature import NOTHING, ProfileDialog
 from app.telemetry import gpu
 from app.telemetry.gpu import Allocator, GpuReading
 from app.telemetry.layer_bytes import LayerBytes, StepBytes

@@ -20,7 +20,7 @@ from app.training.config import TARGET, Choice, OutputLoss
 from app.training.events import EpochDone
 from app.training.loop import train
 from app.util.frozen import FrozenMap
-from app.views.inspector.pages import OverviewPage
+from app.views.inspector.inspector import OverviewPage
 from tests.support.needs import needs
 from tests.support.whole_window import WholeWindow
 from tests.views.window.test_window import ready, wait_for

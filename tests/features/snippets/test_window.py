@@ -12,7 +12,7 @@ from PySide6.QtWidgets import QFileDialog, QLabel
 
 from app.features.snippets.control import SnippetControl
 from app.features.snippets.values import ready_snippet
-from app.views.pictures.picture_dialog import PictureDialog
+from app.views.pictures.picture_export import PictureDialog
 from app.views.trust_dialog import TrustDialog
 from tests.autograd.test_replay_html import Page
 from tests.support.whole_window import WholeWindow

@@ -11,7 +11,7 @@ from PySide6.QtWidgets import QApplication
 from pytestqt.qtbot import QtBot
 
 from app.features.sweep.compute.study import Study
-from app.features.sweep.page import SweepPage
+from app.features.sweep.feature import SweepPage
 from app.features.sweep.plots import KINDS, Axis, axis_of
 from app.features.sweep.values import (
     Search,

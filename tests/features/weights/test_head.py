@@ -5,8 +5,8 @@ from __future__ import annotations
 import pytest
 
 from app.builder.catalog.catalog import catalog
-from app.features.weights import head as head_edits
-from app.features.weights.head import HeadError
+from app.features.weights import feature as head_edits
+from app.features.weights.feature import HeadError
 from tests.project.test_start_weights import analysed, digits
 
 

@@ -16,9 +16,8 @@ from app.builder.catalog.catalog import catalog
 from app.builder.graph import Init
 from app.builder.origin import ModelInit, Origin
 from app.builder.sheet import changed
-from app.features.weights import head as head_edits
-from app.features.weights.weights_dialog import WeightsDialog
-from app.features.weights.weights_table import KEY, STATE
+from app.features.weights import feature as head_edits
+from app.features.weights.weights_dialog import KEY, STATE, WeightsDialog
 from app.project import file
 from app.project.weights.state_dict_diff import MISSING, SAME, SHAPE
 from app.source.compiled import make_module

@@ -33,7 +33,7 @@ from app.views.fields.editors import (
 from app.views.fields.values import check, equal_values
 from app.views.fields.wired_field import AutoEditor
 from app.views.inspector import Inspector
-from app.views.inspector.explain.doc_text import inline, to_html
+from app.views.inspector.explain.documentation import inline, to_html
 from app.views.inspector.header import BadName, NodeHeader, check_name
 from app.views.inspector.sections import CostBar
 from app.views.selection import Selection

@@ -59,12 +59,12 @@ def at_rest(qtbot: QtBot, window: WholeWindow) -> None:
 def test_the_last_layer_is_looked_for_when_a_menu_opens_and_not_at_every_click(
     window: WholeWindow, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    from app.features.weights import head
+    from app.features.weights import feature
 
     walks: list[object] = []
-    real = head.last_layer
+    real = feature.last_layer
     monkeypatch.setattr(
-        head, "last_layer", lambda *given: (walks.append(given), real(*given))[1]
+        feature, "last_layer", lambda *given: (walks.append(given), real(*given))[1]
     )
     nodes = list(window.document.project.graph.nodes)
     for node in nodes[500:520]:

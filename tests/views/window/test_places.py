@@ -20,7 +20,7 @@ from app.training.loop import train
 from app.views.run import transport_deck
 from app.views.run.transport_deck import NOTHING
 from app.views.settings import Settings
-from app.views.training.places import PlacesControl
+from app.views.training.feature import PlacesControl
 from tests.engine.test_child import alive
 from tests.support.light_fork_server import own_server
 from tests.support.run_windows import cell, listed

@@ -16,7 +16,7 @@ from app import features
 from app.data.config import DataConfig
 from app.training.config import TrainingConfig
 from app.util import resources
-from app.views.shell import search
+from app.views.shell import feature as search
 from app.views.ui import fuzzy
 from app.views.ui.dialogs.search import NOTHING, SearchDialog, SearchEntry
 from tests.support.whole_window import WholeWindow

@@ -12,7 +12,7 @@ from app.training.monitoring.looks import BatchPeek
 from app.training.monitoring.watch_points import WatchPoints, from_text, to_text
 from app.views.run.batch_dialog import BatchDialog, notes
 from app.views.settings import Settings
-from app.views.training.form.watch_control import LOOK, WatchSection
+from app.views.training.form.feature import LOOK, WatchSection
 from tests.support.tables import texts_of
 from tests.support.whole_window import WholeWindow
 from tests.support.windows import messages, shown

@@ -46,11 +46,10 @@ from app.views.fields.settings_section import FoldingSection, KnobSection
 from app.views.fields.values import equal_values, show
 from app.views.training.form.choice_section import ChoiceSection
 from app.views.training.form.data.data_section import DataSection
-from app.views.training.form.groups_section import GroupsSection
+from app.views.training.form.groups_section import GroupsSection, PathList
 from app.views.training.form.live_lr import LiveRate
 from app.views.training.form.losses_section import LossSection
 from app.views.training.form.metrics_section import MetricsSection
-from app.views.training.form.path_list import PathList
 from app.views.training.form.schedule_section import ScheduleSection, length_of
 from app.views.ui.layouts import vbox
 from app.views.ui.widgets import Banner, Button, ChoiceField

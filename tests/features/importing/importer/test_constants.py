@@ -9,7 +9,7 @@ import torch
 from torch import nn
 
 from app.builder.codegen import tensor_literals, tensor_values
-from app.features.importing.compute.lowering.constants import LONGEST
+from app.features.importing.compute.lowering.lowering import LONGEST
 from app.features.importing.compute.pipeline import project_of
 from app.features.importing.values import ModelImportError
 from app.sources.spec import InputSpec
