@@ -120,14 +120,21 @@ def started_at_once(queue: Queue) -> Iterator[None]:
     """Have the next job start without waiting once it is queued again."""
     job = str(len([*Path(os.environ["STAND_IN_QUEUE"]).glob("job-*.json")]) + 1)
 
+    over = threading.Event()
+
     def start() -> None:
-        wait_until(lambda: queue.reason_of(job) == "BeginTime")
-        queue.start_now(job)
+        while not over.wait(0.5):
+            if queue.reason_of(job) == "BeginTime":
+                queue.start_now(job)
+                return
 
     thread = threading.Thread(target=start)
     thread.start()
-    yield
-    thread.join()
+    try:
+        yield
+    finally:
+        over.set()
+        thread.join()
 
 
 def noticed(path: Path, text: str) -> bool:
