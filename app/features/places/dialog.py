@@ -98,13 +98,13 @@ class PlacesDialog(Dialog):
         place = Place(
             self.name.text(), self.ssh.text(), self.python.text() or "python3"
         )
-        self._save(lambda known: {**known, place.name: values.checked(place)})
+        self._save(lambda stored: {**stored, place.name: values.checked(place)})
 
     def _remove(self) -> None:
         place = self._chosen()
         if place is not None:
             self._save(
-                lambda known: {k: v for k, v in known.items() if k != place.name}
+                lambda stored: {k: v for k, v in stored.items() if k != place.name}
             )
 
     def _save(self, change: Callable[[dict[str, Place]], dict[str, Place]]) -> None:
