@@ -8,101 +8,26 @@ connection, or hangs.
 
 from __future__ import annotations
 
-import importlib
 import os
 import queue
 import random
-import re
 import socket
 import sys
 import threading
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
-from functools import cache
-from importlib import import_module
-from pathlib import Path
 from time import monotonic, perf_counter
-from types import CodeType, ModuleType
 from typing import TYPE_CHECKING, Any
 
 import torch
 from torch import Tensor
 
-from tapedeck import devices, frames, models, ranks
+from tapedeck import devices, frames, models, program, ranks
 from tapedeck.commands import SILENCE, Client
 
 if TYPE_CHECKING:
     from tapedeck.actions import Actions
     from tapedeck.watcher import Watcher
-
-# --- The program's code in the process of a script, always below `tapedeck._program`: `app` may be a package of the
-# user
-
-NAME = "tapedeck._program"
-CHECKOUT = Path(__file__).resolve().parent.parent / "app"
-_IMPORTS = re.compile(r"^(\s*(?:from|import) )app\b", re.MULTILINE)
-
-
-def module(name: str) -> ModuleType:
-    """Import a module of the program, such as "engine.server". Raises ImportError."""
-    if not (Path(__file__).parent / "_program").is_dir() and not any(
-        isinstance(finder, _Finder) for finder in sys.meta_path
-    ):
-        sys.meta_path.insert(0, _Finder())
-    return import_module(f"{NAME}.{name}")
-
-
-@cache
-def rooms(source: Path) -> str:
-    """Return a pattern of all module names in the package `source`."""
-    return "|".join(
-        sorted(
-            {
-                path.stem
-                for path in source.iterdir()
-                if path.suffix in ("", ".py") and path.stem[0] != "_"
-            }
-        )
-    )
-
-
-def rewritten(text: str, rooms: str) -> str:
-    """Return Python with the program's modules under their other name, in imports and in strings.
-
-    >>> rewritten('from app import cli\\nENTRY = "app.engine.server app.style()"', "cli|engine")
-    'from tapedeck._program import cli\\nENTRY = "tapedeck._program.engine.server app.style()"'
-    """
-    text = _IMPORTS.sub(rf"\g<1>{NAME}", text)
-    return re.sub(rf"(?<![\w.])app\.(?=(?:{rooms})\b)", f"{NAME}.", text)
-
-
-class _Finder(importlib.abc.MetaPathFinder):
-    """Finds the program's modules in a checkout."""
-
-    def find_spec(
-        self, fullname: str, path: Any, target: Any = None
-    ) -> importlib.machinery.ModuleSpec | None:
-        if fullname != NAME and not fullname.startswith(f"{NAME}."):
-            return None
-        location = CHECKOUT.joinpath(*fullname.split(".")[2:])
-        package = location.is_dir()
-        file = location / "__init__.py" if package else location.with_suffix(".py")
-        if not file.is_file():
-            return None
-        inside = [str(location)] if package else None
-        loader = _Loader(fullname, str(file))
-        return importlib.util.spec_from_file_location(
-            fullname, file, loader=loader, submodule_search_locations=inside
-        )
-
-
-class _Loader(importlib.machinery.SourceFileLoader):
-    def get_code(self, fullname: str) -> CodeType:
-        """Compile the text again: Python's cached bytecode has the other names."""
-        path = self.get_filename(fullname)
-        text = rewritten(Path(path).read_text("utf-8"), rooms(CHECKOUT))
-        return compile(text, path, "exec", dont_inherit=True)
-
 
 LOOK_EVERY = (
     0.05  # seconds between two looks, for a resume command while the script is paused
@@ -235,9 +160,9 @@ class Capturing:
 
     def _made_recorder(self) -> Any:
         try:
-            module("engine.tasks.playback")
-            module("engine.watched.step_server")
-            recorder_class = module("autograd.step_graph").StepRecorder
+            program.module("engine.tasks.playback")
+            program.module("engine.watched.step_server")
+            recorder_class = program.module("autograd.step_graph").StepRecorder
         except Exception as error:  # another Python, or packages that are not there
             raise RuntimeError(
                 f"The program cannot be imported by the script's Python, {sys.executable}: {type(error).__name__}: "
@@ -283,7 +208,7 @@ class Capturing:
         recorder.end()
         try:
             with torch.no_grad():
-                graph = module("autograd.step_graph").StepGraph(
+                graph = program.module("autograd.step_graph").StepGraph(
                     tensors, gradients, recorder, self._name_of, notes
                 )
         except Exception as error:  # the script's own backward may do what this cannot
@@ -331,7 +256,7 @@ class Capturing:
         connection = self._connections.get()
         if connection is None:
             return
-        self._server = module("engine.watched.step_server").StepServer(
+        self._server = program.module("engine.watched.step_server").StepServer(
             connection, graph
         )
         if not self._released.is_set():

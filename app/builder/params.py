@@ -259,7 +259,9 @@ def expectation(param: Param) -> str:
         "tensor": tr(
             "expects numbers in brackets, rows of equal length, such as [[1, 2], [3, 4]]"
         ),
-        "dtype": tr("expects a dtype of {names}", names=", ".join(param.choices))
+        "dtype": tr(
+            "expects a dtype of {names}", names=", ".join(map(str, param.choices))
+        )
         if param.choices
         else tr("expects a dtype"),
     }[param.kind]

@@ -35,9 +35,7 @@ def ran(*command: object, **device: str) -> subprocess.CompletedProcess[str]:
 @pytest.mark.parametrize(
     "name", sorted(file.stem for file in HERE.glob("test_on_*.py"))
 )
-def test_the_battery_on_a_simulated_accelerator(
-    warm_processes: None, name: str
-) -> None:
+def test_the_battery_on_a_simulated_accelerator(name: str) -> None:
     options = ("-q", "-p", "no:cacheprovider", "-p", "no:xdist")
     done = ran("-m", "pytest", *options, f"{HERE / name}.py")
     assert done.returncode == 0, f"{done.stdout[-12_000:]}{done.stderr[-2_000:]}"

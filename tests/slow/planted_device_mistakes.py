@@ -195,8 +195,8 @@ MISTAKES = (
     Mistake(
         "the box has the CPU alone",
         "app/views/toolbar.py",
-        "for device in present:",
-        "for device in present[-1:]:",
+        "for device in self._present:",
+        "for device in self._present[-1:]:",
         (WINDOW, "memory_curve"),
     ),
     Mistake(

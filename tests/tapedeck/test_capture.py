@@ -35,7 +35,7 @@ from app.engine.requests.playback import (
 )
 from app.engine.watched.script_engine import ScriptEngine
 from app.engine.watched.script_link import ScriptLink
-from tapedeck import capture as program
+from tapedeck import program
 from tapedeck.frames import socket_path
 from tests.support.forked_python import run_forked
 from tests.tapedeck import loops
@@ -414,7 +414,6 @@ input()
 """
 
 
-@pytest.mark.usefixtures("warm_processes")
 @pytest.mark.skipif(os.name != "posix", reason="a process is killed by a signal")
 def test_a_window_that_is_killed_lets_the_script_go_on_and_its_package_app_is_its_own(
     tmp_path,
@@ -473,7 +472,6 @@ if "alone" in sys.argv:
 """
 
 
-@pytest.mark.usefixtures("warm_processes")
 @pytest.mark.skipif(os.name != "posix", reason="a process is interrupted by a signal")
 def test_ctrl_c_ends_a_script_that_stands_as_it_would_alone(tmp_path, opened):
     (tmp_path / "train.py").write_text(INTERRUPTED)

@@ -3,7 +3,5 @@
 from tests.slow import kill_watchers
 
 
-def test_a_script_neither_stalls_nor_differs_when_its_watcher_is_killed(
-    warm_python: str,
-) -> None:
-    assert kill_watchers.main(1, warm_python) == 0
+def test_a_script_neither_stalls_nor_differs_when_its_watcher_is_killed() -> None:
+    assert kill_watchers.main(1) == 0

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import subprocess
 import sys
+from collections.abc import Iterator
 from pathlib import Path
 
 import numpy as np
@@ -14,6 +15,7 @@ from PySide6.QtCore import Qt
 
 from app.features.places import values
 from app.features.places.dialog import PlacesDialog
+from app.features.places.feature import PlacesFeature
 from app.features.places.values import Place
 from app.project import file as project_file
 from app.project.project import Project
@@ -53,9 +55,12 @@ def gpubox(ssh_host: SshHost) -> SshHost:
 
 
 @pytest.fixture
-def window(gpubox: SshHost, window: WholeWindow) -> WholeWindow:
-    """One that is opened when the place is known."""
-    return window
+def window(gpubox: SshHost, window: WholeWindow) -> Iterator[WholeWindow]:
+    """One that knows the place, whichever tests have had it before and have it afterwards."""
+    window.findChild(PlacesFeature).runs.offer()
+    yield window
+    window.run_control.targets.choose("")
+    window.run_control.targets.offer(())
 
 
 def test_a_run_at_a_place_is_the_run_of_its_script_and_is_kept_with_its_checkpoints(
