@@ -171,22 +171,6 @@ def pool_of_processes(installed_packages: Path) -> Iterator[ModuleType]:
     pool.close()
 
 
-@pytest.fixture(scope="session")
-def warm_python(pool_of_processes: ModuleType) -> Iterator[str]:
-    """An executable that does as this Python does, and has torch at once; see `tests.support.warm_python`."""
-    from tests.support.warm_python import warm_executable
-
-    pool_of_processes.prepare(later=True)
-    with warm_executable() as executable:
-        yield executable
-
-
-@pytest.fixture
-def warm_processes(warm_python: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    """What is started by `sys.executable` is warm, whoever starts it."""
-    monkeypatch.setattr(sys, "executable", warm_python)
-
-
 @pytest.fixture(autouse=True)
 def fork_server(pool_of_processes: ModuleType) -> None:
     """One for all tests, from the first that needs a process on: a fresh process loads torch, for seconds."""

@@ -75,7 +75,7 @@ def printed_alone() -> str:
 
 @pytest.mark.parametrize(("step", "run"), [(1, ran), (4, ran_anew)], ids=["1", "4"])
 def test_a_step_is_written_and_the_script_goes_on(
-    warm_processes: None, train: Path, step: int, run: Callable[..., Any]
+    train: Path, step: int, run: Callable[..., Any]
 ) -> None:
     alone, out = printed_alone(), train.with_name("step.json")
     watched = run(train, "--capture", str(step), "--out", str(out), "--play")

@@ -717,9 +717,7 @@ def test_row_31_cuda_launch_blocking_is_set_for_a_run_in_a_process_of_its_own(
     assert given == {"CUDA_LAUNCH_BLOCKING": "1"}
 
 
-def test_row_32_several_devices_are_taken_by_distributed_data_parallel(
-    warm_processes: None, tmp_path
-):
+def test_row_32_several_devices_are_taken_by_distributed_data_parallel(tmp_path):
     """The exported script as it is, under torchrun: each of two processes takes half of every batch.
 
     DistributedDataParallel is taken, and not DataParallel, which the notes name too: that is one process whose threads

@@ -86,7 +86,6 @@ def printed(processes: list[subprocess.Popen[str]]) -> list[str]:
     return outputs
 
 
-@pytest.mark.usefixtures("warm_processes")
 @pytest.mark.skipif(
     not torch.distributed.is_gloo_available(), reason="this torch has no gloo"
 )

@@ -166,7 +166,6 @@ def test_the_window_reads_what_is_told(tmp_path):
     assert events[-1] == Finished("done", 1, loops.STEPS, events[-1].seconds, "")
 
 
-@pytest.mark.usefixtures("warm_processes")
 @pytest.mark.skipif(os.name != "posix", reason="a process is replaced by another")
 @pytest.mark.parametrize(
     "words", [["a", ""], ["exit"], ["kill"]], ids=["raises", "exits", "is interrupted"]
@@ -474,7 +473,6 @@ def test_a_script_that_updates_by_itself_is_said_to_have_no_steps(tmp_path):
     assert any(isinstance(event, Noticed) for event in follow(watch.frames, every=0.01))
 
 
-@pytest.mark.usefixtures("warm_processes")
 @pytest.mark.skipif(os.name != "posix", reason="a signal is sent to a process")
 def test_a_script_is_interrupted_as_by_ctrl_c(tmp_path):
     code = (

@@ -41,7 +41,6 @@ for _ in range(2):
     optimizer.zero_grad()
 """
 LINES = (12, 13, 14)
-pytestmark = pytest.mark.usefixtures("warm_processes")
 
 
 def warned(folder: Path, *command: str) -> list[str]:

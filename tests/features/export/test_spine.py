@@ -171,9 +171,7 @@ def again_on_a_platform_with_drags() -> None:
     assert done.returncode == 0, done.stdout[-6000:] + done.stderr[-2000:]
 
 
-def test_assemble_train_and_export_by_hand(
-    qtbot, qapp, warm_processes: None, tmp_path: Path
-) -> None:
+def test_assemble_train_and_export_by_hand(qtbot, qapp, tmp_path: Path) -> None:
     if QGuiApplication.platformName() != "minimal":
         again_on_a_platform_with_drags()
         return

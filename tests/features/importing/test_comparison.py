@@ -162,11 +162,8 @@ def test_one_that_is_stopped_stays_unchecked_and_its_process_ends(
     work = comparing._work
     press(comparing, STOP)
     qtbot.waitUntil(work.isFinished, timeout=30_000)
-    assert (
-        not comparing.running
-        and not comparing.banner.isVisible()
-        and UNCHECKED in told[-1]
-    )
+    qtbot.waitUntil(lambda: UNCHECKED in told[-1])
+    assert not comparing.running and not comparing.banner.isVisible()
     assert (
         UNCHECKED in window.document.project.notes
         and not window.document.project.origin.checked

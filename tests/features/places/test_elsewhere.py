@@ -42,7 +42,7 @@ print("the end")
 
 
 @pytest.fixture
-def box(ssh_host: SshHost, warm_processes: None) -> Iterator[SshHost]:
+def box(ssh_host: SshHost) -> Iterator[SshHost]:
     values.save({"gpubox": Place("gpubox", "box", sys.executable)})
     yield ssh_host
     for mirror in elsewhere._mirrors:

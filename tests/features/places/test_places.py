@@ -104,13 +104,13 @@ def test_what_is_run_there_is_understood_by_every_shell_that_is_here():
         assert done.stdout == b"\nmarker %d.%d\n" % sys.version_info[:2]
 
 
-def test_a_place_says_what_it_has(ssh_host: SshHost, warm_python: str, capsys):
+def test_a_place_says_what_it_has(ssh_host: SshHost, capsys):
     """A shell that prints, a jump over another host, a terminal and a command of its own: none is in the way."""
     (ssh_host.home / ".bashrc").write_text("echo hello; printf 'no end of a line'\n")
     ssh_host.add_host(
         "hard", "ProxyJump box", "RequestTTY force", "RemoteCommand echo other"
     )
-    add(ssh="hard", python=f"echo more; {warm_python}")
+    add(ssh="hard", python=f"echo more; {sys.executable}")
     capsys.readouterr()
     assert main(["places", "check", "gpubox", "--json"]) == 0
     facts = json.loads(capsys.readouterr().out)

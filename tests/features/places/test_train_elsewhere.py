@@ -22,7 +22,7 @@ __all__ = ["one_host", "ssh_host"]
 
 
 def test_a_project_trained_at_a_place_has_the_losses_and_weights_of_its_script_here(
-    ssh_host: SshHost, warm_processes: None, tmp_path: Path, capfdbinary
+    ssh_host: SshHost, tmp_path: Path, capfdbinary
 ):
     values.save({"gpubox": Place("gpubox", "box", sys.executable)})
     out = tmp_path / "out"

@@ -165,7 +165,7 @@ def test_sweeps_of_before_are_read_from_their_runs(
 
 
 def test_a_killed_sweep_is_resumed_and_the_best_is_relived_bit_for_bit(
-    warm_processes: None, tmp_path: Path
+    tmp_path: Path,
 ) -> None:
     """The long form is `python -m tests.slow.optuna_sweeps`."""
     net = tmp_path / "net.tape"
@@ -244,7 +244,7 @@ def test_several_trials_at_once_and_seeds_with_their_spread(
 
 
 def test_the_search_as_a_script_makes_the_same_trials_with_the_same_losses(
-    warm_processes: None, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     net, script = tmp_path / "net.tape", tmp_path / "search.py"
     net.write_bytes(resource("examples", "MLP on digits.tape").read_bytes())
