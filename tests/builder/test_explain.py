@@ -492,6 +492,25 @@ def test_what_reaches_no_output_is_left_out_and_can_be_removed() -> None:
     assert set(mended.nodes) == {"x", "r", "y"} and analyse(mended).problems == ()
 
 
+def test_a_layer_behind_a_flatten_with_the_flat_width_typed_is_mended_width_and_all() -> (
+    None
+):
+    graph = net(
+        [
+            ("input", "x", {"shape": (3, 7, 9)}),
+            ("nn.Flatten", "flat", {}),
+            ("nn.Conv2d", "conv", {"in_channels": 189}),
+            ("nn.ReLU", "relu", {}),
+            ("output", "y", {}),
+        ]
+    )
+    moved, removed = problem_at(graph, "conv").cures
+    assert moved.label == "Move flat behind conv and infer in_channels"
+    assert removed.label == "Remove flat and infer in_channels"
+    for cure in (moved, removed):
+        assert analyse(apply_cure(graph, catalog(), cure)).errors == ()
+
+
 def test_cures_of_a_graph_that_moved_on_do_nothing() -> None:
     graph = MISTAKES["conv: channels"].graph
     (cure,) = problem_at(graph).cures

@@ -72,7 +72,7 @@ def _rank_cures(call: FailedCall, wire: Wire, expected_rank: int) -> Iterator[Cu
     """Propose a Flatten, a channel dimension, an unflatten to a square image; else the variant for this rank."""
     rank = wire.rank
     if expected_rank > rank:
-        yield from past_flatten(call.graph, wire.source, call.step.node)
+        yield from _without_flatten(call, wire)
     if rank > expected_rank >= 2:
         start = {"start_dim": expected_rank - 1} if expected_rank > 2 else {}
         label = tr("Insert {layer}", layer="Flatten")
@@ -92,6 +92,20 @@ def _rank_cures(call: FailedCall, wire: Wire, expected_rank: int) -> Iterator[Cu
         op = f"{match[1]}{sides}d"
         edit = ReplaceOp(call.step.id, op, params)
         yield Cure(tr("Use {layer}", layer=op.partition(".")[2]), (edit,))
+
+
+def _without_flatten(call: FailedCall, wire: Wire) -> Iterator[Cure]:
+    """Propose to have a Flatten behind the layer or nowhere; its width is inferred where it was typed as the flat
+    one."""
+    cures = past_flatten(call.graph, wire.source, call.step.node)
+    typed = call.step.node.params
+    param = next((name for name in _WIDTHS if name in typed), None)
+    if param is None or typed[param] != wire.type.per_sample():
+        yield from cures
+        return
+    for cure in cures:
+        label = tr("{cure} and infer {param}", cure=cure.label, param=param)
+        yield Cure(label, (*cure.edits, SetParam(call.step.id, param, AUTO)))
 
 
 def past_flatten(graph: Graph, flatten: Node, node: Node) -> Iterator[Cure]:
