@@ -492,9 +492,7 @@ def test_what_reaches_no_output_is_left_out_and_can_be_removed() -> None:
     assert set(mended.nodes) == {"x", "r", "y"} and analyse(mended).problems == ()
 
 
-def test_a_layer_behind_a_flatten_with_the_flat_width_typed_is_mended_width_and_all() -> (
-    None
-):
+def test_a_flat_width_that_was_typed_is_inferred_as_the_flatten_moves() -> None:
     graph = net(
         [
             ("input", "x", {"shape": (3, 7, 9)}),

@@ -76,13 +76,13 @@ def killed(frames: Path, number: int) -> bool:
     return steps_of(frames) > before
 
 
-def main(kills: int, python: str = sys.executable) -> int:
-    """Print the counts; return 1 if a script, which `python` runs, stalled, died or differed."""
+def main(kills: int) -> int:
+    """Print the counts; return 1 if a script stalled, died or differed."""
     with tempfile.TemporaryDirectory() as name:
         folder = Path(name)
         script, end = folder / "train.py", folder / "end"
         script.write_text(SCRIPT)
-        launcher = [python, str(ROOT / "tapedeck" / "script.py"), name]
+        launcher = [sys.executable, str(ROOT / "tapedeck" / "script.py"), name]
         running = subprocess.Popen(
             [*launcher, str(script), str(end)], stdout=subprocess.PIPE, text=True
         )
@@ -95,7 +95,7 @@ def main(kills: int, python: str = sys.executable) -> int:
         said = running.communicate()[0].strip()
         count = said.partition(" ")[0]
         alone = subprocess.check_output(
-            [python, str(script), str(end), count], text=True
+            [sys.executable, str(script), str(end), count], text=True
         ).strip()
     differed = said != alone
     print(
