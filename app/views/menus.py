@@ -37,7 +37,16 @@ MENUS: dict[str, tuple[str, tuple[str | tuple[str, str], ...]]] = {
     "block": ("&Block", ("make", "go", "fold", "instance", "library")),
     "run": (
         "&Run",
-        ("control", "script", "rate", "trials", "memory", "past", "place", "weights"),
+        (
+            "control",
+            ("script", "&Watched script"),
+            "rate",
+            "trials",
+            "memory",
+            "past",
+            "place",
+            "weights",
+        ),
     ),
     "autograd": ("&Autograd", ("record", "play", "reports", "code")),
     "help": ("&Help", ("learn", "search", "about")),

@@ -20,7 +20,7 @@ class PlacesFeature(Feature):
         return (
             Action(
                 "places",
-                "Places…",
+                "Pla&ces…",
                 self._show,
                 tip="The machines behind ssh that runs can be on",
                 menu="run.place",
