@@ -59,9 +59,11 @@ def test_the_window_of_a_script_has_its_name_and_no_network(
         and [row.run for row in window.runs.model.rows] == session.runs
     )
     assert {cell(window, 0, name) for name in ("Batch size", "Seed", "Epochs")} == {"–"}
-    run = next(each for each in window.findChildren(QMenu) if each.title() == "&Run")
+    menu = next(
+        each for each in window.findChildren(QMenu) if each.title() == "&Watched script"
+    )
     assert {"script-interrupt", "watch-again"} <= {
-        action.objectName() for action in run.actions()
+        action.objectName() for action in menu.actions()
     }
     script.ending.set()
     qtbot.waitUntil(lambda: session.state == "done")

@@ -257,9 +257,9 @@ def test_a_script_that_stands_goes_on_when_something_else_is_captured_or_its_wat
 def choose(
     qtbot: QtBot, window: WholeWindow, key: str, menu: QMenu | None = None
 ) -> None:
-    """Click a command of the Run menu, or of one in it."""
+    """Click a command of the menu of a watched script, or of one in it."""
     menu = menu or next(
-        each for each in window.findChildren(QMenu) if each.title() == "&Run"
+        each for each in window.findChildren(QMenu) if each.title() == "&Watched script"
     )
     action = next(
         each
