@@ -16,6 +16,7 @@ import gc
 import math
 import os
 import socket
+import threading
 import weakref
 from collections.abc import Callable, Iterable, Mapping
 from pathlib import Path
@@ -157,7 +158,8 @@ class Watcher:
         self._unstepped = 0  # calls of backward before the first step
         self._unstepped_optimizers: weakref.WeakSet[torch.optim.Optimizer] | None = None
         self.noted: list[_Noted] = []
-        self._fetches = False  # there are losses on an accelerator
+        self.thread = 0  # that took the last steps
+        self.fetches = False  # there are losses on an accelerator
         self._fetch_due = 0.0
         self._layers: tuple[str, ...] = ()
         self.norms_due = self._norms_cost = self._memory_due = self.turn_due = 0.0
@@ -206,7 +208,7 @@ class Watcher:
             self.losses.append(loss.item())
         else:
             self.losses.append(loss.detach().clone())
-            self._fetches = True
+            self.fetches = True
         self.spent += perf_counter() - began
 
     def gradients_cleared(self, owner: torch.optim.Optimizer | nn.Module) -> None:
@@ -386,10 +388,11 @@ class Watcher:
 
     def _turn(self, main: bool, began: float) -> None:
         """Write the recorded steps, and execute pending commands. While the script is paused each step is one turn."""
+        self.thread = threading.get_ident()
         if self.speaking:
             paused = self.actions is not None and self.actions.paused
             if (
-                not self._fetches
+                not self.fetches
                 or began >= self._fetch_due
                 or len(self.noted) >= MOST_NOTED
                 or paused
@@ -664,7 +667,7 @@ class Watcher:
         """Add the lines of the steps that wait; losses on an accelerator are read off it together."""
         noted, self.noted = self.noted, []
         fetched: dict[int, float] = {}
-        if self._fetches:
+        if self.fetches:
             tensors = {
                 id(candidate): candidate
                 for note in noted

@@ -7,15 +7,16 @@ import importlib.abc
 import importlib.machinery
 import os
 import sys
+import threading
 from collections.abc import Callable, Iterable, Mapping
 from pathlib import Path
 from time import monotonic
 from types import ModuleType, TracebackType
 from typing import TYPE_CHECKING, Any
 
-from tapedeck import ranks, resuming
+from tapedeck import exits, ranks, resuming
 from tapedeck.commands import Client, CommandSocket
-from tapedeck.frames import DONE, FRAMES, Ending, FrameFile, Script, new_folder
+from tapedeck.frames import DONE, FRAMES, Ending, FrameFile, Said, Script, new_folder
 
 if TYPE_CHECKING:
     from torch import nn
@@ -52,6 +53,7 @@ class Watch:
         arguments = [] if _is_kernel() else sys.argv[1:]
         world, job = ranks.job()
         self._status: Any = None  # that the script ends with by itself
+        self._death = ""  # what has ended the thread that trains
         self._resuming: resuming.Resuming | None = None
         if os.environ.get(resuming.FOLDER) and world == 1:
             self._resuming = resuming.Resuming(self.frames)
@@ -59,7 +61,8 @@ class Watch:
         self._file.tell(
             Script([name, *arguments], os.getpid(), self.rank, world, job, listens)
         )
-        atexit.register(self.stop)
+        atexit.register(self._process_ends)
+        self._exits = exits.Exits(self._leaves, self._thread_dies)
         self._notebook = _notebook()
         if self._notebook is not None:
             self._notebook.events.register("post_run_cell", self._cell_ended)
@@ -107,9 +110,8 @@ class Watch:
         if self._ended:
             return
         self._ended = True
-        if self._resuming is not None and self._status == resuming.TRY_AGAIN:
-            ending = Ending(note=WAITS, again=True)
-        atexit.unregister(self.stop)
+        atexit.unregister(self._process_ends)
+        self._exits.remove()
         if self._notebook is not None:
             self._notebook.events.unregister("post_run_cell", self._cell_ended)
         if self._hooks is not None:
@@ -128,13 +130,47 @@ class Watch:
 
     def failed(self, error: BaseException) -> None:
         """End watching with the exception that ended the script."""
-        if isinstance(error, SystemExit):
-            note = "" if not error.code else f"The script exited with {error.code}."
-            self.stop(Ending("done" if not error.code else "stopped", note))
-        elif isinstance(error, KeyboardInterrupt):
-            self.stop(Ending("stopped", "The script was interrupted."))
+        self.stop(exits.by_exception(error))
+
+    def _process_ends(self) -> None:
+        """End watching with the process, by its status or by what ended it."""
+        error = exits.unhandled()
+        if error is not None and self._status is None and self._notebook is None:
+            self.failed(error)
         else:
-            self.stop(Ending(error=f"{type(error).__name__}: {error}"))
+            self.stop(self._ending(self._status))
+
+    def _ending(self, code: object) -> Ending:
+        """Return how a script ended that exits so; it may have outlived the thread that trained."""
+        if self._resuming is not None and code == resuming.TRY_AGAIN:
+            return Ending(note=WAITS, again=True)
+        ending = exits.by_status(code)
+        return Ending(error=self._death) if self._death and ending is DONE else ending
+
+    def _leaves(self, status: int) -> None:
+        """End watching before `os._exit`; nobody waits for an accelerator, which may be why the script leaves."""
+        if self._ended:
+            return
+        ending = self._ending(status)
+        watcher = self._watcher
+        if watcher is None or not watcher.fetches:
+            self.stop(ending)
+        else:
+            self._file.tell(ending.frame(watcher.step))
+
+    def _thread_dies(
+        self, error: BaseException, thread: threading.Thread | None
+    ) -> None:
+        """Tell what has ended a thread; that of the thread that trains is the end, unless a status says otherwise."""
+        if self._ended or thread is None:
+            return
+        watcher = self._watcher
+        text = f"{type(error).__name__}: {error}"
+        if watcher is not None and thread.ident == watcher.thread:
+            self._death = f"{text} (in the thread {thread.name})"
+        else:
+            step = watcher.step if watcher is not None else 0
+            self._file.tell(Said(step, f"The thread {thread.name} ended with {text}"))
 
     def _cell_ended(self, *_result: Any) -> None:
         """Write the pending frames at the end of a notebook cell."""
@@ -146,6 +182,7 @@ class Watch:
         if self._ended:
             return
         self._ended = True
+        self._exits.remove()
         if self._hooks is not None:
             self._hooks.remove()
         self._file.close()

@@ -192,6 +192,73 @@ def test_a_script_ends_as_it_would_alone(words, tmp_path):
     assert last["event"] == ("failed" if words[0] == "a" else "finished")
 
 
+ENDING = """
+import os, sys, threading
+def step():
+    import torch
+    net = torch.nn.Linear(2, 1)
+    net(torch.ones(1, 2)).sum().backward()
+    torch.optim.SGD(net.parameters(), lr=0.1).step()
+    raise ValueError("no more data")
+def help(): raise OSError("no room")
+def run(function):
+    thread = threading.Thread(target=function, name="helper")
+    thread.start()
+    thread.join()
+if "worker" in sys.argv: run(step)
+if "helper" in sys.argv: run(help)
+if "exit" in sys.argv: sys.exit(7)
+if "message" in sys.argv: sys.exit("no data")
+if "at once" in sys.argv: os._exit(7)
+"""
+BY_HAND = """
+import tapedeck, torch
+watch = tapedeck.watch(folder=".", quiet=True)
+raise ValueError("no more data")
+"""
+ENDS = {
+    "exit": (7, "stopped", "The script exited with 7."),
+    "message": (1, "stopped", "The script exited with 1: no data"),
+    "at once": (7, "stopped", "The script exited with 7."),
+    "worker": (0, "", "ValueError: no more data (in the thread helper)"),
+    "helper": (0, "done", ""),
+}
+
+
+@pytest.mark.parametrize("way", ENDS)
+def test_how_a_script_ends_is_told(way, tmp_path):
+    script = tmp_path / "train.py"
+    script.write_text(ENDING)
+    launcher, environment = str(ROOT / "tapedeck/script.py"), {"PYTHONPATH": str(ROOT)}
+    done = subprocess.run(
+        [sys.executable, launcher, str(tmp_path), str(script), way],
+        capture_output=True,
+        env=os.environ | environment,
+        check=False,
+    )
+    status, reason, text = ENDS[way]
+    assert done.returncode == status
+    frame = told(tmp_path / frames.FRAMES)[-1]
+    assert frame.get("reason", "") == reason
+    assert frame.get("note", frame.get("message", "")) == text
+    if way == "helper":
+        said = [each.get("message") for each in told(tmp_path / frames.FRAMES)]
+        assert "The thread helper ended with OSError: no room" in said
+
+
+def test_an_exception_ends_a_script_that_watches_itself(tmp_path):
+    done = subprocess.run(
+        [sys.executable, "-c", BY_HAND],
+        capture_output=True,
+        cwd=tmp_path,
+        env=os.environ | {"PYTHONPATH": str(ROOT)},
+        check=False,
+    )
+    frame = told(tmp_path / frames.FRAMES)[-1]
+    assert done.returncode == 1
+    assert (frame["event"], frame["message"]) == ("failed", "ValueError: no more data")
+
+
 @pytest.mark.skipif(os.name != "posix", reason="a process is replaced by another")
 def test_the_command_runs_a_script_of_several_loops(tmp_path):
     script = Path(loops.__file__)

@@ -571,11 +571,10 @@ class RunControl(QObject):
         of = self._left.get(run.number if run is not None else 0, self._document.title)
         if finished.reason == "left":
             return  # said beside the command that takes it up again
-        stopped = (
-            finished.note
-            if not self._session.owns
-            else f"It is saved and can be resumed under Runs of {of}."
-        )
+        stopped = finished.note
+        if self._session.owns:
+            resumable = f"It is saved and can be resumed under Runs of {of}."
+            stopped = f"{stopped} {resumable}".strip()
         self.said.emit(title, summary if finished.reason == "done" else stopped)
 
     @property
