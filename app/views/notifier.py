@@ -39,10 +39,13 @@ class Notifier(QObject):
         detail: str = "",
         action: str = "",
         act: Callable[[], object] | None = None,
+        icon: str = "check",
     ) -> None:
         """Show a toast, with a link `action` that calls `act`, which takes a while to be read and reached."""
         seconds = ACTED_SECONDS if action else SECONDS
-        self._toasts.show(title, detail, action=action, on_action=act, seconds=seconds)
+        self._toasts.show(
+            title, detail, icon=icon, action=action, on_action=act, seconds=seconds
+        )
 
     def take_back(self, title: str) -> None:
         """Dismiss the toasts with this title."""

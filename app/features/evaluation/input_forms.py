@@ -15,6 +15,7 @@ from app.features.evaluation.input_pictures import as_drawn, as_input
 from app.features.evaluation.values import Entered, Image, InputSurvey, PictureFile
 from app.training.evaluation.result import is_picture
 from app.util.formatting import in_units, shape_text
+from app.views.ui.docks import beside_text
 from app.views.ui.layouts import hbox, vbox
 from app.views.ui.widgets.button import Button
 from app.views.ui.widgets.fields import ChoiceField, TextField
@@ -22,6 +23,7 @@ from app.views.ui.widgets.numbers import NumberField
 from app.views.ui.widgets.painting import label, set_property
 
 DIGITS = 6  # of a number that is shown
+NUMBER = 140  # px, the width of its field
 MOST_FIELDS = 24  # numbers that have a field each; more are typed as a line
 MOST_TYPED = 256  # numbers of a line
 
@@ -64,10 +66,12 @@ class NumbersForm(QWidget):
                 if number < len(survey.columns)
                 else f"{survey.name or 'input'} {number}"
             )
-            field, span = NumberField(0.0, "float"), label("", "caption", "text3")
+            field = NumberField(0.0, "float")
+            span = label("", "caption", "text3", wrap=True)
+            field.setFixedWidth(beside_text(NUMBER))
             field.setAccessibleName(name)
             field.edited.connect(partial(self._edited, len(self.fields)))
-            form.addRow(label(name, "label", "text2"), hbox(field, span))
+            form.addRow(label(name, "label", "text2"), hbox(field, (span, 1)))
             self.fields.append(field)
             self.ranges.append(span)
             self._columns.append(number)

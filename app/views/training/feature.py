@@ -350,7 +350,7 @@ class RunFeature(Feature):
         ]
         if notices:
             self._notice = notices[-1]
-            self.workspace.notifier.say(self._notice.message)
+            self.workspace.notifier.say(self._notice.message, icon="info")
 
     def _failed(self, failed: Failed) -> None:
         """Report a failure; those of a series are reported together at its end."""

@@ -467,6 +467,9 @@ def test_a_number_outside_of_the_training_samples_is_said(qtbot, houses):
         words.text() == "outside 60 to 99 of the training samples"
         and words.property("tone") == "warn"
     )
+    page.resize(900, 300)
+    page.show()
+    assert len({field.width() for field in page.fields}) == 1, "fields are in a column"
     type_number(qtbot, area, "75")
     assert words.text() == "60 to 99" and words.property("tone") == "text3"
 

@@ -8,21 +8,18 @@ import pytest
 from PySide6.QtCore import QMimeData, QPoint, QPointF, Qt, QUrl
 from PySide6.QtGui import QDragEnterEvent, QDropEvent
 from PySide6.QtTest import QTest
-from PySide6.QtWidgets import (
-    QAbstractButton,
-    QApplication,
-    QFileDialog,
-    QWidget,
-)
+from PySide6.QtWidgets import QFileDialog
 from pytestqt.qtbot import QtBot
 
 from app.views.canvas.canvas import START_NET
-from app.views.ui.docks import TabbedPane
 from tests.preflight.test_starting_net import houses, pictures, text
+from tests.support.hands import LEFT, Keyboard, Mouse, Until
 from tests.support.whole_window import WholeWindow
 from tests.views.window.test_data import settled
 
-LEFT, NONE = Qt.MouseButton.LeftButton, Qt.KeyboardModifier.NoModifier
+
+def patiently(qtbot: QtBot) -> Until:
+    return lambda condition: qtbot.waitUntil(condition, timeout=60_000)
 
 
 def drop(window: WholeWindow, path: str) -> None:
@@ -117,36 +114,6 @@ def test_the_keys_start_a_net_and_what_is_built_is_never_replaced(
     assert window.document.project is built
 
 
-class Mouse:
-    """A hand that counts its clicks."""
-
-    def __init__(self, qtbot: QtBot, window: WholeWindow) -> None:
-        self.qtbot, self.window, self.clicks = qtbot, window, 0
-
-    def click(self, widget: QWidget, spot: QPoint | None = None) -> None:
-        self.qtbot.waitUntil(lambda: widget.isVisible() and widget.isEnabled())
-        self.clicks += 1
-        QTest.mouseClick(
-            widget, LEFT, pos=spot if spot is not None else widget.rect().center()
-        )
-
-    def tab(self, pane: TabbedPane, key: str) -> None:
-        bar = pane.tabs
-        self.click(bar, bar.tabRect(bar.index(key)).center())
-
-    def data(self, label: str) -> None:
-        """Choose data in the list of the page Training."""
-        source = self.window.training_form.data.source
-        self.click(source)
-        view = source.view()
-        self.qtbot.waitUntil(view.isVisible)
-        index = source.model().index(source.findText(label), 0)
-        view.setCurrentIndex(index)
-        self.clicks += 1  # Qt takes none so soon after it has opened the list
-        QTest.keyClick(view, Qt.Key.Key_Return)
-        assert source.currentText() == label
-
-
 FROM_THE_LIST = {
     "a table": (houses, "CSV file…", "getOpenFileName"),
     "pictures": (pictures, "Image folder…", "getExistingDirectory"),
@@ -165,7 +132,7 @@ def test_ten_clicks_lead_from_an_empty_window_to_a_prediction_of_a_trained_net(
 ) -> None:
     make, label, dialog = FROM_THE_LIST[name]
     settled(qtbot, window)
-    mouse, data = Mouse(qtbot, window), window.training_form.data
+    mouse, data = Mouse(window, patiently(qtbot)), window.training_form.data
     mouse.tab(window.right.pane, "training")
     mouse.data(label)
     if make is not None:
@@ -175,47 +142,27 @@ def test_ten_clicks_lead_from_an_empty_window_to_a_prediction_of_a_trained_net(
         mouse.click(data.pick)
         mouse.clicks += 1  # in the dialog: a double click on the file
         settled(qtbot, window)
-    mouse.click(data.start_net)
+    scrolled = window.training_form.area.verticalScrollBar()
+    before = scrolled.value()
+    mouse.start_net()
     settled(qtbot, window)
-    qtbot.waitUntil(lambda: not window.run_control.blocked, timeout=60_000)
-    mouse.click(window.toolbar.deck.transport.button("run"))
+    assert scrolled.value() == before, "the page stays where it was read"
+    mouse.run()
     qtbot.waitUntil(lambda: window.session.state in ("done", "failed"), timeout=120_000)
     assert window.session.state == "done"
-    mouse.tab(window.bottom.pane, "evaluation")
-    trying = window.evaluation.view.findChildren(QAbstractButton)
-    mouse.click(next(button for button in trying if button.text() == "Predict"))
+    mouse.predict()
     qtbot.waitUntil(lambda: window.evaluation.trying.survey is not None, timeout=60_000)
+    bars = window.evaluation.trying.bars
+    if name == "pictures":
+        picture = str(next((tmp_path / "pictures" / "light").iterdir()))
+        monkeypatch.setattr(QFileDialog, "getOpenFileName", lambda *_: (picture, ""))
+        mouse.click(window.evaluation.trying.choose)
+        mouse.clicks += 1
+        qtbot.waitUntil(lambda: bars.called == "light", timeout=60_000)
     assert mouse.clicks <= 10
     if name == "a table":
-        bars = window.evaluation.trying.bars
         qtbot.waitUntil(lambda: bars.called == "price", timeout=60_000)
         assert 100_000 < float(bars._values[0]) < 500_000
-
-
-class Keyboard:
-    """Hands on the keys alone, which go to what has the focus. A step is a chord, or words and Enter."""
-
-    def __init__(self, qtbot: QtBot, window: WholeWindow) -> None:
-        self.qtbot, self.window, self.steps = qtbot, window, 0
-
-    @property
-    def focus(self) -> QWidget:
-        top = QApplication.activeModalWidget() or self.window
-        top.activateWindow()  # as a window manager does when a dialog has closed
-        self.qtbot.waitUntil(top.isActiveWindow)
-        return top.focusWidget() or top
-
-    def press(self, key: Qt.Key, chord: Qt.KeyboardModifier = NONE) -> None:
-        self.steps += 1
-        QTest.keyClick(self.focus, key, chord)
-
-    def type(self, words: str) -> None:
-        QTest.keyClicks(self.focus, words)
-        self.press(Qt.Key.Key_Return)
-
-    def find(self, words: str) -> None:
-        self.press(Qt.Key.Key_K, Qt.KeyboardModifier.ControlModifier)
-        self.type(words)
 
 
 WORDS = {
@@ -236,7 +183,7 @@ def test_ten_steps_of_the_keys_alone_lead_from_an_empty_window_to_a_prediction(
 ) -> None:
     make, _, dialog = FROM_THE_LIST[name]
     settled(qtbot, window)
-    keys, trying = Keyboard(qtbot, window), window.evaluation.trying
+    keys, trying = Keyboard(window, patiently(qtbot)), window.evaluation.trying
     if make is not None:
         path = make(tmp_path).path
         chosen = path if dialog == "getExistingDirectory" else (path, "")

@@ -13,6 +13,7 @@ from app.training.monitoring.watch_points import WatchPoints, from_text, to_text
 from app.views.run.batch_dialog import BatchDialog, notes
 from app.views.settings import Settings
 from app.views.training.form.feature import LOOK, WatchSection
+from app.views.ui.widgets.painting import Glyph
 from tests.support.tables import texts_of
 from tests.support.whole_window import WholeWindow
 from tests.support.windows import messages, shown
@@ -158,6 +159,8 @@ def test_what_slows_a_run_down_is_said_beside_it_and_mistakes_of_layers_in_the_c
         [Noticed(3, "fc1", None, "fc1 is dead."), Noticed(3, "", None, slow)]
     )
     assert [text for text in heard if text in (slow, "fc1 is dead.")] == [slow]
+    (toast,) = (each for each in window.toasts.toasts() if each.text() == slow)
+    assert toast.findChild(Glyph)._name == "info", "nothing was done that is ticked"
     assert {slow, "fc1 is dead."} <= set(window.console.texts)
     window.session.stop()
     qtbot.waitUntil(lambda: not window.session.active, timeout=60_000)

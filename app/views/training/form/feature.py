@@ -502,6 +502,7 @@ class TrainingFormFeature(Feature):
             return
         workspace.place.go_to(NETWORK)
         workspace.pages.turn_to("network")
+        workspace.drawing.take_focus()  # the button goes, and the page is to stay as it is scrolled
         workspace.selection.set(())
         started = starting_net.start(project)
         name = spec_of(project.data).label
