@@ -393,11 +393,13 @@ FACTS: dict[str, Fact] = {
     ),
 }
 
-# Facts that are measured when a hand-in is graded: on a run that is trained, on a tape that is captured. Of what
-# else only the window sees there is the record alone; that of `ON_TAPE` can be true only of a net that has a tape.
+# Facts that are measured when a hand-in is graded: on a run that is trained, on a tape that is captured, on a step that
+# is estimated. Of what else only the window sees there is the record alone; that of `ON_TAPE` can be true only of a net
+# that has a tape.
 OF_RUN = frozenset(
     {
         "epochs",
+        "ended",
         "first_loss",
         "best_epoch",
         "train_loss",
@@ -408,18 +410,10 @@ OF_RUN = frozenset(
 OF_TAPE = frozenset(
     {"tape_nodes", "tape_leaves", "on_tape", "held", "grad_norm", "finding"}
 )
-ON_TAPE = frozenset({"captured", "tape_mode", "played"})
-OF_WINDOW = OF_TAPE | ON_TAPE
-OF_WINDOW |= frozenset(
-    {
-        "ended",
-        "processes",
-        "gradcheck",
-        "memory",
-        "snippet",
-        "snippet_error",
-        "tensor",
-        "page",
-        "runs",
-    }
+MEASURED_AGAIN = OF_TAPE | {"ended", "memory"}
+ON_TAPE = frozenset({"captured", "tape_mode", "played", "gradcheck"})
+OF_WINDOW = (
+    MEASURED_AGAIN
+    | ON_TAPE
+    | {"processes", "snippet", "snippet_error", "tensor", "page", "runs"}
 )

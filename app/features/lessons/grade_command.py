@@ -11,8 +11,9 @@ from app.cli import arguments
 WORDS = """
 Hand-ins are .tape files and pictures that carry one, anywhere in the folder, also in .zip files and under any name.
 Each is graded in a process of its own, with limits of time and memory; code of a hand-in never runs. Goals of the net
-are measured, those of a run are trained with the settings of the hand-in, those of the tape and of findings are
-measured on a batch that is captured for it. What was done in the window (the tape was played), and what a goal marked
+are measured, those of a run and of how it ends are trained with the settings of the hand-in, those of the tape and of
+findings are measured on a batch that is captured for it, the memory of a step is estimated. What was done in the window
+(the tape was played, gradcheck or a snippet ran, runs were counted or split between processes), and what a goal marked
 "once" asks of an earlier state, is taken from the record in the hand-in, which somebody could have written by hand:
 "evidence" says of each goal "measured" or "from the record". A record that the net contradicts does not count. Ends
 with 0, or with 2 if something could not be read.

@@ -18,9 +18,9 @@
 A line of a block is a goal: a fact of `facts.FACTS` with its argument, a comparison, what is wanted, and after `|` a
 hint. With `ask` and a question the student types the value, and what is wanted is compared with that. With `once` in
 front it is enough that the goal held when its step was done; without, it must hold in what is handed in. Of what the
-window sees (`facts.OF_WINDOW`) that is enough in the window; when it is graded, a fact of the tape must be true of the
-net that is handed in, or of the one that the lesson starts with, unless `once` stands in front. With seed = "student"
-in the head each student has data and weights of their own.
+window sees (`facts.OF_WINDOW`) that is enough in the window; when it is graded, what can be measured of it
+(`facts.MEASURED_AGAIN`) must be true of the net that is handed in, or of the one that the lesson starts with, unless
+`once` stands in front. With seed = "student" in the head each student has data and weights of their own.
 """
 
 from __future__ import annotations

@@ -1,14 +1,14 @@
-"""Grade a hand-in: its net is analysed, what goals ask of a run is trained, a batch of it is captured; acts are as the
-hand-in records them."""
+"""Grade a hand-in: its net is analysed, what goals ask of a run is trained, a batch of it is captured, the memory of a
+step estimated; acts are as the hand-in records them."""
 
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING
 
 import torch
-from msgspec.structs import replace
+from msgspec.structs import asdict, replace
 
 from app.autograd.batch import TrainingBatch, preserve_gradients, run_backward
 from app.autograd.diagnostics.findings import find_all
@@ -20,6 +20,7 @@ from app.engine.requests.capture import CaptureRequest
 from app.engine.server import Context, handles
 from app.engine.tasks.capture import batch_of
 from app.features.lessons.facts import (
+    MEASURED_AGAIN,
     OF_RUN,
     OF_TAPE,
     OF_WINDOW,
@@ -47,9 +48,10 @@ from app.features.lessons.values import (
 from app.preflight import preflight
 from app.project import custom_layers
 from app.project.project import LessonWork, Project
-from app.training.events import EpochDone, Failed
+from app.training.events import EpochDone, Failed, Finished
 from app.training.history import History
 from app.training.loop import train
+from app.training.monitoring import measured_memory
 from app.util import module_tree
 from app.util.language import marked, tr
 from tapedeck.norms import norm_of, values_of
@@ -84,12 +86,12 @@ def grade(request: Grade, _context: Context) -> Graded:
     if _has_own_code(project):
         error = tr(OWN_CODE)
     elif project.graph.nodes:
-        situation, not_measured = _measured(project, lesson.goals, work.answers)
-        states, no_tape = _captured(situation, lesson.goals)
-        error = not_measured or no_tape or error
+        states, not_measured = _states(project, lesson.goals, work.answers)
+        error = not_measured or error
     before: tuple[Situation, ...] = ()
-    if start is not None and not _has_own_code(start):
-        before, _ = _captured(Situation(project=start), lesson.goals)
+    of_start = [goal for goal in lesson.goals if _is_open_before(goal, states, work)]
+    if start is not None and of_start and not _has_own_code(start):
+        before, _ = _states(start, of_start, work.answers)
     verdicts = [_verdict(goal, states, before, work) for goal in lesson.goals]
     seed = project.training.seed if lesson.seed else None
     return Graded(tuple(verdicts), error, work.student, seed)
@@ -104,44 +106,86 @@ def _analysis(project: Project) -> Analysis:
     return analyse(project.graph, custom_layers.ops_of(project))
 
 
-def _measured(
-    project: Project, goals: tuple[Goal, ...], answers: Mapping[str, str]
-) -> tuple[Situation, str]:
-    """Return what is known of a project: of its net, and of a run, up to the epoch in which all goals of it are
-    reached, as in the window."""
+def _states(
+    project: Project, goals: Sequence[Goal], answers: Mapping[str, str]
+) -> tuple[tuple[Situation, ...], str]:
+    """Return what is known of a project once what goals ask for is measured, with a batch that is captured in train
+    mode, and in eval mode; and why something cannot be, "" if all can."""
     analysis = _analysis(project)
     situation = with_analysis(
         Situation(project=project), analysis, len(analysis.errors)
     )
+    situation, no_run = _trained(project, situation, analysis, goals, answers)
+    situation = _with_memory(project, situation, analysis, goals)
+    states, no_tape = _captured(project, situation, analysis, goals)
+    return states, no_run or no_tape
+
+
+def _trained(
+    project: Project,
+    situation: Situation,
+    analysis: Analysis,
+    goals: Sequence[Goal],
+    answers: Mapping[str, str],
+) -> tuple[Situation, str]:
+    """Add what is known of a run, up to the epoch in which all goals of it are reached, as in the window."""
     of_run = [goal for goal in goals if goal.fact in OF_RUN and not goal.once]
     if not of_run:
         return situation, ""
     if not analysis.runnable:
         return situation, tr("Its net cannot run, so goals of a run are not reached.")
-    if not project.data.source.startswith(COMES_WITH) or project.training.start:
+    if _reads_files(project):
         return situation, tr(NAMES_FILES)
     history = History()
     torch.manual_seed(project.training.seed)
     for event in train(preflight.job(project, analysis)):
-        if isinstance(event, Failed):
-            return situation, tr("Its run failed: {error}", error=event.message)
         history.extend([event])
-        if isinstance(event, EpochDone):
-            situation = replace(situation, run=run_figures(history), runs=1)
+        figures = run_figures(history)
+        if isinstance(event, Failed):
+            situation = replace(situation, run=replace(figures, ended="failed"))
+            error = tr("Its run failed: {error}", error=event.message)
+            return situation, error if not _want_failure(of_run) else ""
+        if isinstance(event, Finished):
+            situation = replace(situation, run=replace(figures, ended=event.reason))
+        elif isinstance(event, EpochDone):
+            situation = replace(situation, run=figures, runs=1)
             if all(is_reached(goal, situation, answers) for goal in of_run):
                 break
     return situation, ""
 
 
+def _want_failure(goals: Sequence[Goal]) -> bool:
+    return any(goal.fact == "ended" and goal.wanted == "failed" for goal in goals)
+
+
+def _reads_files(project: Project) -> bool:
+    """Return whether a run would read files that a hand-in names."""
+    comes_with = project.data.source.startswith(COMES_WITH)
+    return not comes_with or project.training.start is not None
+
+
+def _with_memory(
+    project: Project, situation: Situation, analysis: Analysis, goals: Sequence[Goal]
+) -> Situation:
+    """Add the memory of a step, in bytes, if a goal asks for it and the net can run."""
+    is_wanted = any(goal.fact == "memory" for goal in goals)
+    if not is_wanted or not analysis.runnable or _reads_files(project):
+        return situation
+    step = measured_memory.before(preflight.job(project, analysis), "cpu").step
+    if step is None:
+        return situation
+    sizes = asdict(step.total) | {"total": step.total.total}
+    return replace(situation, measured={"memory": sizes})
+
+
 def _captured(
-    situation: Situation, goals: tuple[Goal, ...]
+    project: Project, situation: Situation, analysis: Analysis, goals: Sequence[Goal]
 ) -> tuple[tuple[Situation, ...], str]:
     """Return what is known of a project once a batch of it is captured in train mode, and in eval mode; and why it
     cannot be, "" if it can or no goal asks for it."""
-    facts, project = {goal.fact for goal in goals}, situation.project
-    if project is None or not facts & (OF_TAPE | ON_TAPE):
+    facts = {goal.fact for goal in goals}
+    if not facts & (OF_TAPE | ON_TAPE):
         return (situation,), ""
-    analysis = _analysis(project)
     if not analysis.runnable:
         return (situation,), tr(NO_TAPE, error=tr("its net cannot run."))
     try:
@@ -183,10 +227,11 @@ def _verdict(
     work: LessonWork,
 ) -> GoalVerdict:
     """Judge a goal by what is measured, in one of the `states` of the hand-in; one that need have held only once, also
-    by what the hand-in records, where a fact of the tape is true of the net that the lesson began with (`before`)."""
+    by what it records, where what can be measured is true of the net that the lesson began with (`before`)."""
     answers = work.answers
-    is_act = goal.fact in OF_WINDOW - OF_TAPE
-    measured = () if is_act else (*states, *before) if goal.question else states
+    is_act = _is_act(goal)
+    asks_before = goal.question and goal.fact in MEASURED_AGAIN
+    measured = () if is_act else (*states, *before) if asks_before else states
     reached = [state for state in measured if is_reached(goal, state, answers)]
     seen, evidence = tr("not reached"), MEASURED
     if goal.question or not is_act:
@@ -204,6 +249,20 @@ def _verdict(
     return GoalVerdict(goal.text, passed, seen, wanted, evidence)
 
 
+def _is_act(goal: Goal) -> bool:
+    """Return whether a goal is about what was done in the window, which nothing can be measured of."""
+    return goal.fact in OF_WINDOW - MEASURED_AGAIN or goal.wanted == "stopped"
+
+
+def _is_open_before(
+    goal: Goal, states: tuple[Situation, ...], work: LessonWork
+) -> bool:
+    """Return whether a goal is reached only if it is so by the net that the lesson began with."""
+    if goal.fact not in MEASURED_AGAIN or _is_act(goal):
+        return False
+    return not any(is_reached(goal, state, work.answers) for state in states)
+
+
 def _may_be(
     goal: Goal,
     states: tuple[Situation, ...],
@@ -213,6 +272,6 @@ def _may_be(
     """Return whether what a hand-in records of a goal can be true."""
     if goal.fact in ON_TAPE:
         return any(state.tape is not None for state in states)
-    if goal.fact in OF_TAPE and not goal.once:
+    if goal.fact in MEASURED_AGAIN and not goal.once and not _is_act(goal):
         return any(is_reached(goal, state, answers) for state in before)
     return True

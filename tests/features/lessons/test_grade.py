@@ -18,7 +18,7 @@ from app.features.lessons.lesson import LessonError, read, seeded
 from app.features.lessons.values import GoalVerdict
 from app.project import file
 from app.project.project import LessonWork, Project
-from app.training.config import TrainingConfig
+from app.training.config import Choice, TrainingConfig
 from app.util import resources
 from app.util.frozen import FrozenMap
 from tests.slow import graded_hand_ins
@@ -212,3 +212,42 @@ def test_what_a_hand_in_carries_is_read_again() -> None:
     project = right()
     assert file.loads(file.dumps(project)) == project
     assert project.lesson is not None
+
+
+def start_of(lesson: str) -> Project:
+    return file.read(resources.path("lessons", lesson) / "start.tape")
+
+
+def test_the_memory_of_a_step_is_estimated_again() -> None:
+    lesson = "15-memory"
+    start = file.read(resources.path("examples", "MLP on digits.tape"))
+    verdicts = claimed(lesson, start)
+    assert verdicts["memory total > 0"].evidence == "measured"
+    for key in ("memory optimizer = 0", "memory activations >= 150000"):
+        assert not verdicts[key].passed, key
+        assert float(verdicts[key].seen) > 0, "what the grader measured"
+    sgd = Choice("SGD", FrozenMap(lr=0.01, momentum=0.0))
+    training = replace(start.training, optimizer=sgd, batch_size=128)
+    verdicts = claimed(lesson, replace(start, training=training))
+    for key in ("memory optimizer = 0", "memory activations >= 150000"):
+        assert verdicts[key].passed and verdicts[key].evidence == "measured"
+
+
+def test_the_end_of_a_run_is_seen_again() -> None:
+    lesson = "14-nan-hunt"
+    verdicts = claimed(lesson, start_of(lesson))
+    assert verdicts["ended = failed"].evidence == "measured"
+    assert not verdicts["ended = done"].passed, "the run of this net fails"
+    few = replace(right(), training=replace(right().training, epochs=2))
+    verdicts = claimed(lesson, few)
+    assert verdicts["ended = done"].passed
+    assert verdicts["ended = done"].evidence == "measured"
+    assert verdicts["ended = failed"].passed  # of the net that it began with
+    assert verdicts["ended = failed"].evidence == "from the record"
+
+
+def test_a_gradcheck_of_a_net_that_cannot_run_is_not_believed() -> None:
+    lesson = "13-a-function"
+    assert claimed(lesson, right())["gradcheck = 1"].evidence == "from the record"
+    for project in (Project(), replace(right(), graph=net(inputs=60))):
+        assert not claimed(lesson, project)["gradcheck = 1"].passed
