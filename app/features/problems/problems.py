@@ -7,9 +7,9 @@ from functools import partial
 from itertools import islice
 from typing import TYPE_CHECKING
 
-from PySide6.QtCore import QPoint, QRectF, QSize, Qt, QTimer, Signal
-from PySide6.QtGui import QContextMenuEvent, QGuiApplication, QPainter, QPaintEvent
-from PySide6.QtWidgets import QMenu, QScrollArea, QSizePolicy, QWidget
+from PySide6.QtCore import QPoint, Qt, QTimer, Signal
+from PySide6.QtGui import QContextMenuEvent, QGuiApplication, QResizeEvent
+from PySide6.QtWidgets import QBoxLayout, QMenu, QScrollArea, QWidget
 
 from app.builder.catalog.catalog import Catalog
 from app.builder.diagnostics.problems import Problem
@@ -18,29 +18,23 @@ from app.util.formatting import counted
 from app.util.language import tr, trn
 from app.views.selection import Selection
 from app.views.ui import icons, theme
-from app.views.ui.layouts import hbox, vbox
+from app.views.ui.layouts import Parts, hbox, vbox
 from app.views.ui.list_row import ListRow
 from app.views.ui.widgets import Button, icon_button
 from app.views.ui.widgets.focus import focus_in
-from app.views.ui.widgets.painting import (
-    Glyph,
-    TextLine,
-    announce,
-    elided,
-    label,
-    start,
-)
+from app.views.ui.widgets.painting import Glyph, announce, label
 
 if TYPE_CHECKING:
     from app.builder.results import Analysis
 
-ROW = 46
 MOST = 200
 AT_ONCE, A_TURN = (
     10,
     3,
 )  # rows that are made at once, and in a turn of the event loop after that
-_NAME_LEFT, _NAME_LEAST, _NAME_MOST = 58, 60, 180
+_NAME_LEAST, _NAME_MOST = 52, 172
+_SPACING, _BELOW = 16, 5  # between a text and the cure beside it, or below it, px
+_LEFT, _CENTRE = Qt.AlignmentFlag.AlignLeft, Qt.AlignmentFlag.AlignVCenter
 _STATES = {
     "error": ("error", "error"),
     "warning": ("warning", "warn"),
@@ -85,13 +79,7 @@ class ProblemRow(ListRow):
     def __init__(self, problem: Problem, name: str, category: str) -> None:
         super().__init__()
         self.problem, self._name, self._category = problem, name, category
-        self._natural: int | None = None
-        self.name_width = _NAME_LEAST
         self.followed.connect(self._jump)
-        self.setSizePolicy(QSizePolicy.Policy.Expanding, QSizePolicy.Policy.Fixed)
-        self.setFixedHeight(
-            max(ROW, label("", "label").fontMetrics().height() * 2 + 14)
-        )
         self.setAccessibleName(
             f"{problem.severity}, {name}: {problem.message}"
             if name
@@ -101,25 +89,48 @@ class ProblemRow(ListRow):
             "\n".join(filter(None, (problem.reason, problem.torch_message)))
         )
         self.setToolTip(plain(problem, name))
-        self._icon = Glyph(*_STATES[problem.severity], 15)
-        row = hbox(self._icon, 1, on=self, margins=(16, 0, 14, 0), spacing=8)
+        where: list[Parts] = []
+        if name:
+            self.name = label(name, "message")
+            where = [Glyph(category, category, 14), self.name]
+        self.texts = [label(problem.message, "message", wrap=True)]
+        if problem.reason:
+            self.texts.append(label(problem.reason, "label", "text3", wrap=True))
+        for each in self.texts:
+            each.setMinimumHeight(1)  # else Qt has room for the lines of the narrowest
+        text = vbox(*self.texts, spacing=1)
+        if problem.torch_message:
+            quote = label(" ".join(problem.torch_message.split()), "formula", "text2")
+            quote.setMinimumWidth(1)
+            title = label("PyTorch's error message", "label", "text3")
+            text.addLayout(hbox(title, (quote, 1), spacing=6))
+        self._beside = hbox((text, 1), spacing=_SPACING)
         self.cure: Button | None = None
         if problem.cures:
             self.cure = Button(
                 problem.cures[0].label,
                 "primary" if problem.severity == "error" else "secondary",
             )
+            self.cure.setMinimumWidth(1)  # elided where even a row of its own is short
             self.cure.clicked.connect(
                 lambda: self.cure_requested.emit(problem.cures[0])
             )
-            row.addWidget(self.cure)
+            self._beside.addWidget(self.cure, 0, _CENTRE)
         self.more = icon_button("more", "More about this problem")
         self.more.clicked.connect(
             lambda: self._open_menu(
                 self.more.mapToGlobal(self.more.rect().bottomLeft())
             )
         )
-        row.addWidget(self.more)
+        hbox(
+            Glyph(*_STATES[problem.severity], 15),
+            *where,
+            (self._beside, 1),
+            self.more,
+            on=self,
+            margins=(16, 6, 14, 7),
+            spacing=8,
+        )
 
     @property
     def key(self) -> tuple[str, str | None, str]:
@@ -134,10 +145,12 @@ class ProblemRow(ListRow):
         ) and self.problem == problem
 
     def natural_name_width(self) -> int:
-        if self._natural is None:  # cached, as layouts of many rows query it often
-            width = TextLine(self._name[:_NAME_MOST], "message").width
-            self._natural = int(min(max(width + 12, _NAME_LEAST), _NAME_MOST))
-        return self._natural
+        return min(self.name.sizeHint().width(), _NAME_MOST) if self._name else 0
+
+    def set_name_width(self, width: int) -> None:
+        """Have the texts of all rows begin below one another."""
+        if self._name:
+            self.name.setFixedWidth(width)
 
     def menu(self) -> QMenu:
         """Return the menu: all cures, going to the node, copying."""
@@ -170,57 +183,20 @@ class ProblemRow(ListRow):
     def _jump(self) -> None:
         self.jumped.emit(self.problem.node)
 
-    def sizeHint(self) -> QSize:
-        return QSize(320, self.height())
-
-    def minimumSizeHint(self) -> QSize:
-        return QSize(220, self.height())
-
     def contextMenuEvent(self, event: QContextMenuEvent) -> None:
         self._open_menu(event.globalPos())
 
-    def paintEvent(self, event: QPaintEvent) -> None:
-        super().paintEvent(event)
-        colors = theme.current()
-        painter = start(self)
-        middle = self.height() / 2
-        left: float = 42
-        if self._name:
-            icons.draw(
-                painter, self._category, self._category, left - 3, middle - 7, 14
-            )
-            name = elided(self._name, "message", self.name_width - 8)
-            name.draw_in(painter, _NAME_LEFT, QRectF(self.rect()), colors.text)
-            left = _NAME_LEFT + self.name_width + 8
-        self._paint_text(painter, left, (self.cure or self.more).x() - 16 - left)
-        painter.end()
-
-    def _paint_text(self, painter: QPainter, left: float, room: float) -> None:
-        colors = theme.current()
-        message = elided(self.problem.message, "message", room)
-        reason = elided(self.problem.reason, "label", room)
-        two = bool(self.problem.reason or self.problem.torch_message)
-        height = message.height + (reason.height + 1 if two else 0)
-        top = (self.height() - height) / 2
-        message.draw(painter, left, top, colors.text)
-        top += message.height + 1
-        if self.problem.reason:
-            reason.draw(painter, left, top, colors.text3)
-            left, room = left + reason.width + 12, room - reason.width - 12
-        if self.problem.torch_message and room > 150:
-            title = TextLine("PyTorch's error message", "label")
-            title.draw(painter, left, top, colors.text3)
-            quote = elided(
-                " ".join(self.problem.torch_message.split()),
-                "formula",
-                room - title.width - 6,
-            )
-            quote.draw(
-                painter,
-                left + title.width + 6,
-                top + (title.height - quote.height) / 2,
-                colors.text2,
-            )
+    def resizeEvent(self, event: QResizeEvent) -> None:
+        """Have a long cure below a text that it would break into lines."""
+        super().resizeEvent(event)
+        if self.cure is not None:
+            lines = [t.fontMetrics().horizontalAdvance(t.text()) for t in self.texts]
+            room, taken = self._beside.geometry().width(), self.cure.sizeHint().width()
+            below = taken > room / 3 and max(lines) + taken + _SPACING > room
+            way = QBoxLayout.Direction
+            self._beside.setDirection(way.TopToBottom if below else way.LeftToRight)
+            self._beside.setSpacing(_BELOW if below else _SPACING)
+            self._beside.setAlignment(self.cure, _LEFT if below else _CENTRE)
 
 
 class ProblemsPanel(QWidget):
@@ -377,7 +353,7 @@ class ProblemsPanel(QWidget):
             (row.natural_name_width() for row in self.rows), default=_NAME_LEAST
         )
         for row in self.rows:
-            row.name_width = width
+            row.set_name_width(width)
         if len(self.rows) - first == count:
             self._turn.start()
         if first:

@@ -2,10 +2,24 @@
 
 from __future__ import annotations
 
+import pytest
 from msgspec.structs import replace
+from PySide6.QtWidgets import QLabel
 from pytestqt.qtbot import QtBot
 
+from app.builder.diagnostics.problems import Cure, Problem
+from app.builder.graph import Graph, Node
+from app.builder.results import Analysis
+from app.source.generated import Source
+from app.util.frozen import FrozenMap
+from app.util.language import tr
+from app.views.ui.cut_texts import is_cut
+from tests.support.long_language import elisions as elisions
+from tests.support.long_language import faults, longest
+from tests.support.long_language import long_words as long_words
+from tests.support.long_language import spoken as spoken
 from tests.support.whole_window import WholeWindow
+from tests.views.window.test_cut_texts import Elisions
 from tests.views.window.test_large import at_rest, large, many  # noqa: F401
 from tests.views.window.test_window import node, ready
 
@@ -82,3 +96,34 @@ def test_views_hear_of_a_large_net_one_a_turn_and_only_the_newest_word(
     assert at_once[-1:] == [0], "the list of problems hears of it in a turn of its own"
     assert heard == [1_004], "what was out of date before it was told is not told"
     assert len(many.canvas.scene.nodes) == 1_004
+
+
+@pytest.mark.parametrize("width", [1280, 1024])
+def test_a_sentence_is_read_whole_beside_a_short_cure_and_above_a_long_one(
+    qtbot: QtBot, long_words: WholeWindow, elisions: Elisions, width: int
+) -> None:
+    long_words.resize(width, 800)
+    long_words.pages.show("problems")
+    panel, conv = long_words.problems_panel, Node("n1", "nn.Conv2d", "conv3")
+    move = tr("Move {first} behind {second}", first="flatten", second="conv3")
+    move = tr("{cure} and infer {param}", cure=move, param="in_channels")
+    problems = [
+        Problem("error", "n1", message, reason, "size: [64, 1024]", cures=(cure,))
+        for message, reason in zip(
+            longest("builder/explain"),
+            reversed(longest("builder/explain")),
+            strict=True,
+        )
+        for cure in (Cure(move, ()), Cure("Fix", ()))
+    ]
+    graph = Graph(FrozenMap(n1=conv))
+    panel.set_analysis(Analysis(graph, Source(""), problems=tuple(problems)))
+    qtbot.waitUntil(lambda: len(panel.rows) == len(problems))
+    found = faults(qtbot, long_words, panel, elisions)
+    assert not found, "\n".join(sorted(found))
+    for row in panel.rows:
+        texts = {each.text(): each for each in row.findChildren(QLabel)}
+        assert not row.cure.is_cut()
+        for text in (row.problem.message, row.problem.reason):
+            assert not is_cut(texts[text]), text
+            assert texts[text].width() > panel.width() / 3, text
