@@ -5,7 +5,7 @@ For files without positions and for "Lay out". The caller passes sizes in canvas
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping
+from collections.abc import Collection, Iterable, Mapping
 from functools import partial
 
 from msgspec import Struct
@@ -193,6 +193,63 @@ def complete(
     return FrozenMap(positioned)
 
 
+def closed_up(
+    wires: Iterable[tuple[str, str]],
+    positions: Mapping[str, Point],
+    sizes: Mapping[str, Size],
+    gone: Mapping[str, Point],
+) -> dict[str, Point]:
+    """Return positions without the gap that a node at its position in `gone` left on one of these wires in its row."""
+    closed = dict(positions)
+    for source, target in wires:
+        line, limit = _line(closed, sizes, source), closed[target][0]
+        right = closed[source][0] + sizes.get(source, DEFAULT).width
+        between = any(
+            right < gone[node][0] < limit and _is_in_row(gone, sizes, node, line)
+            for node in gone
+        )
+        shift = _snapped_up(right + NEXT_GAP) - limit
+        if between and shift < 0 and _is_in_row(closed, sizes, target, line):
+            shifted = dict(closed)
+            _shift_row(shifted, sizes, limit, line, shift)
+            if not _collides(shifted, sizes, closed):
+                closed = shifted
+    return closed
+
+
+def _collides(
+    positions: Mapping[str, Point],
+    sizes: Mapping[str, Size],
+    before: Mapping[str, Point],
+) -> bool:
+    """Return whether a node that is elsewhere than `before` overlaps one that is not."""
+    moved = {node for node, at in positions.items() if at != before[node]}
+    rest = {node: at for node, at in positions.items() if node not in moved}
+    return any(
+        _free_place(rest, sizes, node, positions[node]) != positions[node]
+        for node in moved
+    )
+
+
+def _is_in_row(
+    positions: Mapping[str, Point], sizes: Mapping[str, Size], node: str, line: float
+) -> bool:
+    return abs(_line(positions, sizes, node) - line) <= SAME_ROW
+
+
+def _shift_row(
+    positions: dict[str, Point],
+    sizes: Mapping[str, Size],
+    left: float,
+    line: float,
+    shift: float,
+) -> None:
+    """Shift what is in a row from `left` on."""
+    for node, (x, y) in positions.items():
+        if x >= left and _is_in_row(positions, sizes, node, line):
+            positions[node] = (x + shift, y)
+
+
 def _put_between(
     positions: dict[str, Point],
     sizes: Mapping[str, Size],
@@ -207,14 +264,12 @@ def _put_between(
         positions[target][0],
     )
     left = limit
-    if abs(_line(positions, sizes, source) - line) <= SAME_ROW and limit > right:
+    if _is_in_row(positions, sizes, source, line) and limit > right:
         line = _line(positions, sizes, source)
         left = max(right + NEXT_GAP, (right + limit - size.width) / 2)
     shift = _snapped_up(left + size.width + NEXT_GAP - limit)
     if shift > 0:
-        for other, (x, y) in positions.items():
-            if x >= limit and abs(_line(positions, sizes, other) - line) <= SAME_ROW:
-                positions[other] = (x + shift, y)
+        _shift_row(positions, sizes, limit, line, shift)
     positions[node] = _free_place(
         positions, sizes, node, (_snapped_up(left), line - size.anchor)
     )

@@ -49,9 +49,10 @@ class CureControl:
         else:
             sheet = self._sheet.project
             graph = apply_cure(sheet.graph, self._catalog.now, cure)
-            self._sheet.apply(
-                cure.label, self._drawing.with_positions(edits.changed(sheet, graph))
-            )
+            rest = sheet.positions.without(*cure.moved)
+            mended = self._drawing.with_positions(edits.changed(sheet, graph, rest))
+            self._sheet.apply(cure.label, mended)
+            self._drawing.reveal(graph.nodes.keys() - rest.keys())
 
     def apply_to_network(self, cure: Cure) -> None:
         """Mend a problem of the network, which comes to the front."""

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from typing import TYPE_CHECKING
 
 from PySide6.QtCore import QPoint, Qt
@@ -79,6 +79,10 @@ class CanvasFacade:
             max(there.height() - MARGIN, LOWEST),
             0.0,
         )
+
+    def reveal(self, nodes: Iterable[str]) -> None:
+        """Move nodes into the view, at the zoom that it has."""
+        self._there.reveal(nodes)
 
     def frame_selection(self) -> None:
         """Fit the selection, or everything, into the view."""

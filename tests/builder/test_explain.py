@@ -507,6 +507,10 @@ def test_a_flat_width_that_was_typed_is_inferred_as_the_flatten_moves() -> None:
     assert removed.label == "Remove flat and infer in_channels"
     for cure in (moved, removed):
         assert analyse(apply_cure(graph, catalog(), cure)).errors == ()
+    flat = next(node for node in graph.nodes.values() if node.name == "flat")
+    assert apply_cure(graph, catalog(), moved).nodes[flat.id] == flat
+    without_relu = graph.without_nodes(["relu"])
+    assert apply_cure(without_relu, catalog(), moved).nodes[flat.id] == flat
 
 
 def test_cures_of_a_graph_that_moved_on_do_nothing() -> None:

@@ -60,6 +60,15 @@ class TakeOut(Struct, frozen=True):
     node: str
 
 
+class Move(Struct, frozen=True):
+    """Take a node of one input out of its wire and put it on the wire into `port` of `target`."""
+
+    node: str
+    target: str
+    port: str
+    index: int = 0
+
+
 class ReplaceOp(Struct, frozen=True):
     """Change the op of a node; its wires are kept, so the new op has ports of the same names."""
 
@@ -130,7 +139,7 @@ class ChooseData(Struct, frozen=True):
     node: str
 
 
-Wiring = InsertBefore | Append | Connect | RemoveNode | TakeOut | ReplaceOp
+Wiring = InsertBefore | Append | Connect | RemoveNode | TakeOut | Move | ReplaceOp
 OfGraph = Wiring | SetParam | Thaw | Unshare | Untie | Keep | DropInit
 Edit = OfGraph | SetTraining | SetData | OpenLayers | ChooseData
 
@@ -169,6 +178,11 @@ class Cure(Struct, frozen=True):
             any(isinstance(edit, RemoveNode | TakeOut) for edit in self.edits)
             and len(self.edits) == 1
         )
+
+    @property
+    def moved(self) -> tuple[str, ...]:
+        """The nodes that get another position."""
+        return tuple(edit.node for edit in self.edits if isinstance(edit, Move))
 
     @property
     def chooses_data(self) -> bool:
@@ -253,6 +267,11 @@ def apply_cure(graph: Graph, catalog: Catalog, cure: Cure) -> Graph:
             graph = graph.with_node(replace(graph.nodes[edit.node], frozen=False))
         elif isinstance(edit, TakeOut):
             graph = _taken_out(graph, edit.node)
+        elif isinstance(edit, Move):
+            node, at = graph.nodes[edit.node], (edit.target, edit.port, edit.index)
+            rest = _taken_out(graph, node.id).with_node(node)
+            moved = _on_wire(rest, catalog, node, *at)
+            graph = moved if node.id in moved.nodes else graph
         elif isinstance(edit, Connect):
             graph = _connected(graph, edit)
         elif isinstance(edit, Append):
@@ -265,7 +284,9 @@ def apply_cure(graph: Graph, catalog: Catalog, cure: Cure) -> Graph:
                 replace(unshared.nodes[edit.node], op=edit.op, params=edit.params)
             )
         else:
-            graph = _inserted(graph, catalog, edit)
+            with_new, new = _with_new(graph, catalog, edit.op, edit.params)
+            at = (edit.node, edit.port, edit.index)
+            graph = _on_wire(with_new, catalog, new, *at)
     return graph
 
 
@@ -276,17 +297,20 @@ def _connected(graph: Graph, edit: Connect) -> Graph:
     return graph.with_edge(Edge(edit.source, edit.output, edit.node, edit.port))
 
 
-def _inserted(graph: Graph, catalog: Catalog, edit: InsertBefore) -> Graph:
-    at = (edit.port, edit.index)
-    wire = next(
-        (edge for edge in graph.into(edit.node) if (edge.port, edge.index) == at), None
+def _on_wire(
+    graph: Graph, catalog: Catalog, node: Node, target: str, port: str, index: int
+) -> Graph:
+    """Lead the wire into a port through a node that has none yet; without such a wire the node is removed."""
+    into = (
+        edge for edge in graph.into(target) if (edge.port, edge.index) == (port, index)
     )
+    wire = next(into, None)
     if wire is None:
-        return graph
-    graph, new = _with_new(graph.without_edge(wire), catalog, edit.op, edit.params)
-    port = catalog[edit.op].inputs[0].name
-    graph = graph.with_edge(Edge(wire.source, wire.output, new.id, port))
-    return graph.with_edge(Edge(new.id, 0, wire.target, wire.port, wire.index))
+        return graph.without_nodes([node.id])
+    first = catalog[node.op].inputs[0].name
+    graph = graph.without_edge(wire)
+    graph = graph.with_edge(Edge(wire.source, wire.output, node.id, first))
+    return graph.with_edge(Edge(node.id, 0, wire.target, wire.port, wire.index))
 
 
 def _with_new(

@@ -10,7 +10,7 @@ from typing import Any
 from app.builder.catalog import ops
 from app.builder.diagnostics.problems import (
     Cure,
-    InsertBefore,
+    Move,
     ReplaceOp,
     SetParam,
     TakeOut,
@@ -113,14 +113,11 @@ def past_flatten(graph: Graph, flatten: Node, node: Node) -> Iterator[Cure]:
     if flatten.op not in ("nn.Flatten", "torch.flatten", "Tensor.flatten"):
         return
     takers = graph.out_of(node.id)
-    take_out = TakeOut(flatten.id)
     if len(takers) == 1 and graph.nodes[takers[0].target].op != "output":
-        behind = InsertBefore(
-            takers[0].target, takers[0].port, flatten.op, flatten.params
-        )
+        move = Move(flatten.id, takers[0].target, takers[0].port, takers[0].index)
         label = tr("Move {first} behind {second}", first=flatten.name, second=node.name)
-        yield Cure(label, (take_out, behind))
-    yield Cure(tr("Remove {name}", name=flatten.name), (take_out,))
+        yield Cure(label, (move,))
+    yield Cure(tr("Remove {name}", name=flatten.name), (TakeOut(flatten.id),))
 
 
 def _unflatten(

@@ -16,6 +16,7 @@ from app.builder.arrange import (
     LANE_GAP,
     NEXT_GAP,
     arrange,
+    closed_up,
     complete,
 )
 from app.builder.catalog.catalog import Catalog
@@ -281,16 +282,25 @@ class Commands(QObject):
         )
 
     def with_positions(self, project: Sheet) -> Sheet:
-        """Return a project with a position for each node that has none."""
+        """Return a project with a position for each node that has none, and rows closed up where one has left."""
+        before, graph = self.project, project.graph
+        wires_before = set(before.graph.edges)
         new = {
             node: self._scene.size_of(value.op)
-            for node, value in project.graph.nodes.items()
+            for node, value in graph.nodes.items()
             if node not in self._scene.nodes and value.op in self._catalog
         }
         sizes = {**self._scene.sizes(), **new}
-        return edits.changed(
-            project, positions=complete(project.graph, project.positions, sizes)
-        )
+        positions = {n: at for n, at in project.positions.items() if n in graph.nodes}
+        wires = [
+            (edge.source, edge.target)
+            for edge in graph.edges
+            if edge not in wires_before
+            and {edge.source, edge.target} <= positions.keys()
+        ]
+        gone = {n: at for n, at in before.positions.items() if n not in positions}
+        positions = closed_up(wires, positions, sizes, gone)
+        return edits.changed(project, positions=complete(graph, positions, sizes))
 
     def _label(self, op: str) -> str:
         return self._catalog[op].label
@@ -376,10 +386,8 @@ class Commands(QObject):
             text = f"Delete {self.many(nodes, notes)} and reconnect"
 
             def make() -> Sheet:
-                return comments.remove(
-                    edits.delete_and_reconnect(self.project, self._catalog, nodes),
-                    notes,
-                )
+                rest = edits.delete_and_reconnect(self.project, self._catalog, nodes)
+                return self.with_positions(comments.remove(rest, notes))
 
             self.apply(text, make)
         else:

@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
+from itertools import pairwise
+
 import pytest
 from msgspec.structs import replace
+from PySide6.QtCore import Qt
 from PySide6.QtWidgets import QLabel
 from pytestqt.qtbot import QtBot
 
+from app.builder.arrange import GAP, GRID, NEXT_GAP
 from app.builder.diagnostics.problems import Cure, Problem
 from app.builder.graph import Graph, Node
 from app.builder.results import Analysis
@@ -127,3 +131,27 @@ def test_a_sentence_is_read_whole_beside_a_short_cure_and_above_a_long_one(
         for text in (row.problem.message, row.problem.reason):
             assert not is_cut(texts[text]), text
             assert texts[text].width() > panel.width() / 3, text
+
+
+def test_a_layer_that_a_cure_moves_is_put_into_the_row_which_closes_up(
+    qtbot: QtBot, window: WholeWindow
+) -> None:
+    window.files.open_example("digits.tape")
+    ready(qtbot, window)
+    window.pages.show("problems")
+    scene, flatten = window.canvas.scene, node(window, "flatten")
+    conv = window.canvas.commands.add_behind(
+        "nn.Conv2d", flatten, FrozenMap(in_channels=1024, out_channels=8, kernel_size=3)
+    )
+    qtbot.waitUntil(lambda: bool(window.problems_panel.rows))
+    broken = window.document.project
+    (row,) = window.problems_panel.rows
+    assert row.cure.text() == "Move flatten behind conv3 and infer in_channels"
+    qtbot.mouseClick(row.cure, Qt.MouseButton.LeftButton)
+    chain = [node(window, "pool1"), conv, flatten, node(window, "drop1")]
+    bodies = [scene.nodes[each].body for each in chain]
+    for left, right in pairwise(bodies):
+        assert GAP <= right.left() - left.right() < NEXT_GAP + 2 * GRID
+    assert window.canvas.view.visible_area().contains(bodies[2])
+    window.document.undo_stack.undo()
+    assert window.document.project == broken

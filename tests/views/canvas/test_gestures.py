@@ -10,6 +10,7 @@ from PySide6.QtGui import QDragEnterEvent, QDragLeaveEvent, QGuiApplication
 from PySide6.QtTest import QTest
 from PySide6.QtWidgets import QApplication
 
+from app.builder.arrange import GRID, NEXT_GAP
 from app.builder.edits import edits
 from app.project.project import Project
 from app.views.canvas.view import MIME
@@ -20,6 +21,7 @@ from tests.support.canvas_table import (
     LEFT,
     MIDDLE,
     NONE,
+    OPS,
     SHIFT,
     Table,
     no_step,
@@ -436,6 +438,21 @@ def test_delete_and_delete_reconnect(table: Table) -> None:
     )
     assert table.wires() == {("input", "conv1", "input"), ("conv1", "output", "input")}
     assert table.names() == set()
+    conv, output = (table.scene.nodes[table.id(n)].body for n in ("conv1", "output"))
+    gap = output.left() - conv.right()
+    assert NEXT_GAP <= gap < NEXT_GAP + GRID, "the row closed up"
+    table.document.undo_stack.undo()
+    assert table.scene.nodes[table.id("output")].body.left() == 720.0
+
+
+def test_a_row_stays_open_where_another_node_would_be_overlapped(table: Table) -> None:
+    project, _ = edits.add(table.document.project, OPS, "nn.ReLU", (560.0, 60.0))
+    table.document.apply("Add ReLU", project)
+    before = table.scene.nodes[table.id("output")].body
+    assert before.top() < 60.0 < before.bottom()
+    table.click(table.body("relu1"))
+    table.key(Qt.Key.Key_Delete, CTRL)
+    assert table.scene.nodes[table.id("output")].body == before
 
 
 def test_copy_and_paste_between_two_windows(table: Table, qtbot) -> None:
