@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from dataclasses import dataclass
 from typing import Any
 
@@ -511,6 +512,26 @@ def test_a_flat_width_that_was_typed_is_inferred_as_the_flatten_moves() -> None:
     assert apply_cure(graph, catalog(), moved).nodes[flat.id] == flat
     without_relu = graph.without_nodes(["relu"])
     assert apply_cure(without_relu, catalog(), moved).nodes[flat.id] == flat
+
+
+@pytest.mark.parametrize(
+    ("shape", "row", "size"),
+    [
+        ((1024,), ("nn.Conv2d", "it", {"in_channels": 8}), "[N, 1024]"),
+        ((67,), ("nn.Conv2d", "it", {"in_channels": 8}), "[N, 67]"),
+        ((28, 64), ("nn.Linear", "it", {"in_features": 8}), "28Nx64"),
+        ((1 << 20,), ("nn.Linear", "it", {"in_features": 8}), "[N, 1048576]"),
+    ],
+)
+def test_the_batch_is_n_in_the_message_of_torch_too(
+    shape: tuple[int, ...], row: tuple[str, str, dict[str, Any]], size: str
+) -> None:
+    rows = [("input", "x", {"shape": shape}), row, ("output", "y", {})]
+    problem = problem_at(net(rows), "it")
+    assert size in problem.torch_message, problem
+    texts = f"{problem.message} {problem.reason} {problem.torch_message}"
+    assert not re.search(r"[(\[](64|67|71|1009|2017)\b", texts), texts
+    assert "N×" in f"{problem.message} {problem.reason}"
 
 
 def test_cures_of_a_graph_that_moved_on_do_nothing() -> None:

@@ -13,7 +13,6 @@ from app.builder.graph import Graph, Node
 from app.builder.literals import DType
 from app.builder.plan import Step
 from app.builder.results import CallFailed, StepResult
-from app.builder.value_types import BATCHES
 from app.util.language import marked, tr
 
 __all__ = ["explain", "wire_cures"]
@@ -50,7 +49,7 @@ def explain(step: Step, result: StepResult, graph: Graph) -> Problem:
     text = f"{message} {reason}"
     if not all(_names(text, wire.name) for wire in call.wires):
         reason = f"{reason} {call.arriving}".strip()
-    torch_message = result.outcome.real_error or _with_n(result.outcome.error)
+    torch_message = result.outcome.real_error or result.outcome.error
     return Problem(
         "error",
         step.id,
@@ -74,14 +73,8 @@ def _explanation(call: FailedCall, outcome: CallFailed) -> Explanation:
             explanation = explainer(call, call.wires[0])
             if explanation is not None:
                 return explanation
-    error = _with_n(outcome.error)
-    message = tr("{call.name} does not fit: {error}", call=call, error=error)
+    message = tr("{call.name} does not fit: {error}", call=call, error=outcome.error)
     return message, call.arriving, ()
-
-
-def _with_n(message: str) -> str:
-    """Replace the probed batch sizes in torch's message by N."""
-    return re.sub(rf"\b({'|'.join(map(str, BATCHES))})\b", "N", message)
 
 
 def wrong_dtype(call: FailedCall, _first: Wire) -> Explanation | None:

@@ -6,6 +6,7 @@ Each call runs with two batch sizes; a dimension, or a number, that differs depe
 from __future__ import annotations
 
 import math
+import re
 from collections.abc import Callable
 from typing import Any
 
@@ -37,9 +38,10 @@ from app.util import module_tree
 from app.util.frozen import FrozenMap
 from app.util.rng import borrowed
 
-# Real tensors, tried only for torch's message, have a realistic batch size.
-REAL_BATCH = 64
+# Real tensors, tried only for torch's message, have a realistic batch size: one of which no size is a multiple.
+REAL_BATCHES = (67, 71, 73, 79)
 PROBE_BATCH = 7
+_SIZE = r"(?<!\d)\d{1,9}(?!\d)"
 _LARGEST_REAL = 1 << 20
 _LARGEST_REAL_WEIGHTS = 1 << 24
 _LARGEST_REAL_OUTPUT = 1 << 25
@@ -90,7 +92,7 @@ def run(
             ):  # try the next batch size; the error reported is that of any batch
                 continue
         return CallFailed(
-            _message(error), _real_message(spec, params, inputs, REAL_BATCH)
+            _with_n(_message(error), *BATCHES), _message_for_n(spec, params, inputs)
         )
     drawn = next(
         (value.dtype for value in outcome.outputs if isinstance(value, TensorType)), ""
@@ -121,11 +123,8 @@ def run(
         # Meta tensors pass where dtypes do not agree, in `nn.Linear` for one.
         message = _real_message(spec, params, inputs, PROBE_BATCH)
         if message:
-            return CallFailed(
-                message,
-                _real_message(spec, params, inputs, REAL_BATCH) or message,
-                dtype=other,
-            )
+            message = _message_for_n(spec, params, inputs) or message
+            return CallFailed(message, message, dtype=other)
     return outcome
 
 
@@ -513,6 +512,32 @@ def _size(first: int, second: int) -> int | Dim:
 
 def _message(error: BaseException) -> str:
     return str(error).partition("\n")[0].strip() or type(error).__name__
+
+
+def _with_n(message: str, *batches: int) -> str:
+    """Write the sizes in torch's message that grow with the batch as the program does.
+
+    >>> _with_n("mat1 and mat2 shapes cannot be multiplied (1876x28 and 5x3)", 67)
+    'mat1 and mat2 shapes cannot be multiplied (28Nx28 and 5x3)'
+    """
+
+    def as_dim(found: re.Match[str]) -> str:
+        size = int(found[0])
+        scale = next((size // batch for batch in batches if size % batch == 0), 0)
+        return str(Dim(scale)) if scale else found[0]
+
+    return re.sub(_SIZE, as_dim, message)
+
+
+def _message_for_n(
+    spec: OpSpec, params: FrozenMap[str, Any], inputs: FrozenMap[str, Any]
+) -> str:
+    """Return torch's message on real tensors with N for their batch, "" as `_real_message` does."""
+    values = [str(value) for value in (*params.values(), *inputs.values())]
+    sizes = [int(size) for size in re.findall(_SIZE, " ".join(values))]
+    free = (b for b in REAL_BATCHES if all(size % b or not size for size in sizes))
+    batch = next(free, REAL_BATCHES[0])
+    return _with_n(_real_message(spec, params, inputs, batch), batch)
 
 
 def _real_message(
