@@ -7,6 +7,7 @@ import json
 import socket
 import subprocess
 import threading
+from contextlib import suppress
 from pathlib import Path
 from typing import IO, Any
 
@@ -36,8 +37,10 @@ class _Connection:
             self._socket.close()
             raise ConnectionError(str(answer["error"]))
         self._socket.settimeout(None)
-        self.stdin: IO[bytes] | None = self._socket.makefile("wb")
-        self.stdout: IO[bytes] | None = _Reader(self._socket, self._close)  # type: ignore[assignment]
+        self._writes = self._socket.makefile("wb")
+        self._reads = self._socket.makefile("rb")
+        self.stdin: IO[bytes] | None = self._writes
+        self.stdout: IO[bytes] | None = _Reader(self._reads, self._close)  # type: ignore[assignment]
         self.stderr: IO[bytes] | None = io.BytesIO()
 
     def _line(self) -> bytes:
@@ -69,19 +72,22 @@ class _Connection:
         except OSError:
             pass  # the script has closed it
         self._socket.close()
+        for file in (self._reads, self._writes):  # the socket is open for as long
+            with suppress(OSError):  # what was not sent is not waited for
+                file.close()
         self._ended.set()
 
 
 class _Reader:
-    """Reads a socket, and reports its end."""
+    """Reads the file of a socket, and reports its end."""
 
-    def __init__(self, connection: socket.socket, ended: Any) -> None:
-        self._file, self._end = connection.makefile("rb"), ended
+    def __init__(self, file: IO[bytes], ended: Any) -> None:
+        self._file, self._end = file, ended
 
     def read(self, count: int) -> bytes:
         try:
             data = self._file.read(count)
-        except OSError:
+        except (OSError, ValueError):  # another thread has closed it
             data = b""
         if len(data) < count:
             self._end()
