@@ -97,9 +97,6 @@ class WrittenFormat(Struct, frozen=True):
 # --- The certificate
 
 CERTIFICATE_FORMAT = 1
-# Tolerated differences between two runs of the same code: rounding, as threads change the order of sums.
-ALLOWED = {"float64": 1e-10, "float32": 1e-5}
-ALLOWED_ELSE = 1e-2  # half and bfloat16
 
 
 class CertificateCheck(Struct, frozen=True):

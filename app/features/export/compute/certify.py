@@ -22,6 +22,7 @@ from msgspec.structs import replace
 
 from app.export import measure
 from app.export.layers import write_model
+from app.export.precision import allowed
 from app.export.text_files import write_text
 from app.export.weights import save_safetensors
 from app.features.export.compute import clean_process
@@ -39,8 +40,6 @@ from app.features.export.compute.reference import (
     Stage,
 )
 from app.features.export.values import (
-    ALLOWED,
-    ALLOWED_ELSE,
     Certificate,
     CertificateCheck,
     certificate_path,
@@ -215,7 +214,7 @@ def _verdict(
         checks += [
             _judged(check, odd_modes)
             for check in _checks(
-                stage, live.dtype, next(answers) if stage.recorded else {}
+                stage, live.dtypes, next(answers) if stage.recorded else {}
             )
         ]
     of_source = _source_checks(source_answer)
@@ -260,53 +259,53 @@ def _judged(check: CertificateCheck, odd_modes: set[str]) -> CertificateCheck:
 
 
 def _checks(
-    stage: Stage, net_dtype: str, answer: dict[str, Any]
+    stage: Stage, own: Mapping[str, str], answer: dict[str, Any]
 ) -> list[CertificateCheck]:
     """List the checks of one stage: outputs, and after a backward pass gradients and buffers."""
     mode = "train" if stage.kind == "train" else "eval"
-    dtype = "float64" if stage.double else net_dtype
-    allowed = 0.0 if stage.kind == "outputs" else ALLOWED.get(dtype, ALLOWED_ELSE)
-    checks = (
-        [_check("outputs", mode, dtype, allowed, answer["outputs"])]
-        if "outputs" in answer
-        else []
-    )
-    if stage.kind == "outputs":
+    dtypes = dict.fromkeys(own, "float64") if stage.double else own
+    exact = stage.kind == "outputs"
+
+    def check(what: str) -> CertificateCheck:
+        tolerance = 0.0 if exact else allowed(dtypes[what])
+        return _check(what, mode, dtypes[what], tolerance, answer[what])
+
+    checks = [check("outputs")] if "outputs" in answer else []
+    if exact:
         return checks
     if stage.refused:
         kinds = ("gradients",) if answer else ("outputs", "gradients")
         return checks + [
-            CertificateCheck(kind, mode, dtype, True, skipped=stage.refused)
+            CertificateCheck(kind, mode, dtypes[kind], True, skipped=stage.refused)
             for kind in kinds
         ]
     if "refused" in answer:
-        description = f"not available: {answer['refused']}"
         return [
             *checks,
             CertificateCheck(
                 "gradients",
                 mode,
-                dtype,
+                dtypes["gradients"],
                 False,
                 False,
                 None,
-                allowed,
+                allowed(dtypes["gradients"]),
                 "they",
-                description,
+                f"not available: {answer['refused']}",
             ),
         ]
-    checks.append(_check("gradients", mode, dtype, allowed, answer["gradients"]))
+    checks.append(check("gradients"))
     if mode == "train" or not answer["buffers"]["equal"]:
-        checks.append(_check("buffers", mode, dtype, allowed, answer["buffers"]))
+        checks.append(check("buffers"))
     return checks
 
 
 def _check(
-    kind: str, mode: str, dtype: str, allowed: float, comparison: dict[str, Any]
+    kind: str, mode: str, dtype: str, tolerance: float, comparison: dict[str, Any]
 ) -> CertificateCheck:
     largest = comparison["largest"]
     passed = comparison["equal"] or (
-        largest is not None and largest <= allowed and allowed > 0
+        largest is not None and largest <= tolerance and tolerance > 0
     )
     return CertificateCheck(
         kind,
@@ -315,7 +314,7 @@ def _check(
         passed,
         comparison["equal"],
         largest,
-        allowed,
+        tolerance,
         comparison["worst"],
         comparison["words"],
         count=comparison["count"],
@@ -410,7 +409,7 @@ def _source_checks(answer: Mapping[str, Any]) -> tuple[CertificateCheck, ...]:
         )
     for case in answer["cases"]:
         mode, dtype = "train" if case["train"] else "eval", answer["dtype"]
-        allowed = ALLOWED.get(dtype, ALLOWED_ELSE)
+        tolerance = allowed(dtype)
         if "stops" in case:
             description = f"not available: {case['stops']}"
             checks.append(
@@ -421,7 +420,7 @@ def _source_checks(answer: Mapping[str, Any]) -> tuple[CertificateCheck, ...]:
                     False,
                     False,
                     None,
-                    allowed,
+                    tolerance,
                     "they",
                     description,
                     source=True,
@@ -433,7 +432,7 @@ def _source_checks(answer: Mapping[str, Any]) -> tuple[CertificateCheck, ...]:
             if comparison["count"]:
                 close = (
                     comparison["largest"] is not None
-                    and comparison["largest"] <= allowed
+                    and comparison["largest"] <= tolerance
                 )
                 checks.append(
                     CertificateCheck(
@@ -443,7 +442,7 @@ def _source_checks(answer: Mapping[str, Any]) -> tuple[CertificateCheck, ...]:
                         comparison["equal"] or close,
                         comparison["equal"],
                         comparison["largest"],
-                        allowed,
+                        tolerance,
                         comparison["worst"],
                         comparison["words"],
                         count=comparison["count"],

@@ -13,6 +13,7 @@ import torch
 from msgspec import Struct
 
 from app.export import measure
+from app.export.precision import dtypes_of
 from app.features.export.compute.clean_process import (
     Cancelled,
     ExportCancelledError,
@@ -68,11 +69,11 @@ class Stage(Struct, frozen=True):
 
 
 class Measurements(Struct, frozen=True):
-    """Measurements of the program's net: its inputs and the stages."""
+    """Measurements of the program's net: its inputs, the stages, and its dtypes by what is compared."""
 
     inputs: Mapping[str, Tensor]
     stages: tuple[Stage, ...]
-    dtype: str
+    dtypes: Mapping[str, str]
     double_refused: str = ""
 
 
@@ -102,14 +103,13 @@ class Measurement:
         first = self._store(
             Stage("outputs", "outputs", self._folder / "outputs.pt"), record
         )
-        floats = [
-            value.dtype
-            for value in record["outputs"].values()
-            if value.is_floating_point()
-        ]
-        dtype = str(next(iter(floats), torch.get_default_dtype())).removeprefix(
-            "torch."
-        )
+        default = str(torch.get_default_dtype()).removeprefix("torch.")
+        outputs = dtypes_of(record["outputs"].values(), default)
+        dtypes = {
+            "outputs": outputs,
+            "gradients": dtypes_of(net.parameters(), outputs),
+            "buffers": dtypes_of(net.buffers(), outputs),
+        }
         net.double()
         eval_stage = self._step(net, named_inputs, "eval", double=True)
         if eval_stage.recorded:
@@ -120,14 +120,14 @@ class Measurement:
                     eval_stage,
                     self._step(net, named_inputs, "train", double=True),
                 ),
-                dtype,
+                dtypes,
             )
         # Something in the net has a fixed dtype: compare its gradients in that.
         del net
         again = self._create_net()
         two = self._step(again, named_inputs, "eval", double=False, fresh=True)
         stages = (first, two, self._step(again, named_inputs, "train", double=False))
-        return Measurements(named_inputs, stages, dtype, eval_stage.refused)
+        return Measurements(named_inputs, stages, dtypes, eval_stage.refused)
 
     def eval_outputs(
         self, batches: tuple[int, ...], source: Source | None = None, suffix: str = ""

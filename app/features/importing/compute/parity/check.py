@@ -18,9 +18,8 @@ from msgspec.structs import replace
 from torch import nn
 
 from app.export import measure
+from app.export.precision import allowed, dtypes_of
 from app.features.importing.compute.parity.differences import (
-    ALLOWED,
-    ALLOWED_ELSE,
     CALL,
     Difference,
     first_difference,
@@ -164,7 +163,7 @@ class ParityCheck:
             seconds,
         )
         self._began, self._forward, self._bytes = time.monotonic(), 0.0, 0
-        self._dtype = precision(theirs.module)
+        self._dtypes = precisions(theirs.module)
         self._state = _State()
         self._done: set[ParityStage] = set()
 
@@ -191,7 +190,7 @@ class ParityCheck:
                 inputs=differs.inputs,
                 train=differs.train,
             )
-        dtype = "float64" if state.double else _name(self._dtype)
+        dtype = "float64" if state.double else self._dtypes
         return ParityResult(
             (),
             self._summary(),
@@ -335,7 +334,7 @@ class ParityCheck:
                 self._planned(replace(stage, double=False))
                 if state.cases:
                     reason = f"the model does not run in float64 ({measure.error_text(error)})"
-                    self._note(f"Compared in {_name(self._dtype)}: {reason}.")
+                    self._note(f"Compared in {self._dtypes}: {reason}.")
             else:
                 self._note(
                     f"Not compared {stage}, where the model stops: {measure.error_text(error)}."
@@ -444,12 +443,8 @@ class ParityCheck:
     def _apart(
         self, ours: ModuleResult, theirs: ModuleResult, stage: ParityStage
     ) -> Difference | None:
-        allowed = (
-            ALLOWED[torch.float64]
-            if stage.double
-            else ALLOWED.get(self._dtype, ALLOWED_ELSE)
-        )
-        return first_difference(ours, theirs, f"{stage}", allowed)
+        tolerance = allowed("float64" if stage.double else self._dtypes)
+        return first_difference(ours, theirs, f"{stage}", tolerance)
 
     def _run_stage(
         self,
@@ -480,7 +475,7 @@ class ParityCheck:
         if needed <= free_bytes():
             return True
         self._note(
-            f"Compared in {_name(self._dtype)}: double precision takes {needed / 2**30:.1f} GiB of memory."
+            f"Compared in {self._dtypes}: double precision takes {needed / 2**30:.1f} GiB of memory."
         )
         return False
 
@@ -514,7 +509,7 @@ class ParityCheck:
         modes = " and ".join(sorted(set(state.modes)))
         batches = " and ".join(map(str, sorted(set(state.batches))))
         batch = f", batch {batches}" if batches else ""
-        dtype_name = "float64" if state.double else _name(self._dtype)
+        dtype_name = "float64" if state.double else self._dtypes
         last = (
             f", gradients in {dtype_name}" if state.gradients else f", in {dtype_name}"
         )
@@ -537,19 +532,21 @@ class ParityCheck:
             yield
 
 
+def precisions(model: nn.Module) -> str:
+    """Return the dtypes that a model computes in, as text."""
+    default = str(torch.get_default_dtype()).removeprefix("torch.")
+    return dtypes_of(_floats(model), default)
+
+
 def precision(model: nn.Module) -> torch.dtype:
-    """Return the dtype that a model computes in."""
-    floats = (
-        p.dtype
-        for p in (*module_tree.parameters(model), *module_tree.buffers(model))
-        if p.is_floating_point()
-    )
-    return next(floats, torch.get_default_dtype())
+    """Return the dtype that a model is called with."""
+    return next((value.dtype for value in _floats(model)), torch.get_default_dtype())
+
+
+def _floats(model: nn.Module) -> Iterator[torch.Tensor]:
+    tensors = (*module_tree.parameters(model), *module_tree.buffers(model))
+    return (tensor for tensor in tensors if tensor.is_floating_point())
 
 
 def _numbers(shapes: InputShapes) -> int:
     return sum(torch.Size(size).numel() for size in shapes.sizes)
-
-
-def _name(dtype: torch.dtype) -> str:
-    return str(dtype).removeprefix("torch.")

@@ -12,11 +12,6 @@ from app.export import measure
 from app.features.importing.compute.parity.subject import ModuleResult
 from app.util import module_tree
 
-ALLOWED = {
-    torch.float64: 1e-10,
-    torch.float32: 1e-5,
-}  # what may be lost to rounding, where other threads add up
-ALLOWED_ELSE = 1e-2  # half and bfloat16
 CALL = "a call"  # what differs where a drawing does not run
 
 
