@@ -22,7 +22,7 @@ from app.util.errors import CodedError
 
 VERSION = 1
 FILE = "run.json"
-State = Literal["running", "interrupted", "done", "stopped", "failed"]
+State = Literal["running", "interrupted", "done", "stopped", "left", "failed"]
 Name = Annotated[str, msgspec.Meta(max_length=200)]
 Note = Annotated[str, msgspec.Meta(max_length=4000)]
 Tag = Annotated[str, msgspec.Meta(min_length=1, max_length=50)]

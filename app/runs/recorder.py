@@ -165,12 +165,14 @@ class Recorder:
         tables.keep(
             folder / store.EPOCHS, lambda columns: columns["epoch"] <= there.epochs
         )
+        anew = {"rates_set": 0, "skipped": 0} if not there.step else {}
+        continued = {"continued": (*self._record.continued, there.step)}
         self._record = msgspec.structs.replace(
             self._record,
             state="running",
             ending=None,
-            continued=(*self._record.continued, there.step),
             stage=there.stage,
+            **(anew or continued),
         )
         self.kept = Kept(folder, self._record)
         self._history = store.history_of(self.kept)

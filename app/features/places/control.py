@@ -14,9 +14,19 @@ from PySide6.QtCore import QObject
 
 from app.engine.placement import RunPlacement
 from app.features.places import values
-from app.features.places.values import Place, PrepareScript, RunAtPlace
+from app.features.places.values import (
+    FindRunGoingOn,
+    Place,
+    PrepareScript,
+    RunAtPlace,
+    RunGoingOn,
+)
+from app.runs import store
+from app.runs.checkpoint_files import GoingOn
 from app.runs.recorder import Recorder
+from app.runs.store import Kept
 from app.training.job import Job
+from app.util.language import tr
 from app.util.resources import PROGRAM, python_path
 from app.views.run.targets import RunTarget
 from app.views.ui.background import WorkerFailure
@@ -34,7 +44,9 @@ class PlaceRuns(QObject):
         super().__init__(workspace.window)
         self._workspace = workspace
         self.mirror: subprocess.Popen[bytes] | None = None
+        self._offered: set[Path] = set()  # runs whose watching was offered
         workspace.session.runEnded.connect(self._close)
+        workspace.runs_keeper.listed.connect(self.offer_left)
 
     def offer(self) -> None:
         """Offer the places that there are now, but for queues, which `tapedeck train --at` submits to.
@@ -66,8 +78,82 @@ class PlaceRuns(QObject):
         )
         return RunPlacement(watched=folder / frames.FRAMES, owned=True)
 
+    # -- runs that go on ----------------------------------------------------------------------------------------------
+
+    def offer_left(self, stored_runs: list[Kept]) -> None:
+        """Offer to watch the newest of the project's runs that goes on at a place, once."""
+        if self._workspace.session.active:
+            return
+        stored_run = _left(stored_runs)
+        if stored_run is None or stored_run.folder in self._offered:
+            return
+        self._offered.add(stored_run.folder)
+        run = values.left_in(stored_run.folder)
+        assert run is not None
+        self._workspace.notifier.show(
+            "info",
+            tr(
+                "{run} goes on at {place}",
+                run=stored_run.record.title,
+                place=run.place,
+            ),
+            tr("It was left there, and all that it has told since can be seen."),
+            tr("Watch it"),
+            partial(self.take_up, stored_run),
+        )
+
+    def take_up_newest(self) -> None:
+        """Watch the newest of the project's runs that goes on at a place."""
+        stored_run = _left(store.listed(self._workspace.runs_keeper.folder))
+        if stored_run is None:
+            self._workspace.notifier.refuse(
+                tr("No run of this project goes on at a place"),
+                tr("Those that ended while they were watched are under Runs."),
+            )
+        else:
+            self.take_up(stored_run)
+
+    def take_up(self, stored_run: Kept) -> None:
+        """Watch a run again that goes on at a place."""
+        root = str(self._workspace.settings.data_folder)
+        self._workspace.engine.ask(
+            KEY,
+            FindRunGoingOn(stored_run.folder, root),
+            on_answer=partial(self._watch, stored_run),
+            on_error=self._not_found,
+        )
+
+    def _watch(self, stored_run: Kept, found: RunGoingOn) -> None:
+        """Watch a run again, from its first step on."""
+        left = values.left_in(stored_run.folder)
+        if left is None or self._workspace.session.active:
+            return
+        recorder = Recorder(
+            stored_run,
+            found.project,
+            found.job.source.text,
+            lambda: GoingOn(0, 0),
+            self._workspace.runs_keeper.watch(found.job),
+        )
+        folder = frames.new_folder(f"{found.project.name}-{left.place}")
+        self._start(
+            msgspec.structs.replace(
+                left, folder=str(folder), results=str(stored_run.checkpoints)
+            ),
+            {},
+        )
+        place = RunPlacement(watched=folder / frames.FRAMES, owned=True)
+        self._workspace.run_control.watch_own(found.job, found.project, recorder, place)
+
+    def _not_found(self, failure: WorkerFailure) -> None:
+        self._workspace.notifier.refuse(
+            tr("The run cannot be watched again"), failure.message
+        )
+
+    # -- the process that copies --------------------------------------------------------------------------------------
+
     def _start(self, run: RunAtPlace, files: dict[str, str]) -> None:
-        """Start the process that starts the script there."""
+        """Start the process that starts the script there, or finds it."""
         self._close()
         self.mirror = subprocess.Popen(
             [sys.executable, "-m", f"{PROGRAM}.features.places.run_mirror"],
@@ -97,6 +183,18 @@ class PlaceRuns(QObject):
         except OSError:
             pass  # it has ended
         mirror.wait()
+
+
+def _left(stored_runs: list[Kept]) -> Kept | None:
+    """Return the newest run that goes on at a place and is watched by nobody."""
+    return next(
+        (
+            stored_run
+            for stored_run in stored_runs
+            if (stored_run.folder / values.NOTE).exists() and not stored_run.goes_on
+        ),
+        None,
+    )
 
 
 def _fail(folder: Path, reason: str) -> None:

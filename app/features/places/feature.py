@@ -25,6 +25,13 @@ class PlacesFeature(Feature):
                 tip="The machines behind ssh that runs can be on",
                 menu="run.place",
             ),
+            Action(
+                "take-up",
+                "Watch the run that was &left at a place",
+                self.runs.take_up_newest,
+                tip="The newest run of this project that goes on at a place is shown from its first step",
+                menu="run.place",
+            ),
         )
 
     def begin(self) -> None:

@@ -23,6 +23,7 @@ from app.features.places.line import Line
 from app.features.places.mirror import Mirror, end_with_stdin
 from app.features.places.results import fetch
 from app.features.places.values import SCRIPT, PlaceError, RunAtPlace, named
+from app.util import atomic
 from tapedeck import frames
 
 FRAMES, OUTPUT = 1, 2  # channels; those of clients come after them
@@ -37,7 +38,7 @@ class RunMirror(Mirror):
     """The frames of a run that is started at a place. Raises PlaceError, OSError."""
 
     def __init__(self, run: RunAtPlace) -> None:
-        self._run, self._there = run, ""
+        self._run, self._there, self._checked = run, run.there, False
         self._printed_offset, self._printed_rest = 0, b""
         self._hook_start: dict[str, Any] = {}
         self._script_start: dict[str, Any] = {}
@@ -51,8 +52,10 @@ class RunMirror(Mirror):
         self._channels = OUTPUT
 
     def _begin(self, line: Line) -> None:
-        """Start the script, once, and ask for what has not come of its output."""
-        if not self._there:
+        """Start the script, once, and ask for what has not come of its output. Raises PlaceError."""
+        if self._there:
+            self._check(line)
+        else:
             answer = line.ask(
                 "start",
                 version=__version__,
@@ -64,10 +67,26 @@ class RunMirror(Mirror):
                 files=self._run.files,
             )
             self._there = str(answer["folder"])
-            self._path = PurePosixPath(self._there, frames.FRAMES)
+            self._note()
+        self._path = PurePosixPath(self._there, frames.FRAMES)
         super()._begin(line)
         path, offset = f"{self._there}/output.txt", self._printed_offset
         line.request("follow", channel=OUTPUT, path=path, offset=offset)
+
+    def _check(self, line: Line) -> None:
+        """See that a run that was left is there still. Raises PlaceError."""
+        if not self._checked and not line.ask("list", folder=self._there)["files"]:
+            self._run.note.unlink(missing_ok=True)
+            raise PlaceError(
+                f"There is no {self._there} any more at {self._run.place}."
+            )
+        self._checked = True
+
+    def _note(self) -> None:
+        """Leave where the run goes on, for a window that comes later."""
+        if self._run.results:
+            left = msgspec.structs.replace(self._run, files={}, there=self._there)
+            atomic.write_bytes(left.note, msgspec.json.encode(left))
 
     def _copy(self, lines: bytes) -> None:
         """Write frames of the script, its end excepted, which is told when all has come."""
@@ -141,6 +160,7 @@ class RunMirror(Mirror):
             return
         self._ended = True
         self._fetch()
+        self._run.note.unlink(missing_ok=True)
         self._tell_epochs(all_of_them=True)
         self._write(
             self._at_epoch(self._ending) or self._failure(message.get("status"))

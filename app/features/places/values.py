@@ -5,16 +5,19 @@ from __future__ import annotations
 import re
 import shlex
 from pathlib import Path
+from typing import ClassVar
 
 import msgspec
 from msgspec import Struct
 
 from app.engine.protocol import Request
+from app.project.project import Project
 from app.training.job import Job
 from app.util import atomic, user_folders
 from app.util.errors import CodedError
 
 FILE = "places.json"
+NOTE = "place.json"  # in the folder of a run that goes on at a place
 SCRIPT = "train.py"
 # An alias is also what ssh puts into the commands of its own config, as %h and %n.
 _NAME, _ALIAS = r"[A-Za-z0-9][A-Za-z0-9_.-]+", r"[A-Za-z0-9_][A-Za-z0-9_.@:\[\]-]*"
@@ -68,7 +71,8 @@ class PrepareScript(Request[dict[str, str]], frozen=True):
 class RunAtPlace(Struct, frozen=True):
     """A run of the project that a place carries out: `files` of its script by name, in base64.
 
-    Its frames go into `folder` here, its checkpoints into `results`, and it has the folder `title` there.
+    Its frames go into `folder` here, its checkpoints into `results`, and it has the folder `title` there; once it has
+    begun that is known as the path `there`.
     """
 
     place: str
@@ -76,6 +80,27 @@ class RunAtPlace(Struct, frozen=True):
     files: dict[str, str]
     folder: str
     results: str
+    there: str = ""
+
+    @property
+    def note(self) -> Path:
+        """The file beside the results that says where it goes on, until its end was told."""
+        return Path(self.results).with_name(NOTE)
+
+
+class RunGoingOn(Struct, frozen=True):
+    """A stored run that goes on at a place: the project that it was started with, and its job."""
+
+    project: Project
+    job: Job
+
+
+class FindRunGoingOn(Request[RunGoingOn], frozen=True):
+    """Find the project and the job of a stored run. Raises RunError."""
+
+    lane: ClassVar[str] = "runs"
+    run: Path
+    data_root: str
 
 
 class _Stored(Struct):
@@ -139,3 +164,11 @@ def split(text: str) -> tuple[str, str]:
     """
     name, _, path = text.partition(":")
     return name, path
+
+
+def left_in(folder: Path) -> RunAtPlace | None:
+    """Return the run at a place that goes on, as far as is known, by the folder of its record; None if it is none."""
+    try:
+        return msgspec.json.decode((folder / NOTE).read_bytes(), type=RunAtPlace)
+    except (OSError, msgspec.DecodeError, UnicodeDecodeError):
+        return None

@@ -32,12 +32,14 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from app.builder.results import Analysis
+    from app.engine.placement import RunPlacement
     from app.engine.requests.runs import Fork, Resumable
     from app.runs.record import Changed
     from app.runs.store import Kept
     from app.training.config import StartWeights
     from app.training.events import Failed, Finished
     from app.training.history import History
+    from app.training.job import Job
     from app.views.run.keeper import RunsKeeper
 
 
@@ -353,6 +355,13 @@ class RunControl(QObject):
             history=history,
             stage=resumable.stage,
         )
+        self._on_begin(run, project)
+
+    def watch_own(
+        self, job: Job, project: Project, recorder: Recorder, place: RunPlacement
+    ) -> None:
+        """Watch a run of the project that goes on elsewhere, and record it anew."""
+        run = self._session.start(job, recorder=recorder, place=place)
         self._on_begin(run, project)
 
     def fork_stored(

@@ -19,6 +19,8 @@ from app.features.places.feature import PlacesFeature
 from app.features.places.values import Place
 from app.project import file as project_file
 from app.project.project import Project
+from app.runs import store
+from tests.support import run_windows
 from tests.support.run_commands import steps
 from tests.support.run_windows import listed, small
 from tests.support.ssh_host import SshHost, one_host, ssh_host
@@ -132,6 +134,37 @@ def test_a_run_at_a_place_goes_on_when_the_window_is_left(
     (folder,) = gpubox.home.glob("**/watched/*/")
     qtbot.waitUntil(lambda: (folder / "exit").is_file())
     assert (folder / "exit").read_text().strip() == "0"
+
+
+def test_a_run_that_was_left_is_watched_again_by_the_next_window(
+    qtbot, gpubox: SshHost, window: WholeWindow, tmp_path: Path
+) -> None:
+    path = tmp_path / "net.tape"
+    opened(qtbot, window, path, epochs=30)
+    choose(qtbot, window, "gpubox")
+    window.start_run()
+    wait_for(qtbot, window, "running")
+    assert window.session.close_and_wait()
+    (left,) = listed(qtbot, window, 1)
+    assert left.record.state == "left"
+
+    later = run_windows.opened(qtbot, path)
+    try:
+        qtbot.waitUntil(lambda: later.notifier.title == "Run 1 goes on at gpubox")
+        again = later.banner.button("Watch it")
+        qtbot.mouseClick(again, Qt.MouseButton.LeftButton)
+        wait_for(qtbot, later, "done")
+        history = later.session.history
+        assert history is not None and len(history.epochs) == 30
+        assert list(history.steps["step"]) == [*range(1, len(history.steps) + 1)]
+        (kept,) = listed(qtbot, later, 1)
+        assert kept.record.state == "done" and not kept.record.continued
+        assert list(store.history_of(kept).steps["loss"]) == list(history.steps["loss"])
+        assert {"best.pt", "last.pt"} <= {f.name for f in kept.checkpoints.iterdir()}
+        assert not (kept.folder / values.NOTE).exists()
+        assert len([*gpubox.home.glob("**/watched/*/")]) == 1
+    finally:
+        run_windows.closed(later)
 
 
 def test_a_device_that_is_chosen_again_is_where_the_next_run_trains(
