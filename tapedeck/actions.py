@@ -145,7 +145,10 @@ class Actions:
         return {"step": self._watcher.step}
 
     def _interrupt(self, client: Client, command: dict[str, Any]) -> None:
-        """Raise KeyboardInterrupt in the main thread, as Ctrl+C does, or call the script's own handler."""
+        """Raise KeyboardInterrupt in the main thread, as Ctrl+C does, or call the script's own handler.
+
+        With `saves`, a script that handles SIGTERM, as one that saves a checkpoint then, is ended by that.
+        """
         if signal.getsignal(signal.SIGINT) in (signal.SIG_IGN, signal.SIG_DFL, None):
             raise ActionError(
                 "The script ignores Ctrl+C. End its process where it was started."
@@ -155,7 +158,8 @@ class Actions:
         client.answer(
             command.get("id"), ok=True, step=self._watcher.step
         )  # before the script ends
-        _thread.interrupt_main()
+        saves = command.get("saves") and callable(signal.getsignal(signal.SIGTERM))
+        _thread.interrupt_main(signal.SIGTERM if saves else signal.SIGINT)
 
     def _speak(self, _client: Client, _command: dict[str, Any]) -> dict[str, Any]:
         self._watcher.speak()

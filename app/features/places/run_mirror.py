@@ -25,6 +25,8 @@ from app.features.places.results import fetch
 from app.features.places.values import SCRIPT, PlaceError, RunAtPlace, named
 from app.util import atomic
 from tapedeck import frames
+from tapedeck.commands import Client
+from tapedeck.resuming import TRY_AGAIN
 
 FRAMES, OUTPUT = 1, 2  # channels; those of clients come after them
 CHECKPOINTS = "checkpoints"
@@ -42,7 +44,7 @@ class RunMirror(Mirror):
         self._printed_offset, self._printed_rest = 0, b""
         self._hook_start: dict[str, Any] = {}
         self._script_start: dict[str, Any] = {}
-        self._started = False
+        self._started = self._stops = False
         self._batches = 0  # of an epoch, 0 if unknown
         self._early: list[bytes] = []  # frames before the run's start is told whole
         self._epochs: list[tuple[int, bytes]] = []  # with the steps that they end with
@@ -108,6 +110,12 @@ class RunMirror(Mirror):
         self._tell_early()
         self._tell_epochs()
 
+    def _command(self, client: Client, command: dict[str, Any]) -> None:
+        """Have a script that is stopped leave a checkpoint behind."""
+        if command.get("do") == "interrupt":
+            self._stops = command["saves"] = True
+        super()._command(client, command)
+
     def _take_other(self, channel: int, data: bytes) -> None:
         """Read what the script prints."""
         if channel != OUTPUT:
@@ -162,9 +170,7 @@ class RunMirror(Mirror):
         self._fetch()
         self._run.note.unlink(missing_ok=True)
         self._tell_epochs(all_of_them=True)
-        self._write(
-            self._at_epoch(self._ending) or self._failure(message.get("status"))
-        )
+        self._write(self._last_frame(message.get("status")))
 
     def _fetch(self) -> None:
         """Bring what the frames lack and the checkpoints; what stands in the way is said, and ends nothing."""
@@ -196,6 +202,14 @@ class RunMirror(Mirror):
             return line
         epoch = (max(int(step[1]), 1) - 1) // self._batches + 1
         return line.replace(b'"epoch": 1', b'"epoch": %d' % epoch, 1)
+
+    def _last_frame(self, status: int | None) -> bytes:
+        """Return the frame by which the run ends; that it was stopped from here needs no reason."""
+        ending = _fields(self._ending)
+        if self._stops and status == TRY_AGAIN and ending:
+            ending["note"] = ""
+            self._ending = json.dumps(ending).encode() + b"\n"
+        return self._at_epoch(self._ending) or self._failure(status)
 
     def _failure(self, status: int | None) -> bytes:
         """Return the frame of a script that has ended without a word."""

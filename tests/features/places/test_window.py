@@ -108,7 +108,9 @@ def test_a_run_at_a_place_is_paused_takes_one_step_and_is_stopped_from_here(
     window.run_control.stop()
     wait_for(qtbot, window, "stopped")
     (kept,) = listed(qtbot, window, 1)
-    assert kept.record.state == "stopped"
+    ending = kept.record.ending
+    assert kept.record.state == "stopped" and ending is not None and not ending.note
+    assert f"step-{ending.step:08d}.pt" in {f.name for f in kept.checkpoints.iterdir()}
 
 
 def test_a_place_that_cannot_be_reached_ends_the_run_with_the_cure(
