@@ -27,6 +27,9 @@ FRAMES = "frames.jsonl"
 MOST_KEPT = 30  # folders of scripts
 FLUSH_EVERY = 0.05  # seconds
 _LONG_LINES = 256  # lines that are written at once without waiting for that
+TRY_AGAIN = 75  # EX_TEMPFAIL of sysexits.h: a script ends with it to be started again
+# The environment variable with the steps and seconds of a run before the script that goes on with it.
+RESUMED = "TAPEDECK_RESUMED"
 SOCKET, PORT = "commands.sock", "commands.port"  # in the folder of the frames
 _LONGEST_PATH = 100  # bytes that every system takes for the path of a socket
 MOST_COUNT = 2**53  # integers up to it are exact as floats

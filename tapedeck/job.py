@@ -144,7 +144,7 @@ class Job:
         self._heed(child, relay)
         relay.close()
         status = child.returncode if child.returncode >= 0 else 128 - child.returncode
-        if self._time_is_over and status == resuming.TRY_AGAIN:
+        if self._time_is_over and status == frames.TRY_AGAIN:
             self._queued_again = self._queued_again or self._requeued(begun)
         if not self._queued_again:
             (self._folder / slurm.EXIT).write_text(str(status))

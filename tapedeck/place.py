@@ -31,6 +31,7 @@ from tapedeck.slurm import EXIT, OUTPUT
 from tapedeck.spool import Spool
 
 HEAD = struct.Struct(">II")
+ERRORS = "errors.txt"  # what a command that is no watched script says beside its output
 CHUNK = 1 << 16  # bytes read at once
 EVERY = 0.05  # seconds between two looks at the files that are followed
 CHECKED = 60.0  # seconds in which a job that checks a queue runs, where it is not full
@@ -180,7 +181,8 @@ class Server:
 
     def do_start(self, request: dict[str, Any]) -> dict[str, Any]:
         """Start a script that outlives the line, once: the folder of its frames is named by who asks. With `files`, by
-        name in base64, these are put into that folder, and the script is one of them.
+        name in base64, these are put into that folder, and the script is one of them. One that is not `watched` is a
+        command of Tapedeck, with an output of its own for errors.
         """
         script, cwd = request["script"], Path(request["cwd"] or "~").expanduser()
         files = request.get("files", {})
@@ -196,22 +198,30 @@ class Server:
         for name, text in files.items():
             (folder / Path(name).name).write_bytes(base64.b64decode(text))
         cwd = folder if files else cwd
-        package = _package(request["version"])
+        watched = request.get("watched", True)
+        arguments = request["arguments"]
+        command = [sys.executable]
+        if watched:
+            package = _package(request["version"])
+            command += [str(package / "script.py"), str(folder)]
+        else:
+            arguments = map(os.path.expanduser, arguments)
         options = ["-m", script] if request["module"] else [os.path.expanduser(script)]
-        command = [sys.executable, str(package / "script.py"), str(folder)]
-        command += [*options, *request["arguments"]]
+        command += [*options, *arguments]
         if request.get("slurm"):
             self._submit(request, folder, cwd, command)
             return {"folder": str(folder)}
-        with open(folder / OUTPUT, "ab") as output:
-            with contextlib.suppress(OSError):  # of a file system without locks
-                fcntl.flock(output, fcntl.LOCK_EX)  # for as long as the script has it
+        with open(folder / OUTPUT, "ab") as output, open(folder / ERRORS, "ab") as said:
+            for file in (output, said):
+                with contextlib.suppress(OSError):  # of a file system without locks
+                    fcntl.flock(file, fcntl.LOCK_EX)  # for as long as the script has it
             subprocess.Popen(
                 ["/bin/sh", "-c", _SHELL, str(folder / EXIT), *command],
                 cwd=cwd,
+                env=os.environ | request.get("environment", {}),
                 stdin=subprocess.DEVNULL,
                 stdout=output,
-                stderr=subprocess.STDOUT,
+                stderr=subprocess.STDOUT if watched else said,
                 start_new_session=True,
             )
         return {"folder": str(folder)}
@@ -242,7 +252,8 @@ class Server:
         path, job = Path(request["path"]).expanduser(), None
         if path.name in (OUTPUT, frames.FRAMES):
             job = self._job_of(path.parent)
-        exit = path.with_name(EXIT) if path.name == OUTPUT or job else None
+        ends = job or path.name in (OUTPUT, ERRORS)
+        exit = path.with_name(EXIT) if ends else None
         followed = Followed(path, request["offset"], exit, job)
         self._files[request["channel"]] = followed
         return {"job": {"job": job.number, **job.state}} if job is not None else {}

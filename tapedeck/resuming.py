@@ -28,11 +28,18 @@ import threading
 from pathlib import Path
 from typing import Any
 
+from tapedeck.frames import RESUMED
+
 FOLDER, NEWEST = "TAPEDECK_CHECKPOINTS", "TAPEDECK_CHECKPOINT"
-TRY_AGAIN = 75  # EX_TEMPFAIL of sysexits.h
 _NAMES = ("SIGTERM", "SIGUSR1")
 _SIGNALS = tuple(getattr(signal, name) for name in _NAMES if hasattr(signal, name))
 _TAIL = 1 << 14  # bytes
+
+
+def before() -> tuple[int, float]:
+    """Return the steps and the seconds of a run before this script goes on with it."""
+    steps, _, seconds = os.environ.get(RESUMED, "0 0").partition(" ")
+    return int(steps), float(seconds)
 
 
 class Resuming:

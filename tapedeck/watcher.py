@@ -30,8 +30,8 @@ from tapedeck import devices, frames, models
 from tapedeck.actions import Actions, save
 from tapedeck.capture import notes_of
 from tapedeck.commands import CommandSocket
-from tapedeck.frames import Ending, FrameFile, number
-from tapedeck.resuming import TRY_AGAIN, Resuming
+from tapedeck.frames import TRY_AGAIN, Ending, FrameFile, number
+from tapedeck.resuming import Resuming, before
 
 NORMS = (
     0.2,
@@ -525,7 +525,9 @@ class Watcher:
         note = ""
         if self._resuming is not None:
             self._step, self._earlier, note = self._resuming.begin()
-            self._resumed_at = self._step
+        else:
+            self._step, self._earlier = before()
+        self._resumed_at = self._step
         self.began = perf_counter() - self._earlier
         self._tell_started()
         if note:

@@ -16,7 +16,16 @@ from typing import TYPE_CHECKING, Any
 
 from tapedeck import exits, ranks, resuming
 from tapedeck.commands import Client, CommandSocket
-from tapedeck.frames import DONE, FRAMES, Ending, FrameFile, Said, Script, new_folder
+from tapedeck.frames import (
+    DONE,
+    FRAMES,
+    TRY_AGAIN,
+    Ending,
+    FrameFile,
+    Said,
+    Script,
+    new_folder,
+)
 
 if TYPE_CHECKING:
     from torch import nn
@@ -142,7 +151,7 @@ class Watch:
 
     def _ending(self, code: object) -> Ending:
         """Return how a script ended that exits so; it may have outlived the thread that trained."""
-        if self._resuming is not None and code == resuming.TRY_AGAIN:
+        if self._resuming is not None and code == TRY_AGAIN:
             return Ending(note=WAITS, again=True)
         ending = exits.by_status(code)
         return Ending(error=self._death) if self._death and ending is DONE else ending

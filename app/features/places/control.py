@@ -17,6 +17,7 @@ from app.features.places import values
 from app.features.places.values import (
     FindRunGoingOn,
     Place,
+    PreparedScript,
     PrepareScript,
     RunAtPlace,
     RunGoingOn,
@@ -59,8 +60,14 @@ class PlaceRuns(QObject):
     def _target(self, place: Place) -> RunTarget:
         return RunTarget(f"at {place.name}", place.name, partial(self._begin, place))
 
-    def _begin(self, place: Place, job: Job, recorder: Recorder | None) -> RunPlacement:
-        """Have a place run a job; return how it is watched."""
+    def _begin(
+        self,
+        place: Place,
+        job: Job,
+        recorder: Recorder | None,
+        checkpoint: Path | None,
+    ) -> RunPlacement:
+        """Have a place run a job, from a checkpoint if there is one; return how it is watched."""
         name = self._workspace.document.title
         folder = frames.new_folder(f"{name}-{place.name}")
         run = RunAtPlace(
@@ -72,11 +79,14 @@ class PlaceRuns(QObject):
         )
         self._workspace.engine.ask(
             KEY,
-            PrepareScript(job),
-            on_answer=partial(self._start, run),
+            PrepareScript(job, checkpoint),
+            on_answer=partial(self._prepared, run),
             on_error=partial(self._refuse, folder),
         )
         return RunPlacement(watched=folder / frames.FRAMES, owned=True)
+
+    def _prepared(self, run: RunAtPlace, script: PreparedScript) -> None:
+        self._start(msgspec.structs.replace(run, **msgspec.structs.asdict(script)))
 
     # -- runs that go on ----------------------------------------------------------------------------------------------
 
@@ -132,15 +142,14 @@ class PlaceRuns(QObject):
             stored_run,
             found.project,
             found.job.source.text,
-            lambda: GoingOn(0, 0),
+            lambda: GoingOn(left.step, left.epochs),
             self._workspace.runs_keeper.watch(found.job),
         )
         folder = frames.new_folder(f"{found.project.name}-{left.place}")
         self._start(
             msgspec.structs.replace(
                 left, folder=str(folder), results=str(stored_run.checkpoints)
-            ),
-            {},
+            )
         )
         place = RunPlacement(watched=folder / frames.FRAMES, owned=True)
         self._workspace.run_control.watch_own(found.job, found.project, recorder, place)
@@ -152,7 +161,7 @@ class PlaceRuns(QObject):
 
     # -- the process that copies --------------------------------------------------------------------------------------
 
-    def _start(self, run: RunAtPlace, files: dict[str, str]) -> None:
+    def _start(self, run: RunAtPlace) -> None:
         """Start the process that starts the script there, or finds it."""
         self._close()
         self.mirror = subprocess.Popen(
@@ -162,9 +171,8 @@ class PlaceRuns(QObject):
             start_new_session=True,
         )
         assert self.mirror.stdin is not None
-        line = msgspec.json.encode(msgspec.structs.replace(run, files=files))
         try:
-            self.mirror.stdin.write(line + b"\n")
+            self.mirror.stdin.write(msgspec.json.encode(run) + b"\n")
             self.mirror.stdin.flush()
         except OSError as error:
             _fail(Path(run.folder), f"{UNPREPARED}: {error}")

@@ -22,14 +22,14 @@ from app import __version__
 from app.features.places.line import Line
 from app.features.places.mirror import Mirror, end_with_stdin
 from app.features.places.results import fetch
-from app.features.places.values import SCRIPT, PlaceError, RunAtPlace, named
+from app.features.places.values import RESUMED, SCRIPT, PlaceError, RunAtPlace, named
 from app.util import atomic
 from tapedeck import frames
 from tapedeck.commands import Client
-from tapedeck.resuming import TRY_AGAIN
 
 FRAMES, OUTPUT = 1, 2  # channels; those of clients come after them
 CHECKPOINTS = "checkpoints"
+ARGUMENTS = ("--json", "--device", "auto", "--checkpoints", CHECKPOINTS)
 # What a script prints that its frames do not say, or say with a time of their own.
 _PRINTED = ("epoch", "losses")
 _STEP = re.compile(rb'"epoch": 1, "steps?": (\d{1,15})\b')
@@ -65,7 +65,8 @@ class RunMirror(Mirror):
                 cwd="",
                 module=False,
                 script=SCRIPT,
-                arguments=["--json", "--device", "auto", "--checkpoints", CHECKPOINTS],
+                arguments=[*ARGUMENTS, *_resuming(self._run)],
+                environment=_environment(self._run),
                 files=self._run.files,
             )
             self._there = str(answer["folder"])
@@ -206,7 +207,7 @@ class RunMirror(Mirror):
     def _last_frame(self, status: int | None) -> bytes:
         """Return the frame by which the run ends; that it was stopped from here needs no reason."""
         ending = _fields(self._ending)
-        if self._stops and status == TRY_AGAIN and ending:
+        if self._stops and status == frames.TRY_AGAIN and ending:
             ending["note"] = ""
             self._ending = json.dumps(ending).encode() + b"\n"
         return self._at_epoch(self._ending) or self._failure(status)
@@ -218,6 +219,16 @@ class RunMirror(Mirror):
         epoch = min(self._step, 1)
         failed = frames.Failed("data", message, CURE, None, epoch, self._step)
         return frames.line_of(failed).encode() + b"\n"
+
+
+def _resuming(run: RunAtPlace) -> list[str]:
+    """Return the arguments by which a script goes on from its checkpoint."""
+    return ["--resume", RESUMED] if RESUMED in run.files else []
+
+
+def _environment(run: RunAtPlace) -> dict[str, str]:
+    """Return what the script's frames have to know of the steps before it."""
+    return {frames.RESUMED: f"{run.step} {run.seconds}"} if run.step else {}
 
 
 def _fail(run: RunAtPlace, reason: str, step: int) -> None:

@@ -2,24 +2,33 @@
 
 from __future__ import annotations
 
+import base64
+
 from msgspec.structs import replace
 
 from app.engine.server import Context, handles
 from app.engine.tasks.runs import stored
 from app.features.places.compute import SAVES_EVERY, script_files
 from app.features.places.values import (
+    RESUMED,
     FindRunGoingOn,
+    PreparedScript,
     PrepareScript,
     RunGoingOn,
 )
+from app.training.checkpoints.checkpoint import seconds_of, step_of
 
 
 @handles(PrepareScript)
-def prepare_script(request: PrepareScript, _context: Context) -> dict[str, str]:
+def prepare_script(request: PrepareScript, _context: Context) -> PreparedScript:
     """Return the script and what lies beside it; it saves checkpoints."""
-    job = request.job
+    job, checkpoint = request.job, request.checkpoint
     every = job.training.save_every or SAVES_EVERY
-    return script_files(replace(job, training=replace(job.training, save_every=every)))
+    files = script_files(replace(job, training=replace(job.training, save_every=every)))
+    if checkpoint is None:
+        return PreparedScript(files)
+    files[RESUMED] = base64.b64encode(checkpoint.read_bytes()).decode()
+    return PreparedScript(files, *step_of(checkpoint), seconds_of(checkpoint))
 
 
 @handles(FindRunGoingOn)

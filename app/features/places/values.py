@@ -18,7 +18,7 @@ from app.util.errors import CodedError
 
 FILE = "places.json"
 NOTE = "place.json"  # in the folder of a run that goes on at a place
-SCRIPT = "train.py"
+SCRIPT, RESUMED = "train.py", "resume.pt"
 # An alias is also what ssh puts into the commands of its own config, as %h and %n.
 _NAME, _ALIAS = r"[A-Za-z0-9][A-Za-z0-9_.-]+", r"[A-Za-z0-9_][A-Za-z0-9_.@:\[\]-]*"
 
@@ -62,17 +62,28 @@ class Place(Struct, frozen=True):
             ) from error
 
 
-class PrepareScript(Request[dict[str, str]], frozen=True):
-    """Return the exported script of a job and what lies beside it, in base64 by name."""
+class PreparedScript(Struct, frozen=True):
+    """A script and what lies beside it, in base64 by name, with the position of the checkpoint that it goes on from."""
+
+    files: dict[str, str]
+    step: int = 0
+    epochs: int = 0
+    seconds: float = 0.0
+
+
+class PrepareScript(Request[PreparedScript], frozen=True):
+    """Return the exported script of a job, and a checkpoint that it goes on from. Raises CheckpointError."""
 
     job: Job
+    checkpoint: Path | None = None
 
 
 class RunAtPlace(Struct, frozen=True):
     """A run of the project that a place carries out: `files` of its script by name, in base64.
 
     Its frames go into `folder` here, its checkpoints into `results`, and it has the folder `title` there; once it has
-    begun that is known as the path `there`.
+    begun that is known as the path `there`. One that goes on from a checkpoint, the file RESUMED of its files, has that
+    step, and so many epochs and seconds before it.
     """
 
     place: str
@@ -81,6 +92,9 @@ class RunAtPlace(Struct, frozen=True):
     folder: str
     results: str
     there: str = ""
+    step: int = 0
+    epochs: int = 0
+    seconds: float = 0.0
 
     @property
     def note(self) -> Path:

@@ -396,6 +396,11 @@ def step_of(path: Path) -> tuple[int, int]:
     return at["step"], at["done"]
 
 
+def seconds_of(path: Path) -> float:
+    """Return the seconds that the run had taken at a checkpoint. Raises CheckpointError."""
+    return float(_position(path)["seconds"])
+
+
 def stage_of(path: Path) -> int:
     """Return the stage of the run at a checkpoint, without verifying its tensors. Raises CheckpointError."""
     stage = _read(path, mmap=True).get("stage", FIRST_STAGE)

@@ -22,6 +22,7 @@ from app.runs.recorder import Recorder
 from app.runs.store import MOST_NAME
 from app.training.run_requests import SetRate
 from app.util.formatting import counted, plural
+from app.util.language import tr
 from app.views.analysis_service import AnalysisService
 from app.views.run.run_files import fork_from, resume_from
 from app.views.run.session import Run, RunSession, Series
@@ -320,7 +321,10 @@ class RunControl(QObject):
             resumable.job.at_stage(resumable.stage),
             resumable.job,
         )
-        if self._wants_data(project):
+        title = f"{stored_run.record.title} cannot be resumed"
+        if self._wants_data(project) or self._stays(
+            title, job, bool(resumable.changed)
+        ):
             return
         recorder: Recorder | None
         if resumable.changed is not None and self._keeper is not None:
@@ -354,6 +358,7 @@ class RunControl(QObject):
             resume=resumable.checkpoint,
             history=history,
             stage=resumable.stage,
+            place=self._placed(job, recorder, resumable.checkpoint),
         )
         self._on_begin(run, project)
 
@@ -375,7 +380,12 @@ class RunControl(QObject):
                 "A run is in progress. Stop it first.",
             )
             return
-        if self._keeper is None or self._wants_data(fork.project):
+        title = f"{stored_run.record.title} cannot be forked"
+        if (
+            self._keeper is None
+            or self._wants_data(fork.project)
+            or self._stays(title, fork.job)
+        ):
             return
         checkpoint = fork.checkpoint
         parent = Parent(
@@ -395,6 +405,7 @@ class RunControl(QObject):
             resume=checkpoint,
             history=begun,
             stage=fork.stage,
+            place=self._placed(fork.job, recorder, checkpoint),
         )
         self._on_begin(run, fork.project)
 
@@ -463,10 +474,29 @@ class RunControl(QObject):
             if self._keeper is not None
             else None
         )
-        target = self.targets.chosen
-        place = target.begin(job, recorder) if target is not None else None
+        place = self._placed(job, recorder)
         run = self._session.start(job, step=step, recorder=recorder, place=place)
         self._on_begin(run, project)
+
+    def _placed(
+        self, job: Job, recorder: Recorder | None, checkpoint: Path | None = None
+    ) -> RunPlacement | None:
+        """Have a run begin at the place that is chosen; None for this machine."""
+        target = self.targets.chosen
+        return target.begin(job, recorder, checkpoint) if target is not None else None
+
+    def _stays(self, title: str, job: Job, changed: bool = False) -> bool:
+        """Return whether a run cannot be continued at the place that is chosen; then say so."""
+        target = self.targets.chosen
+        stays = target is not None and bool(job.stages or job.begin or changed)
+        if stays and target is not None:
+            reason = tr(
+                "A run with an edited net, or with settings that were changed amid it, continues on this machine only. "
+                "Choose it in the device box in place of {place}.",
+                place=target.title,
+            )
+            self.refused.emit(title, reason)
+        return stays
 
     def can_begin_series(self, project: Project, title: str) -> bool:
         """Return whether runs of a project can start; else say why not, as `title`, or request its data."""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
+from pathlib import Path
 
 from msgspec import Struct
 from PySide6.QtCore import QObject, Signal
@@ -14,11 +15,13 @@ from app.views.settings import Settings
 
 
 class RunTarget(Struct, frozen=True):
-    """`begin` has a job run there and returns at once how it is watched. `key` is the name of no device."""
+    """`begin` has a job run there, from a checkpoint if one is given, and returns at once how it is watched. `key` is
+    the name of no device.
+    """
 
     key: str
     title: str
-    begin: Callable[[Job, Recorder | None], RunPlacement]
+    begin: Callable[[Job, Recorder | None, Path | None], RunPlacement]
 
 
 class RunTargets(QObject):

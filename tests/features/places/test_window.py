@@ -169,6 +169,40 @@ def test_a_run_that_was_left_is_watched_again_by_the_next_window(
         run_windows.closed(later)
 
 
+def test_a_run_goes_on_at_a_place_from_its_checkpoint(
+    qtbot, gpubox: SshHost, window: WholeWindow, tmp_path: Path
+) -> None:
+    """Begun there and stopped, resumed there: the losses are those of the script that is not stopped."""
+    opened(qtbot, window, tmp_path / "net.tape", epochs=12)
+    choose(qtbot, window, "gpubox")
+    window.start_run()
+    wait_for(qtbot, window, "running")
+    window.run_control.pause()
+    wait_for(qtbot, window, "paused")
+    window.run_control.stop()
+    wait_for(qtbot, window, "stopped")
+    (stopped,) = listed(qtbot, window, 1)
+    step = stopped.record.ending.step
+    window.actions_by_key["continue"].trigger()
+    wait_for(qtbot, window, "done")
+    history = window.session.history
+    assert list(history.steps["step"]) == [*range(1, len(history.steps) + 1)]
+    assert len(history.epochs) == 12
+    (kept,) = listed(qtbot, window, 1)
+    assert kept.record.continued == (step,) and kept.record.state == "done"
+    first, second = sorted(gpubox.home.glob("**/watched/*/train.py"))
+    assert (second.with_name("resume.pt")).is_file()
+    here = subprocess.run(
+        [sys.executable, str(first), "--device", "cpu", "--json"],
+        cwd=tmp_path,
+        env={**os.environ, "OMP_NUM_THREADS": "1", "MKL_NUM_THREADS": "1"},
+        capture_output=True,
+        text=True,
+        check=True,
+    )
+    assert [loss for _, loss in steps(here.stdout)] == list(history.steps["loss"])
+
+
 def test_a_device_that_is_chosen_again_is_where_the_next_run_trains(
     qtbot, window: WholeWindow, tmp_path: Path
 ) -> None:
