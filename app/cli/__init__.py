@@ -14,6 +14,7 @@ import argparse
 import sys
 from collections.abc import Sequence
 from difflib import get_close_matches
+from functools import partial
 from importlib import import_module
 from pathlib import Path
 from typing import Any, NoReturn
@@ -21,7 +22,7 @@ from typing import Any, NoReturn
 from app import __version__
 from app.cli import failures, startup, streams
 from app.cli.console import CommandError, printable, shortened
-from app.util import language, processors, user_frames
+from app.util import language, processors, shelf, user_frames
 
 PROGRAM = Path(__file__).parents[1]
 FOR_MACHINES = ("json", "csv", "gradescope")  # outputs that are English
@@ -123,6 +124,8 @@ def _carried_out(arguments: Sequence[str]) -> int:
         return _refused(error, whole=False)
     if any(getattr(options, name, False) for name in FOR_MACHINES):
         language.choose(language.ENGLISH)
+    if place := getattr(options, "elsewhere", None):
+        options.anywhere, options.command = True, partial(_elsewhere, place, arguments)
     if not options.anywhere and (obstacle := startup.hindrance(window=False)):
         return startup.refuse(obstacle)
     if arguments[0] != "run":  # which runs a script of the user as it is
@@ -134,6 +137,14 @@ def _carried_out(arguments: Sequence[str]) -> int:
         if isinstance(error, OSError) and streams.is_broken(error):
             raise
         return _refused(error, options.traceback)
+
+
+def _elsewhere(place: str, arguments: Sequence[str], _options: Any) -> int:
+    """Carry a command out at a place. Raises CommandError."""
+    for module in shelf.modules("cli.command_elsewhere"):
+        status: int = import_module(module).run(place, arguments)
+        return status
+    raise CommandError("--at needs the feature places, which is not there")
 
 
 def _refused(error: BaseException, whole: bool) -> int:

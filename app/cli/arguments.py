@@ -96,6 +96,12 @@ _SHARED: dict[str, dict[str, Any]] = {
         "metavar": "FILE",
         "help": "its weights: a state_dict as .safetensors or .pt, a checkpoint of a trainer, or a folder of shards",
     },
+    "--at": {
+        "dest": "elsewhere",
+        "metavar": "PLACE",
+        "help": "run this command at a place of `tapedeck places`, where tapedeck-torch is installed: files here that "
+        "it names are sent there, PLACE:path is a path there, and what it writes comes back",
+    },
     "--trust": {
         "action": "store_true",
         "help": "trust the code of your own files, which you have reviewed, until one of those imported changes",

@@ -41,7 +41,7 @@ def add(commands: Any) -> argparse.ArgumentParser:
         parser.add_argument(
             f"--{check}", nargs="?", const="", metavar="LAYER", help=summary
         )
-    arguments.add(parser, "--trust")
+    arguments.add(parser, "--trust", "--at")
     batch = parser.add_argument_group("project options")
     batch.add_argument(
         "--batch",

@@ -66,7 +66,7 @@ def add(commands: Any) -> argparse.ArgumentParser:
         default=2,
         help="samples of a project's random batch (2)",
     )
-    arguments.add(parser, "--seed", "--data", "--trust", "--json")
+    arguments.add(parser, "--seed", "--data", "--trust", "--json", "--at")
     arguments.add(parser, "--timeout", default=SECONDS)
     parser.set_defaults(command=run)
     return parser

@@ -37,7 +37,7 @@ def add(commands: Any) -> argparse.ArgumentParser:
         metavar="FILE",
         help="write a line per sample; its `row` counts the samples of all data that could be read",
     )
-    arguments.add(evaluate, "--json")
+    arguments.add(evaluate, "--json", "--at")
     arguments.add(evaluate, *arguments.MODEL, *arguments.SETTINGS, "--trust")
     evaluate.set_defaults(command=run)
     return evaluate

@@ -43,7 +43,7 @@ def add(commands: Any) -> argparse.ArgumentParser:
         help="find the first step at which this held: norm(LAYER) > 10, dead(LAYER) >= 0.9, weight(LAYER) > 3, loss > "
         "5; without (LAYER) of any layer",
     )
-    arguments.add(parser, "--json")
+    arguments.add(parser, "--json", "--at")
     arguments.add_graph_output(parser, carries=False)
     arguments.add(parser, "--data", "--trust")
     parser.set_defaults(command=run)

@@ -16,7 +16,7 @@ def add(commands: Any) -> None:
     """Add the command to the parser."""
     runs = commands.add_parser("runs", help="list the runs stored beside a project")
     runs.add_argument("project", type=Path, help="a project, or a folder of runs")
-    arguments.add(runs, "--json")
+    arguments.add(runs, "--json", "--at")
     runs.add_argument(
         "--filter",
         default="",

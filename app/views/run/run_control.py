@@ -365,7 +365,7 @@ class RunControl(QObject):
     def watch_own(
         self, job: Job, project: Project, recorder: Recorder, place: RunPlacement
     ) -> None:
-        """Watch a run of the project that goes on elsewhere, and record it anew."""
+        """Watch a run of the project that goes on elsewhere, and record it again."""
         run = self._session.start(job, recorder=recorder, place=place)
         self._on_begin(run, project)
 

@@ -25,7 +25,8 @@ from app.util import interrupts
 from app.util.resources import PROGRAM, python_path
 from tapedeck import frames
 
-OUTPUT, COMMANDS = 1, 2  # channels
+OUTPUT, COMMANDS, ERRORS = 1, 2, 3  # channels
+FILES = {OUTPUT: "output.txt", ERRORS: "errors.txt"}
 EVERY = 0.05  # seconds between two looks at what is typed
 PINGS = 2.0  # seconds; a script that is held goes on without them
 STEERING = "pause, resume, step, lr 0.01, save, stop"
@@ -98,7 +99,10 @@ class Terminal:
         self._state = ""  # of its job, in a sentence
         self.folder = ""
         self.ended = False
-        self._offset = 0
+        watched = request.get("watched", True)
+        self._offsets = dict.fromkeys([OUTPUT] if watched else FILES, 0)
+        self._going_on = set(self._offsets)
+        self._ending: dict[str, Any] = {}
         self._joined = self._holds = False
         self._typed: queue.SimpleQueue[str] = queue.SimpleQueue()
         self._pinged = 0.0
@@ -111,16 +115,16 @@ class Terminal:
             while True:
                 self._steer(connection.line)
                 for channel, data in connection.messages(EVERY):
-                    if channel == OUTPUT:
-                        self._offset += len(data)
-                        sys.stdout.buffer.write(data)
-                        sys.stdout.buffer.flush()
+                    if channel in self._offsets:
+                        self._show(channel, data)
                     elif channel == COMMANDS:
                         self._report(data)
-                    elif (message := parsed(data)).get("closed") == OUTPUT:
-                        return self._ended(message)
+                    elif (message := parsed(data)).get("closed") in self._offsets:
+                        self._close(message)
                     else:
                         self._heed(message)
+                if not self._going_on:
+                    return self._ended(self._ending)
         except KeyboardInterrupt:
             console.warn(f"the script goes on; tapedeck {self._frames} watches it")
             return interrupts.STATUS
@@ -136,16 +140,32 @@ class Terminal:
         """Start the script, once, and ask for what has not come of its output."""
         if not self.folder:
             self.folder = str(line.ask("start", **self._request)["folder"])
-        path = f"{self.folder}/output.txt"
-        line.request("follow", channel=OUTPUT, path=path, offset=self._offset)
+        self._going_on = set(self._offsets)
+        for channel, offset in self._offsets.items():
+            path = f"{self.folder}/{FILES[channel]}"
+            line.request("follow", channel=channel, path=path, offset=offset)
         self._joined = False
         if self._holds:
             self._send(line, {"do": "pause"})
 
+    def _show(self, channel: int, data: bytes) -> None:
+        """Print what the script has printed."""
+        self._offsets[channel] += len(data)
+        stream = (sys.stdout if channel == OUTPUT else sys.stderr).buffer
+        stream.write(data)
+        stream.flush()
+
+    def _close(self, message: dict[str, Any]) -> None:
+        """Note that nothing comes on a channel any more."""
+        self._going_on.discard(message["closed"])
+        if message["closed"] == OUTPUT:
+            self._ending = message
+
     def _introduce(self) -> None:
         if self._window:
             open_window(f"{self._place.name}:{self.folder}/{frames.FRAMES}")
-        typed = sys.stdin is not None and sys.stdin.isatty()
+        watched = self._request.get("watched", True)
+        typed = watched and sys.stdin is not None and sys.stdin.isatty()
         if typed:
             threading.Thread(target=self._read, daemon=True, name="typed").start()
         if not self._quiet:
