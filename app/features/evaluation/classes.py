@@ -12,10 +12,11 @@ from app.training.evaluation.result import ClassRow
 from app.util import formatting
 from app.util.columns import Column
 from app.views.ui import theme
-from app.views.ui.tables import Table
+from app.views.ui.tables import SAMPLED, Table
 
 ROOM = 22  # px beside the words of a header, which its arrow needs
-LEAST = 44  # px of the class column
+NAME_ROOM = 10  # px beside a class name
+LETTERS = 18  # of a class name that has room, in those of 0
 
 
 def _fraction(title: str, name: str, meaning: str) -> Column:
@@ -68,20 +69,25 @@ class ClassTable(Table):
         header.setSectionResizeMode(QHeaderView.ResizeMode.Fixed)
         header.setStretchLastSection(False)
         self._numbers: list[int] = []
+        self.cells.modelReset.connect(self._measure)
         self._measure()
         theme.manager().changed.connect(self._measure)
         header.setSortIndicator(-1, Qt.SortOrder.AscendingOrder)
         self.setSortingEnabled(True)
 
     def _measure(self) -> None:
-        """Make the columns as wide as their heads and figures at the text size in force."""
-        heads = QFontMetrics(theme.font("label"))
-        widest = self.fontMetrics().horizontalAdvance("0.000")
+        """Make the columns as wide as their heads, figures and names at the text size in force."""
+        heads, texts = QFontMetrics(theme.font("label")), self.fontMetrics()
+        widest = texts.horizontalAdvance("0.000")
         self._numbers = [
             max(heads.horizontalAdvance(column.title), widest) + ROOM
             for column in COLUMNS[1:]
         ]
-        self._least = max(LEAST, heads.horizontalAdvance(COLUMNS[0].title) + ROOM)
+        names = (row[1].name for row in self.rows[:SAMPLED])
+        widest = max(map(texts.horizontalAdvance, names), default=0)
+        widest = min(widest, texts.horizontalAdvance(LETTERS * "0"))
+        head = heads.horizontalAdvance(COLUMNS[0].title)
+        self._least = max(widest + NAME_ROOM, head + ROOM)
         self.setMinimumWidth(sum(self._numbers) + self._least + 16)
         self._fit_columns()
 

@@ -220,14 +220,16 @@ class EvaluationPage(QWidget):
             [(WRONG, "Misclassified"), (WORST, "Highest loss")], "Samples to list"
         )
         self._heading = label("", "caption", "text2")
+        self._heading.setMinimumWidth(1)  # the classes have room first
         self._all = Button("Show all", "link")
         self._unread = label(UNREAD, "caption", "text3", wrap=True)
         self._unread.setContentsMargins(12, 0, 8, 0)
-        top = hbox(
-            self.order, (self._heading, 1), self._all, margins=(12, 6, 8, 2), spacing=8
-        )
+        top = hbox(self.order, 1, margins=(12, 6, 8, 2))
+        which = hbox((self._heading, 1), self._all, margins=(12, 0, 8, 2), spacing=8)
         right = QWidget()
-        vbox(top, self._unread, (self.samples, 1), on=right, margins=0, spacing=0)
+        vbox(
+            top, which, self._unread, (self.samples, 1), on=right, margins=0, spacing=0
+        )
         parts = QSplitter(Qt.Orientation.Horizontal)
         figures = Column(self.figures)
         for widget, share in (

@@ -12,6 +12,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from msgspec.structs import replace
 from PySide6.QtCore import QPointF, Qt
 from PySide6.QtTest import QTest
 from PySide6.QtWidgets import QAbstractButton, QApplication
@@ -47,6 +48,9 @@ def window(qtbot: QtBot, window: WholeWindow, tmp_path: Path) -> WholeWindow:
     ready(qtbot, window)
     window.pages.show("evaluation")
     return window
+
+
+ARROW = 12  # px of a heading that is sorted by
 
 
 def evaluated(qtbot: QtBot, window: WholeWindow) -> None:
@@ -99,6 +103,30 @@ def test_newest_weights_start_weights_and_a_checkpoint(
     control.write("samples", tmp_path / "rows.csv")
     rows = list(csv.DictReader((tmp_path / "rows.csv").open(encoding="utf-8")))
     assert len(rows) == page.found.count
+
+
+def test_long_class_names_have_room_and_no_column_is_beyond_the_edge(
+    qtbot: QtBot, window: WholeWindow
+) -> None:
+    names = ("Actinic keratosis", "Basal cell carcinoma", "Malignant melanoma")
+    window.resize(1280, 800)
+    evaluated(qtbot, window)
+    page, classes = window.evaluation, window.evaluation.classes
+    matrix = np.array([[40, 3, 2], [1, 30, 9], [4, 8, 20]])
+    page.set_found(replace(page.found, classes=names, confusion=matrix))
+    QApplication.processEvents()
+    assert [row[1].name for row in classes.rows] == list(names)
+    for table in (page.results, classes):
+        assert table.horizontalScrollBar().maximum() == 0
+    header = classes.horizontalHeader()
+    for section in range(header.count()):
+        title = classes.cells.columns[section].title
+        wanted = header.fontMetrics().horizontalAdvance(title)
+        assert wanted + ARROW <= header.sectionSize(section)
+    wanted = max(map(classes.fontMetrics().horizontalAdvance, names))
+    assert wanted < classes.visualRect(classes.cells.index(0, 0)).width()
+    right = page.samples.mapTo(page, page.samples.rect().topRight()).x()
+    assert right <= page.width() and page.samples.width() > 200
 
 
 def test_a_run_does_not_notice_that_it_is_evaluated(
