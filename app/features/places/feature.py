@@ -27,7 +27,7 @@ class PlacesFeature(Feature):
             ),
             Action(
                 "take-up",
-                "Watch the run that was &left at a place",
+                "Watch the run that was left at a place",
                 self.runs.take_up_newest,
                 tip="The newest run of this project that goes on at a place is shown from its first step",
                 menu="run.place",
