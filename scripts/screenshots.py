@@ -26,14 +26,14 @@ DOCS = Path(__file__).resolve().parent.parent / "docs"
 LONGEST = 180_000  # milliseconds that anything may take
 
 
-def until(condition: Callable[[], bool]) -> None:
-    """Let the window live until `condition` holds; ends the program if it never does."""
+def until(condition: Callable[[], bool], longest: int = LONGEST) -> None:
+    """Let the window live until `condition` holds; ends the program if it does not within `longest` ms."""
     if condition():
         return
     loop, poll = QEventLoop(), QTimer()
     poll.timeout.connect(lambda: loop.quit() if condition() else None)
     poll.start(20)
-    QTimer.singleShot(LONGEST, loop.quit)
+    QTimer.singleShot(longest, loop.quit)
     loop.exec()
     if not condition():
         sys.exit("the window did not get there in time")

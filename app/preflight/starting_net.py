@@ -19,8 +19,9 @@ from app.project.sketch import Sketch
 from app.training import metrics
 from app.training.config import Choice, OutputLoss, TrainingConfig
 from app.training.setup.losses_in_words import usual_loss
-from app.util.formatting import counted, plural, shape_text
+from app.util.formatting import shape_text
 from app.util.frozen import FrozenMap
+from app.util.language import marked, tr, trn
 
 WIDTH = 64  # of hidden layers and embeddings
 # Steps that a first run on few samples has at least: those on a table are short.
@@ -77,12 +78,18 @@ def with_fitting_input(project: Project) -> Project:
     return edits.changed(project, project.graph.with_node(new))
 
 
+PERCEPTRON = marked("A multilayer perceptron fits.")
+CNN, CNN_1D = marked("A small CNN fits."), marked("A 1-D CNN fits.")
+CNN_OF_ITS_SIZE = marked("A small CNN that keeps the size fits.")
+EMBEDDING = marked("An embedding and a transformer layer fit.")
+
+
 def kind_of(source: SourceSpec) -> str:
-    """Return what a first net for these data is called, "" if there is none.
+    """Return the sentence that names a first net for these data, "" if there is none.
 
     >>> from app.data.sources import SOURCES
     >>> kind_of(SOURCES["made.moons"]), kind_of(SOURCES["sklearn.digits"])
-    ('a multilayer perceptron', 'a small CNN')
+    ('A multilayer perceptron fits.', 'A small CNN fits.')
     """
     fields, target = fields_of(source), source.known_targets[0]
     if not all(field.shape for field in fields):
@@ -90,16 +97,16 @@ def kind_of(source: SourceSpec) -> str:
     if target.task == TOKENS:
         text = len(fields) == 1 and fields[0].shape == target.label_shape
         ids = text and len(fields[0].shape) == 1 and fields[0].dtype == "int64"
-        return "an embedding and a transformer layer" if ids else ""
+        return EMBEDDING if ids else ""
     if not all(map(_can_be_embedded, fields)):
         return ""
     if len(fields) > 1 or not fields[0].dtype.startswith("float"):
-        return "a multilayer perceptron"
+        return PERCEPTRON
     shape = fields[0].shape
     if len(target.label_shape) > 1:
         picture = len(shape) == 3 and shape[1:] == target.label_shape[1:]
-        return "a small CNN that keeps the size" if picture else ""
-    return {3: "a small CNN", 2: "a 1-D CNN"}.get(len(shape), "a multilayer perceptron")
+        return CNN_OF_ITS_SIZE if picture else ""
+    return {3: CNN, 2: CNN_1D}.get(len(shape), PERCEPTRON)
 
 
 def _can_be_embedded(field: FieldInfo) -> bool:
@@ -113,19 +120,25 @@ def offer(project: Project) -> str:
         return ""
     if not (kind := kind_of(source)):
         return ""
-    shapes = " and ".join(
+    shapes = ", ".join(
         f"{field.name} {_size_of(field.shape)}".strip() for field in fields_of(source)
     )
     target = source.known_targets[0]
     count = sum(max(each.labels_per_sample, 1) for each in source.known_targets)
     wanted = (
-        counted(len(target.classes), "class", "classes")
+        trn("{count} class", "{count} classes", len(target.classes))
         if target.task == CLASSES
-        else "the next character at each place"
+        else tr("the next character at each place")
         if target.task == TOKENS
-        else f"{count} {plural(count, 'value')} to predict"
+        else trn("{count} value to predict", "{count} values to predict", count)
     )
-    return f"{source.label}: samples of {shapes}, {wanted}. {kind[:1].upper()}{kind[1:]} fits."
+    samples = tr(
+        "{data}: samples of {sizes}, {wanted}.",
+        data=source.label,
+        sizes=shapes,
+        wanted=wanted,
+    )
+    return f"{samples} {tr(kind)}"
 
 
 def _size_of(shape: tuple[int, ...]) -> str:
@@ -133,7 +146,9 @@ def _size_of(shape: tuple[int, ...]) -> str:
     >>> _size_of((7,)), _size_of((3, 32, 32))
     ('7 values', '3×32×32')
     """
-    return counted(shape[0], "value") if len(shape) == 1 else shape_text(shape)
+    if len(shape) != 1:
+        return shape_text(shape)
+    return trn("{count} value", "{count} values", shape[0])
 
 
 def start(project: Project) -> Project:

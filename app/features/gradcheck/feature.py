@@ -27,7 +27,7 @@ from app.util.formatting import (
     shape_text,
     significant,
 )
-from app.util.language import marked
+from app.util.language import marked, tr
 from app.views.autograd.findings.grad_none_section import layer_of
 from app.views.feature import Action, Feature
 from app.views.ui.layouts import hbox, vbox
@@ -188,7 +188,7 @@ class GradcheckPage(QScrollArea):
         if report is None:
             self._icon.set("flask", "text3")
             self.verdict.setText(
-                text or "Select a backward node or a layer and run gradcheck there."
+                text or tr("Select a backward node or a layer and run gradcheck there.")
             )
             self.more.setText("")
             self.more.hide()
@@ -223,7 +223,7 @@ class GradcheckControl:
     """The `Diagnostic` of Findings: `report` is of the node or group with the key `checked`, of the net for None."""
 
     key = title = GRADCHECK
-    command = "Check the whole network"
+    command = marked("Check the whole network")
     hint = marked(
         "The gradient of backward is compared with finite differences, in float64 and in float32."
     )

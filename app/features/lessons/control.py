@@ -114,7 +114,7 @@ class LessonControl(QObject):
             lesson = lessons.of_work(work)
         except LessonError as error:
             self._workspace.notifier.refuse(
-                "The lesson of this file cannot be read", str(error)
+                tr("The lesson of this file cannot be read"), str(error)
             )
             return
         if lesson is not None:
@@ -139,7 +139,7 @@ class LessonControl(QObject):
         try:
             lesson = lessons.read(Path(name))
         except (LessonError, OSError) as error:
-            workspace.notifier.refuse("The lesson cannot be opened", str(error))
+            workspace.notifier.refuse(tr("The lesson cannot be opened"), str(error))
         else:
             self.begin(lesson)
 

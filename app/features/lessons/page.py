@@ -296,9 +296,9 @@ class LearnPage(QStackedWidget):
         super().__init__()
         self.lesson = LessonView()
         self.maker = LessonMaker()
-        self.open = Button("Open a lesson…", "link")
+        self.open = Button(tr("Open a lesson…"), "link")
         self.open.clicked.connect(lambda: self.open_wanted.emit())
-        self.make = Button("Make a lesson of this project…", "link")
+        self.make = Button(tr("Make a lesson of this project…"), "link")
         self.make.clicked.connect(lambda: self.make_wanted.emit())
         self.cards: list[LessonCard] = []
         inside = QWidget()

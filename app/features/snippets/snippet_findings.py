@@ -10,7 +10,7 @@ from PySide6.QtCore import QObject
 from PySide6.QtWidgets import QStackedWidget
 
 from app.autograd.diagnostics.results import Finding, first_nodes
-from app.util.language import marked
+from app.util.language import marked, tr
 from app.views.autograd.findings.findings_control import show_results
 from app.views.autograd.findings.findings_page import CHECKPOINT, FindingsPage
 
@@ -20,8 +20,11 @@ if TYPE_CHECKING:
     from app.features.snippets.control import SnippetControl
     from app.views.workspace import Workspace
 
-TITLE, ACTION = "This snippet was not diagnosed yet", "Run with diagnostics"
-HINT = "Leaf tensors and modules count as parameters, and everything up to the first backward pass as the forward pass."
+TITLE = marked("This snippet was not diagnosed yet")
+ACTION = marked("Run with diagnostics")
+HINT = marked(
+    "Leaf tensors and modules count as parameters, and everything up to the first backward pass as the forward pass."
+)
 
 
 class SnippetFindingsPage(FindingsPage):
@@ -30,7 +33,7 @@ class SnippetFindingsPage(FindingsPage):
     def __init__(self) -> None:
         super().__init__()
         self.tabs.set_option_offered(CHECKPOINT, False)
-        self.empty.button.setText(ACTION)
+        self.empty.button.setText(tr(ACTION))
         self._show(self.page)
 
     def _show(self, page: str) -> None:
@@ -38,8 +41,8 @@ class SnippetFindingsPage(FindingsPage):
         self.over.hide()
         if not self._captured:
             self.empty.set_text(
-                "This snippet cannot be diagnosed" if self._why else TITLE,
-                self._why or HINT,
+                tr("This snippet cannot be diagnosed") if self._why else tr(TITLE),
+                self._why or tr(HINT),
             )
             self.empty.button.show()
 

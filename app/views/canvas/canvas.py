@@ -16,6 +16,7 @@ from app.builder.params import NONE, Params
 from app.builder.sheet import Sheet
 from app.preflight import starting_net
 from app.util.formatting import grouped_digits, significant
+from app.util.language import marked, tr
 from app.views.canvas.accessible import CanvasAccess
 from app.views.canvas.actions import CanvasActions
 from app.views.canvas.breadcrumb import Breadcrumb
@@ -71,11 +72,11 @@ DRAWN = (
     "unfolded",
 )  # fields of a project that the canvas shows
 NEWEST = "Gradient norm, oldest to newest"
-EMPTY_HINT = (
+EMPTY_HINT = marked(
     "Drop your own data here: a table, a folder of images, a text. Or drag a layer, press Tab to search, or paste "
     "PyTorch code."
 )
-START_NET = "Start with a net for these data"
+START_NET = marked("Start with a net for these data")
 # A line of nodes is offered rows if it fits the width at less than this zoom, and then takes less of the height.
 LONG_LINE, LOW_LINE = 0.6, 0.35
 LEAST_SHARE = 0.001  # smaller shares of the network have the lowest colour
@@ -161,9 +162,13 @@ class Canvas(QWidget):
         # A child of the viewport, so that a layer can be dropped on it.
         ground = self.view.viewport()
         self.empty = EmptyState(
-            "add", "Nothing on the canvas yet", EMPTY_HINT, "Choose an example…", ground
+            "add",
+            tr("Nothing on the canvas yet"),
+            tr(EMPTY_HINT),
+            tr("Choose an example…"),
+            ground,
         )
-        self.start_net = Button(START_NET, "primary", parent=self)
+        self.start_net = Button(tr(START_NET), "primary", parent=self)
         self.start_net.hide()
 
     def _connect(self) -> None:
@@ -273,9 +278,9 @@ class Canvas(QWidget):
 
     def set_offer(self, offer: str) -> None:
         """Offer a net for the data, which `offer` describes, while nothing but an Input is drawn; none for ""."""
-        hint = f"{offer} {EMPTY_HINT}".strip()
+        hint = f"{offer} {tr(EMPTY_HINT)}".strip()
         self.empty.set_text(self.empty.title(), hint)
-        self.empty.set_first(START_NET if offer else "")
+        self.empty.set_first(tr(START_NET) if offer else "")
         self.start_net.setToolTip(offer)
         self._offer = offer
         self._show_offer()

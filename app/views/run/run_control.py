@@ -21,8 +21,8 @@ from app.runs.record import Parent, continuing
 from app.runs.recorder import Recorder
 from app.runs.store import MOST_NAME
 from app.training.run_requests import SetRate
-from app.util.formatting import counted, plural
-from app.util.language import tr
+from app.util.formatting import plural
+from app.util.language import tr, trn
 from app.views.analysis_service import AnalysisService
 from app.views.run.run_files import fork_from, resume_from
 from app.views.run.session import Run, RunSession, Series
@@ -592,17 +592,21 @@ class RunControl(QObject):
     def _finished(self, finished: Finished) -> None:
         history = self._session.history
         epochs = len(history.epochs) if history else 0
-        summary = counted(finished.steps, "step")
+        summary = trn("{count} step", "{count} steps", finished.steps)
         if (
             history
             and epochs
             and history.epochs["val_accuracy"][-1] == history.epochs["val_accuracy"][-1]
         ):
-            summary += f", validation accuracy {100 * history.epochs['val_accuracy'][-1]:.2f} %"
+            summary = tr(
+                "{steps}, validation accuracy {accuracy:.2f} %",
+                steps=summary,
+                accuracy=100 * history.epochs["val_accuracy"][-1],
+            )
         if (why := finished.reason_text) and finished.reason == "done":
             summary = f"{why[:1].upper()}{why[1:]}. {summary}"
         early = bool(finished.note) and epochs < self._planned_epochs
-        done = "Training ended early" if early else "Training is done"
+        done = tr("Training ended early") if early else tr("Training is done")
         title = (
             done if finished.reason == "done" else f"Stopped at step {finished.steps:,}"
         )

@@ -15,6 +15,7 @@ from app.engine import pool
 from app.engine.placement import RunPlacement
 from app.engine.watched.follow import stand_in
 from app.training.events import Noticed
+from app.util.language import tr
 from app.views.actions import Actions
 from app.views.feature import Action, Feature, Submenu
 from app.views.run.failures import show_failure
@@ -336,7 +337,7 @@ class RunFeature(Feature):
         workspace.notifier.say(
             title,
             detail,
-            "Predict" * leads,
+            tr("Predict") * leads,
             (lambda: commands.trigger(PREDICT)) if leads else None,
         )
 

@@ -1,6 +1,8 @@
-"""Findings are shown whole in a language of long words."""
+"""Findings are shown whole in a language of long words, and what is read first is said in it."""
 
 from __future__ import annotations
+
+import re
 
 from PySide6.QtWidgets import QLabel
 from pytestqt.qtbot import QtBot
@@ -8,11 +10,13 @@ from pytestqt.qtbot import QtBot
 from app.autograd.diagnostics.results import Finding
 from app.util.language import tr
 from tests.support.long_language import elisions as elisions
-from tests.support.long_language import faults, longest
+from tests.support.long_language import faults, in_sight, longest
 from tests.support.long_language import long_words as long_words
 from tests.support.long_language import spoken as spoken
 from tests.support.whole_window import WholeWindow
 from tests.views.window.test_cut_texts import Elisions
+
+ACCENTED = re.compile("[áéíóúñçšž]")
 
 
 def test_no_finding_is_cut(
@@ -30,3 +34,20 @@ def test_no_finding_is_cut(
     found = faults(qtbot, long_words, page.list, elisions)
     assert len(page.list.findChildren(QLabel)) > len(rows)
     assert not found, "\n".join(sorted(found))
+
+
+def test_what_a_newcomer_reads_first_is_said_in_the_language(
+    qtbot: QtBot, long_words: WholeWindow
+) -> None:
+    long_words.start()
+    canvas = long_words.canvas
+    start = tr("Start with a net for these data")
+    qtbot.waitUntil(lambda: canvas.empty.first.text() == start)
+    long_words.pages.show("findings")
+    texts = []
+    for empty in (canvas.empty, long_words.findings_control.page.empty):
+        qtbot.waitUntil(empty.isVisible)
+        texts += [widget.text() for widget in in_sight(empty)]
+    assert len(texts) >= 7
+    english = [text for text in texts if not ACCENTED.search(text)]
+    assert not english

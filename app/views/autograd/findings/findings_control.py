@@ -373,8 +373,8 @@ class FindingsControl(QObject):
             project.opened is None or project.opened.source != captured.model.source
         ):
             workspace.notifier.say(
-                "This model is not the open project",
-                "Use it as the project first: choose Train… on the Model page.",
+                tr("This model is not the open project"),
+                tr("Use it as the project first: choose Train… on the Model page."),
             )
             return
         inside = path in project.training.recompute

@@ -344,19 +344,20 @@ class CheckpointPage(QWidget):
         self.sentence.setText(measurement.sentence)
         inside = measurement.path in self._chosen
         self.use.setText(
-            f"Do not checkpoint {measurement.path} in training"
+            tr("Do not checkpoint {layer} in training", layer=measurement.path)
             if inside
-            else f"Checkpoint {measurement.path} in training"
+            else tr("Checkpoint {layer} in training", layer=measurement.path)
         )
-        self.use.setToolTip("Sets recompute under Training; Ctrl+Z undoes it")
+        self.use.setToolTip(tr("Sets recompute under Training; Ctrl+Z undoes it"))
 
 
 FINDINGS, GAIN, CHECKPOINT = "findings", "gain", "checkpoint"
+NO_GRAPH = marked("No graph captured yet")
 BATCH, OVER = "batch", "run"
 RUN = {
-    FINDINGS: "Diagnose again",
-    GAIN: "Measure again",
-    CHECKPOINT: "Measure",
+    FINDINGS: marked("Diagnose again"),
+    GAIN: marked("Measure again"),
+    CHECKPOINT: marked("Measure"),
 }
 HINTS = {
     FINDINGS: marked(
@@ -397,7 +398,7 @@ class FindingsPage(QWidget):
         }
         self.status = label("", "label", "text2")
         self.status.setMinimumWidth(1)
-        self.run = Button(RUN[FINDINGS], icon="flask")
+        self.run = Button(tr(RUN[FINDINGS]), icon="flask")
         self.left_out = label("", "caption", "warn", wrap=True)
         self.left_out.setContentsMargins(12, 5, 12, 5)
         self.stop = Button("Stop", icon="stop")
@@ -412,16 +413,17 @@ class FindingsPage(QWidget):
         )
         self.checkpoint, self.steps = CheckpointPage(), steps or GainsOverRun()
         self.over = Segmented(
-            [(BATCH, "This batch"), (OVER, "Over the run")], "The gain ladder of what"
+            [(BATCH, tr("This batch")), (OVER, tr("Over the run"))],
+            tr("The gain ladder of what"),
         )
         gain = QWidget()
         rule_row = hbox((self.rule, 1), margins=(16, 6, 16, 6))
         vbox(rule_row, (self.chart, 1), on=gain, margins=0, spacing=0)
         self.empty = EmptyState(
             "autograd",
-            "No graph captured yet",
+            tr(NO_GRAPH),
             tr(HINTS[FINDINGS]),
-            "Capture one batch",
+            tr("Capture one batch"),
         )
         self.empty.acted.connect(self.captureRequested)
         self._pages: dict[str, QWidget] = {
@@ -488,7 +490,7 @@ class FindingsPage(QWidget):
         self.turned.emit(page)
 
     def _show(self, page: str) -> None:
-        self.run.setText(self._commands[page])
+        self.run.setText(tr(self._commands[page]))
         self.over.setVisible(page == GAIN)
         self.left_out.setVisible(
             self._captured and not self.over_run and bool(self.left_out.text())
@@ -499,9 +501,7 @@ class FindingsPage(QWidget):
         of_batch = self._pages[page] if self._captured else self.empty
         self.stack.setCurrentWidget(self.steps if self.over_run else of_batch)
         if not self._captured:
-            title = (
-                "Steps cannot be diagnosed" if self._why else "No graph captured yet"
-            )
+            title = tr("Steps cannot be diagnosed") if self._why else tr(NO_GRAPH)
             self.empty.set_text(title, self._why or tr(self._hints[page]))
             self.empty.button.setVisible(not self._why)
 

@@ -13,7 +13,7 @@ from app.telemetry.gradient_gains import EXPLODED, VANISHED
 from app.training.history import History
 from app.training.monitoring.gradient_health import lost_over
 from app.util import formatting
-from app.util.language import trn
+from app.util.language import marked, tr, trn
 from app.views.training.charts import ticks
 from app.views.training.charts.gradient_map import GradientMap
 from app.views.training.charts.series import TimeScale
@@ -23,14 +23,18 @@ from app.views.ui.widgets.empty import EmptyState
 from app.views.ui.widgets.painting import label
 
 NO_RUN = (
-    "No run to show",
-    "A run measures |grad out| and |grad in| of each layer at some of its steps, within 1 % of its time. Start a run, "
-    "or show a stored one under Runs.",
+    marked("No run to show"),
+    marked(
+        "A run measures |grad out| and |grad in| of each layer at some of its steps, within 1 % of its time. Start a "
+        "run, or show a stored one under Runs."
+    ),
 )
 NO_GAINS = (
-    "No gains were measured in this run",
-    "They appear with the first measured step. A forward compiled by torch.compile runs no hooks, and a script reports "
-    "none.",
+    marked("No gains were measured in this run"),
+    marked(
+        "They appear with the first measured step. A forward compiled by torch.compile runs no hooks, and a script "
+        "reports none."
+    ),
 )
 
 
@@ -53,7 +57,7 @@ class GainsOverRun(QWidget):
     def __init__(self) -> None:
         super().__init__()
         self.rule = label("", "label", "text2", wrap=True)
-        self.empty = EmptyState("autograd", *NO_RUN, "Run")
+        self.empty = EmptyState("autograd", tr(NO_RUN[0]), tr(NO_RUN[1]), tr("Run"))
         self.empty.acted.connect(self.runRequested)
         self._history: History | None = None
         self._version = -1
@@ -103,7 +107,7 @@ class GainsOverRun(QWidget):
         history = self._history
         measured = history is not None and len(history.seen.tables["reach"])
         if history is None or not measured:
-            self.empty.set_text(*(NO_RUN if history is None else NO_GAINS))
+            self.empty.set_text(*map(tr, NO_RUN if history is None else NO_GAINS))
             self._stack.setCurrentIndex(0)
             return
         self._version = history.seen.version

@@ -23,6 +23,7 @@ from app.training.metrics import SCORES
 from app.training.monitoring.looks import BatchPeek
 from app.training.monitoring.watch_points import WatchPoints, from_text, to_text
 from app.training.run_requests import ShowCaught
+from app.util.language import marked, tr
 from app.views.feature import Action, Feature, Page
 from app.views.fields.form import ParamForm
 from app.views.fields.row import ParamRow
@@ -369,8 +370,8 @@ class WatchSection(FoldingSection):
         self.changed.emit(points)
 
 
-IS_BUILT = "A net is built already, and nothing of it is replaced."
-NO_NET = "Choose data that have been read: a table, images, a text or series."
+IS_BUILT = marked("A net is built already, and nothing of it is replaced.")
+NO_NET = marked("Choose data that have been read: a table, images, a text or series.")
 
 
 def data_in(data: QMimeData) -> DataConfig | None:
@@ -498,7 +499,8 @@ class TrainingFormFeature(Feature):
             built = project.opened is not None or not starting_net.is_bare(
                 project.graph
             )
-            workspace.notifier.say("No net was started", IS_BUILT if built else NO_NET)
+            reason = IS_BUILT if built else NO_NET
+            workspace.notifier.say(tr("No net was started"), tr(reason))
             return
         workspace.place.go_to(NETWORK)
         workspace.pages.turn_to("network")

@@ -23,6 +23,7 @@ from app.training.job import JobError, check_data
 from app.training.settings import section_of
 from app.util.formatting import counted, grouped_digits, megabytes
 from app.util.frozen import FrozenMap
+from app.util.language import tr
 from app.util.user_folders import default_root
 from app.views.engine_service import EngineService
 from app.views.fields.editors import TextEditor
@@ -95,7 +96,7 @@ class DataSection(Section):
         self.trust = Button("Review…", "primary", icon="eye")
         self.trust.clicked.connect(lambda: self.trust_requested.emit(self._config.path))
         self.offer = label("", "label", "text3", wrap=True)
-        self.start_net = Button("Start with a net for these data", "primary")
+        self.start_net = Button(tr("Start with a net for these data"), "primary")
         self.start_net.clicked.connect(self.net_requested)
         self.fit = FitBox()
         self.fields = FieldsBox()
