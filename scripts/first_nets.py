@@ -209,6 +209,7 @@ class Series:
 
     def by_keys(self) -> int:
         """Go from the empty window to a prediction by the keys alone; return the steps."""
+        self.prefix += "-keys"
         window = self.window
         keys = Keyboard(window, until)
         self.name_in_dialog(self.path)

@@ -341,6 +341,21 @@ def test_empty_state_offers_the_next_step(show_widget, qtbot):
         qtbot.mouseClick(empty.button, Qt.MouseButton.LeftButton)
 
 
+@pytest.mark.parametrize("height", [230, 330])
+def test_an_empty_state_is_whole_where_there_is_little_room(show_widget, qtbot, height):
+    host = show_widget(QWidget())
+    hint = "A hint of some length. " * 10
+    empty = w.EmptyState("add", "Nothing here", hint, "Open", host)
+    empty.set_first("Start")
+    empty.setGeometry(0, 0, 520, height)
+    empty.show()
+    qtbot.waitUntil(lambda: empty._title.y() > 0)
+    assert empty._art.isVisible() == (height == 330)
+    for part in (empty._title, empty._hint, empty.first, empty.button):
+        assert empty.rect().contains(part.geometry()), part
+    assert empty._title.y() < empty._hint.y() < empty.first.y() < empty.button.y()
+
+
 # decks
 
 

@@ -464,7 +464,11 @@ def arrange_overlays(canvas: Canvas) -> None:
     zoom.adjustSize()
     right = minimap.x() - 8 if minimap.fits else width - EDGE
     zoom.move(right - zoom.width(), height - EDGE - zoom.height())
-    canvas.empty.setGeometry((width - 360) // 2, (height - 340) // 2, 360, 340)
+    scale = theme.manager().scale
+    top = canvas.breadcrumb.geometry().bottom()
+    wide, high = min(round(360 * scale), width), min(round(340 * scale), height - top)
+    above = max((height - high) // 2, top)
+    canvas.empty.setGeometry((width - wide) // 2, above, wide, high)
     start = canvas.start_net
     start.adjustSize()
     start.move((width - start.width()) // 2, height - 2 * EDGE - 2 * start.height())

@@ -24,17 +24,19 @@ CHANGES = frozenset(
 
 
 class _Art(QWidget):
-    """A dashed node between two loose wires."""
+    """A dashed node between two loose wires, and the room below it."""
+
+    HIGH, BELOW = 42, 18
 
     def __init__(self, icon: str, parent: QWidget | None = None) -> None:
         super().__init__(parent)
         self._icon = icon
-        self.setFixedSize(172, 42)
+        self.setFixedSize(172, self.HIGH + self.BELOW)
 
     def paintEvent(self, event: QPaintEvent) -> None:
         theme = current()
         painter = start(self)
-        middle = self.height() / 2
+        middle = self.HIGH / 2
         pen = QPen(theme.line3, 1.5, Qt.PenStyle.CustomDashLine)
         pen.setDashPattern([3, 2.4])
         painter.setPen(pen)
@@ -48,6 +50,9 @@ class _Art(QWidget):
         painter.drawEllipse(QPointF(163, middle), 5, 5)
         icons.draw(painter, self._icon, "text2", 77, middle - 9, 18)
         painter.end()
+
+
+MOST_HEIGHT = 1 << 20  # px, before it is known
 
 
 class EmptyState(QWidget):
@@ -87,7 +92,6 @@ class EmptyState(QWidget):
         layout = vbox(
             1, (self._art, 0, centre), on=self, margins=(24, 8, 24, 8), spacing=0
         )
-        layout.addSpacing(18)
         layout.addWidget(self._title, 0, centre)
         layout.addSpacing(6)
         layout.addWidget(self._hint, 0)
@@ -135,19 +139,28 @@ class EmptyState(QWidget):
         # A centred label with word wrap has no natural width: it gets what the room or the text allows.
         most = round(320 * manager().scale)
         natural = self._hint.fontMetrics().horizontalAdvance(self._hint.text()) + 4
-        width = max(
-            min(
-                natural, most * 23 // 32 if natural > most else most, self.width() - 48
-            ),
-            80,
-        )
+        self._wrap(min(natural, most * 23 // 32 if natural > most else most))
+        # In a low dock, text and button matter more than the drawing, and lines are longer.
+        art = self._art.height()
+        room = self.height() if self.isVisible() else MOST_HEIGHT
+        text = self._least_height() - (0 if self._art.isHidden() else art)
+        self._art.setVisible(text + art <= room)
+        if text > room:
+            self._wrap(min(natural, most))
+
+    def _least_height(self) -> int:
+        layout = present(self.layout())
+        layout.invalidate()
+        return layout.minimumSize().height()
+
+    def _wrap(self, wanted: int) -> None:
+        """Wrap the hint in a width in pixels, or what there is room for."""
+        width = max(min(wanted, self.width() - 48), 80)
         wrap = Qt.TextFlag.TextWordWrap | Qt.AlignmentFlag.AlignHCenter
         text = self._hint.fontMetrics().boundingRect(
             0, 0, width, 1000, wrap, self._hint.text()
         )
         self._hint.setFixedSize(width, max(text.height(), 1))
-        # In a low dock, text and button matter more than the drawing.
-        self._art.setVisible(self.height() >= 190 or not self.isVisible())
 
     def sizeHint(self) -> QSize:
         return present(self.layout()).sizeHint()
