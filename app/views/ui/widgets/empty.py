@@ -154,7 +154,7 @@ class EmptyState(QWidget):
         return layout.minimumSize().height()
 
     def _wrap(self, wanted: int) -> None:
-        """Wrap the hint in a width in pixels, or what there is room for."""
+        """Wrap the hint in a width in pixels, or in that of the widget."""
         width = max(min(wanted, self.width() - 48), 80)
         wrap = Qt.TextFlag.TextWordWrap | Qt.AlignmentFlag.AlignHCenter
         text = self._hint.fontMetrics().boundingRect(
