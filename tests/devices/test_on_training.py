@@ -21,6 +21,7 @@ from app.project.custom_layers import ops_of
 from app.project.project import Project
 from app.telemetry import gpu, memory
 from app.training.checkpoints import checkpoint
+from app.training.config import TrainingConfig
 from app.training.control import Control
 from app.training.events import (
     Failed,
@@ -463,3 +464,36 @@ def test_the_cache_can_be_emptied(device: str) -> None:
     assert accelerators.empty_cache(device) > 0
     assert memory.read(device).reserved < before.reserved
     assert gpu.read(device).reason or gpu.read(device).name
+
+
+@needs("fit")
+def test_a_plan_that_fits_runs_within_its_limit_and_its_peak_is_the_allocator_s(
+    device: str,
+) -> None:
+    if not device.startswith("sim"):
+        pytest.skip("a limit of bytes is exact on the simulated accelerator alone")
+    from app.features.fit.compute.plans import fit
+
+    def ran_within(limit: int, training: TrainingConfig) -> bool:
+        gc.collect()
+        torch.sim.set_memory_limit(limit)
+        accelerators.forget_peak(device)
+        try:
+            last = list(train(replace(a_job, training=training)))[-1]
+        finally:
+            torch.sim.set_memory_limit(None)
+        assert isinstance(last, Finished) or last.kind == "memory", last
+        return isinstance(last, Finished)
+
+    a_job = job(WIDE, epochs=20, max_steps=20, batch_size=1024, device=device)
+    gc.collect()
+    whole = fit(a_job, 1 << 30)
+    assert whole.scope == "device" and whole.fits
+    limit = whole.peak - 6 * 2**20
+    result = fit(a_job, limit)
+    assert not result.fits and not ran_within(limit, a_job.training)
+    # Of the smallest a copy of the parameters is 8 %, and a run may have one more for a moment.
+    for plan, error in zip(result.plans, (0.05, 0.05, 0.1), strict=True):
+        assert plan.fits and ran_within(limit, plan.training), plan
+        peak = accelerators.memory(device).peak
+        assert plan.peak == pytest.approx(peak, rel=error), plan

@@ -79,12 +79,13 @@ ON_MODELS = {
     "check": [*ON, *INPUT],
     "train": ["--out", "out", "--epochs", "1", *ON, *INPUT],
     "try": [*ON, *INPUT],
+    "fit": [*ON, *INPUT],
     "evaluate": [*ON, *INPUT],
     "export": ["--weights", "o.pt", *INPUT],
     "sweep": ["--set", "lr=0.1", *ON, *INPUT],
     "data": [*ON, *INPUT],
 }
-IN_BACKWARD = ("autograd", "attribute", "train", "try", "sweep")
+IN_BACKWARD = ("autograd", "attribute", "train", "try", "fit", "sweep")
 # The commands that take a project, with what else they need.
 ON_PROJECTS = {
     "check": [],
@@ -92,6 +93,7 @@ ON_PROJECTS = {
     "sweep": ["--set", "lr=0.1"],
     "data": [],
     "try": [],
+    "fit": [],
     "evaluate": [],
     "export": ["--code", "o.py"],
     "attention": [],

@@ -67,7 +67,7 @@ def table(
                     kinds[path],
                     StepCost(plain_held, peak, plain_seconds),
                     StepCost(_held_bytes(batch, special), again_peak, again_seconds),
-                    _difference(grads, others),
+                    gradient_difference(grads, others),
                     _remark(module_tree.submodule(batch.model, path), batch.train),
                 )
             )
@@ -158,7 +158,11 @@ def _clear(model: nn.Module) -> None:
         parameter.grad = None
 
 
-def _difference(ours: list[Tensor | None], theirs: list[Tensor | None]) -> float:
+def gradient_difference(
+    ours: list[Tensor | None], theirs: list[Tensor | None]
+) -> float:
+    """Return the largest difference of gradients, relative to the largest entry of each of `ours`; infinite where one
+    is missing."""
     worst = 0.0
     for gradient, other in zip(ours, theirs, strict=True):
         if gradient is None or other is None:

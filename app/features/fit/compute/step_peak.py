@@ -1,0 +1,199 @@
+"""Measure the peak memory of a training step: its bytes by kind, and the layer whose operation makes it.
+
+Counted at torch's operations, forward and backward; on an accelerator the allocator's own peak is taken as the total.
+"""
+
+from __future__ import annotations
+
+from bisect import bisect_right
+from collections.abc import Iterator
+from contextlib import ExitStack, contextmanager
+from types import FrameType
+from typing import TYPE_CHECKING, Any
+
+import torch
+from msgspec.structs import replace
+from torch.multiprocessing.reductions import StorageWeakRef
+
+from app.autograd.diagnostics.checkpointing import Peak
+from app.data.fields import Fields
+from app.features.fit.values import PeakBytes, StepPeak
+from app.telemetry import memory
+from app.util import module_tree
+from tapedeck import devices
+
+if TYPE_CHECKING:
+    from torch import Tensor, nn
+
+    from app.training.stepper import Stepper
+
+POINTS = 400  # of a curve
+
+Storage = tuple[StorageWeakRef, int]  # with its bytes
+
+
+class _Timeline(Peak):
+    """Follows the bytes of a step operation by operation, which it observes, and keeps what is alive at the peak."""
+
+    def __init__(self, before: list[Tensor], model: nn.Module) -> None:
+        super().__init__(before)
+        self.bytes_after: list[int] = []
+        self._at_peak: list[Storage] = []
+        self._saved: list[Storage] = []  # what was alive when a forward pass was done
+        self.phase = self.peak_phase = "forward"
+        self.owner = ""
+        self._model = model
+        self._running = [""]
+        # Layers by the numbers that autograd gives the nodes made from then on.
+        self._starts: list[int] = [0]
+        self._layers: list[str] = [""]
+
+    @contextmanager
+    def watching(self) -> Iterator[None]:
+        """Follow the operations, and the layers as they are called."""
+        with ExitStack() as stack:
+            for path, module in module_tree.named_modules(self._model):
+                for handle in (
+                    module_tree.before_call(
+                        module, lambda _module, _inputs, path=path: self._enter(path)
+                    ),
+                    module_tree.on_call(
+                        module, lambda *_: self._leave(), always_call=True
+                    ),
+                ):
+                    stack.callback(handle.remove)
+            # The mode sees the operations of this thread alone.
+            stack.enter_context(torch.autograd.set_multithreading_enabled(False))
+            stack.enter_context(self)
+            yield
+
+    def forward_done(self, _loss: Tensor) -> None:
+        """Note what is alive between forward and backward: what autograd saved, and the outputs."""
+        self.phase = "backward"
+        self._saved += self._alive.values()
+
+    def hash_gradients(self) -> None:
+        """Hash nothing: the step is not recomputed."""
+
+    def measure(self) -> None:
+        """Note that the optimizer's step begins."""
+        self.phase = "optimizer"
+
+    def _enter(self, path: str) -> None:
+        self._running.append(path)
+        self._begin_layer()
+
+    def _leave(self) -> None:
+        self._running.pop()
+        self._begin_layer()
+
+    def _begin_layer(self) -> None:
+        self._starts.append(torch._C._autograd._get_sequence_nr())
+        self._layers.append(self._running[-1])
+
+    def visit(self, func: Any, args: Any, kwargs: Any, frame: FrameType) -> Any:
+        before = self.bytes
+        result = super().visit(func, args, kwargs, frame)
+        self._sweep()
+        self.bytes_after.append(self._now)
+        if self.bytes > before:
+            self._at_peak = list(self._alive.values())
+            self.peak_phase, self.owner = self.phase, self._layer()
+        return result
+
+    def _layer(self) -> str:
+        node = torch._C._current_autograd_node()
+        if node is None:
+            return self._running[-1]
+        at = bisect_right(self._starts, node._sequence_nr()) - 1
+        return self._layers[at]
+
+    def kinds(self, model: nn.Module, static: PeakBytes, peak: int) -> PeakBytes:
+        """Return the bytes at the peak by kind, with parameters and optimizer's state as they are before the step."""
+        gradients = {
+            parameter.grad.untyped_storage()._cdata
+            for parameter in module_tree.parameters(model)
+            if parameter.grad is not None
+        }
+        saved = set(map(id, self._saved))
+        by_kind = {"gradients": 0, "saved": 0}
+        for storage in self._at_peak:
+            reference, size = storage
+            if reference.cdata in gradients and not reference.expired():
+                by_kind["gradients"] += size
+            elif id(storage) in saved:
+                by_kind["saved"] += size
+        named = static.parameters + static.optimizer + sum(by_kind.values())
+        return replace(static, **by_kind, temporary=max(peak - named, 0))
+
+
+def step_peak(
+    stepper: Stepper, batches: list[tuple[Any, Any]], device: str
+) -> StepPeak:
+    """Measure one update of the weights from `batches`; the optimizer has its state already.
+
+    What a run holds beside it counts too: the batch before, and two copies of the parameters, from which it measures
+    the updates of layers. Raises what the net raises.
+    """
+    modules = [stepper.model, stepper.loss]
+    if stepper.average is not None:
+        modules.append(stepper.average)
+    parameters = [
+        tensor
+        for module in modules
+        for tensor in (*module_tree.parameters(module), *module_tree.buffers(module))
+    ]
+    state = [
+        value
+        for values in stepper.optimizer.state.values()
+        for value in values.values()
+        if isinstance(value, torch.Tensor)
+    ]
+    batch = [
+        tensor for pair in batches for fields in pair for tensor in tensors_of(fields)
+    ]
+    beside = [
+        tensor.detach().clone()
+        for tensor in (
+            *(2 * list(module_tree.parameters(stepper.model))),
+            *(tensor for fields in batches[0] for tensor in tensors_of(fields)),
+        )
+    ]
+    held = [*parameters, *state, *batch, *beside]
+    stepper.optimizer.zero_grad(set_to_none=True)
+    timeline = _Timeline(held, stepper.model)
+    devices.synchronize(device)
+    devices.forget_peak(device)
+    with timeline.watching():
+        for number, (inputs, labels) in enumerate(batches):
+            timeline.phase = "forward"
+            last = number == len(batches) - 1
+            stepper.take(inputs, labels, last, timeline)
+    devices.synchronize(device)
+    base = storage_bytes(held)
+    reading = memory.read(device)
+    counted = base + timeline.bytes
+    peak = counted if reading.peak is None else reading.peak
+    static = PeakBytes(
+        parameters=storage_bytes(parameters), optimizer=storage_bytes(state)
+    )
+    stride = max(len(timeline.bytes_after) // POINTS, 1)
+    return StepPeak(
+        peak,
+        timeline.kinds(stepper.model, static, peak),
+        timeline.owner,
+        timeline.peak_phase,
+        tuple(base + size for size in timeline.bytes_after[::stride]),
+        "operations" if reading.peak is None else "device",
+    )
+
+
+def tensors_of(fields: Tensor | Fields) -> list[Tensor]:
+    """Return the tensors of a batch's inputs or labels."""
+    return list(fields.parts.values()) if isinstance(fields, Fields) else [fields]
+
+
+def storage_bytes(tensors: list[Tensor]) -> int:
+    """Return the bytes of the storages of tensors, shared ones once."""
+    storages = [tensor.untyped_storage() for tensor in tensors]
+    return sum({storage._cdata: storage.nbytes() for storage in storages}.values())

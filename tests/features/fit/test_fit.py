@@ -1,0 +1,147 @@
+"""`tapedeck fit`: what a step takes at its peak, and the settings with which it fits."""
+
+from __future__ import annotations
+
+import argparse
+import json
+from pathlib import Path
+
+import pytest
+import torch
+from msgspec.structs import replace
+
+from app.cli import run
+from app.features.fit.compute.plans import fit
+from app.features.fit.fit_command import memory
+from app.features.fit.values import Fit
+from app.training.config import Choice
+from app.training.events import Failed
+from app.util.frozen import FrozenMap
+from app.util.resources import path as resource_path
+from tests.support.training_jobs import job, net
+
+DIGITS = str(resource_path("examples") / "digits.tape")
+KIB = 1024
+# 64 * 256 numbers of four bytes are 64 KiB for each tanh, and a batch of 64.
+TALL = net(
+    ["self.linear1 = nn.Linear(64, 256)", "self.linear2 = nn.Linear(256, 10)"],
+    [
+        "x = self.linear1(x.flatten(1))",
+        "x = torch.tanh(x)",
+        "x = torch.tanh(x)",
+        "x = torch.tanh(x)",
+        "return self.linear2(x)",
+    ],
+)
+NORM = net(
+    [
+        "self.linear1 = nn.Linear(64, 256)",
+        "self.norm1 = nn.BatchNorm1d(256)",
+        "self.linear2 = nn.Linear(256, 10)",
+    ],
+    [
+        "x = self.norm1(self.linear1(x.flatten(1)))",
+        "return self.linear2(torch.tanh(torch.tanh(x)))",
+    ],
+)
+SGD = Choice("SGD", FrozenMap(lr=0.1, momentum=0.9, foreach=False))
+
+
+def fitted(source, limit: int, **settings) -> Fit:
+    result = fit(job(source, optimizer=SGD, device="cpu", **settings), limit)
+    assert isinstance(result, Fit), result
+    return result
+
+
+def test_the_bytes_at_the_peak_are_those_of_the_tensors() -> None:
+    result = fitted(TALL, 1 << 30, batch_size=64)
+    weights = 4 * (64 * 256 + 256 + 256 * 10 + 10)
+    assert result.by.parameters == result.by.optimizer == weights
+    # Forward keeps three activations of tanh, and what the loss saves.
+    assert 3 * 64 * KIB <= result.by.saved <= 3 * 64 * KIB + 8 * KIB
+    by = result.by
+    kinds = (by.parameters, by.gradients, by.optimizer, by.saved, by.temporary)
+    assert result.peak == sum(kinds) and result.fits and result.scope == "operations"
+    assert result.phase == "backward" and result.owner == ""  # tanh is in no layer
+    assert max(result.curve) <= result.peak and len(result.curve) > 20
+
+
+def test_a_step_takes_less_in_parts_and_its_gradients_stay() -> None:
+    plain = fitted(TALL, 1 << 30, batch_size=64)
+    limit = plain.peak - 100 * KIB
+    result = fitted(TALL, limit, batch_size=64)
+    fastest, exact, smallest = result.plans
+    assert not result.fits and fastest.fits and exact.fits and exact.exact
+    assert {"batch_size=32", "accumulate=2"} <= set(exact.changes)
+    assert exact.difference < 1e-12, "sums in another order, in float64"
+    assert smallest.peak <= exact.peak <= limit
+    # The step of the changed settings takes what the plan says.
+    again = fit(replace(job(TALL), training=exact.training), limit)
+    assert again.peak == exact.peak and again.fits
+
+
+def test_a_batch_of_a_norm_is_not_split_by_an_exact_plan() -> None:
+    plain = fitted(NORM, 1 << 30, batch_size=64)
+    _, exact, smallest = fitted(NORM, plain.peak - 32 * KIB, batch_size=64).plans
+    assert exact.exact and not any("accumulate" in text for text in exact.changes)
+    assert not smallest.exact and smallest.difference > 1e-3
+    assert smallest.training.batch_size < 64
+
+
+def test_what_cannot_run_is_the_failure_of_a_run_and_leaves_no_trace() -> None:
+    before = torch.get_rng_state()
+    wrong = net(["self.linear1 = nn.Linear(7, 10)"], ["return self.linear1(x)"])
+    assert isinstance(fit(job(wrong, device="cpu"), 1 << 20), Failed)
+    fitted(TALL, 1 << 20, batch_size=8)
+    assert torch.equal(torch.get_rng_state(), before)
+
+
+def test_the_command_prints_plans_that_set_takes(
+    capsys: pytest.CaptureFixture, tmp_path: Path
+) -> None:
+    assert run(["fit", DIGITS, "--memory", "3MiB", "--device", "cpu", "--json"]) == 0
+    record = json.loads(capsys.readouterr().out)
+    assert record["memory"] == 3 << 20 and not record["fits"]
+    assert sum(record["by"].values()) == record["peak"] > 3 << 20
+    assert [plan["name"] for plan in record["plans"]] == [
+        "fastest",
+        "exact",
+        "smallest",
+    ]
+    exact = record["plans"][1]
+    assert exact["fits"] and exact["exact"] and exact["step_seconds"] > 0
+    changed = [part for change in exact["changes"] for part in ("--set", change)]
+    limit = str(record["memory"])
+    arguments = ["fit", DIGITS, "--memory", limit, "--device", "cpu", "--json"]
+    assert run([*arguments, *changed]) == 0
+    again = json.loads(capsys.readouterr().out)
+    assert again["fits"] and again["peak"] == exact["peak"]
+
+
+def test_nothing_fits_into_less_than_the_parameters(
+    capsys: pytest.CaptureFixture,
+) -> None:
+    assert run(["fit", DIGITS, "--memory", "100KiB", "--device", "cpu"]) == 1
+    text = capsys.readouterr().out
+    assert "does not fit as it is" in text and "smallest: " in text
+
+
+@pytest.mark.parametrize(
+    ("text", "size"),
+    [
+        ("8GiB", 8 << 30),
+        ("512m", 512 << 20),
+        ("1.5 k", 1536),
+        ("1e9", 10**9),
+        ("4096", 4096),
+        ("2TB", 2 << 40),
+    ],
+)
+def test_a_limit_is_written_as_people_write_memory(text: str, size: int) -> None:
+    assert memory(text) == size
+
+
+@pytest.mark.parametrize("text", ["", "0", "-1", "8 apples", "nan", "1e99", "1..2"])
+def test_what_is_no_memory_is_refused(text: str) -> None:
+    with pytest.raises(argparse.ArgumentTypeError, match="is no amount of memory"):
+        memory(text)
