@@ -3,12 +3,11 @@
 from __future__ import annotations
 
 import argparse
-import re
 from typing import Any
 
 from app.cli import arguments
+from app.features.fit.values import memory_limit
 
-UNITS = {"": 1, "k": 10, "m": 20, "g": 30, "t": 40}
 WORDS = """
 Measures a step on synthetic data: its peak by kind, and the layer whose operation makes it. Then settings that take
 less are measured by a step of each: the batch in parts whose gradients are accumulated, blocks recomputed in backward,
@@ -19,21 +18,11 @@ operations. Exit status 1 if nothing that was measured fits.
 
 
 def memory(text: str) -> int:
-    """Parse bytes, such as 8GiB, 512M or 1e9; units are binary."""
-    match = re.fullmatch(
-        r"([0-9.]+(?:e[0-9]+)?)\s*([kmgt]?)(?:i?b)?", text.strip().lower()
-    )
+    """Parse the limit."""
     try:
-        if match is None:
-            raise ValueError
-        size = float(match[1]) * (1 << UNITS[match[2]] if match[2] else 1)
-        if not 1 <= size < 2**63:
-            raise ValueError
-    except (ValueError, OverflowError):
-        raise argparse.ArgumentTypeError(
-            f"{text:.40} is no amount of memory; write 8GiB, 512MiB or a number of bytes"
-        ) from None
-    return int(size)
+        return memory_limit(text)
+    except ValueError as error:
+        raise argparse.ArgumentTypeError(str(error)) from None
 
 
 def add(commands: Any) -> argparse.ArgumentParser:

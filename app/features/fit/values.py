@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from typing import ClassVar
 
 from msgspec import Struct
@@ -10,6 +11,26 @@ from app.engine.protocol import Request
 from app.training.config import TrainingConfig
 from app.training.events import Failed
 from app.training.job import Job
+
+UNITS = {"": 0, "k": 10, "m": 20, "g": 30, "t": 40}
+
+
+def memory_limit(text: str) -> int:
+    """Return bytes, such as 8GiB, 512M or 1e9; units are binary. Raises ValueError with a sentence.
+
+    >>> memory_limit("8 GiB") == 8 << 30, memory_limit("4096")
+    (True, 4096)
+    """
+    match = re.fullmatch(
+        r"([0-9]+(?:\.[0-9]+)?(?:e[0-9]{1,2})?)\s*([kmgt]?)(?:i?b)?",
+        text.strip().lower(),
+    )
+    size = float(match[1]) * (1 << UNITS[match[2]]) if match else 0
+    if not 1 <= size < 2**63:
+        raise ValueError(
+            f"{text:.40} is no amount of memory; write 8GiB, 512MiB or a number of bytes"
+        )
+    return int(size)
 
 
 class PeakBytes(Struct, frozen=True):

@@ -11,7 +11,7 @@ import torch
 from msgspec.structs import replace
 
 from app.cli import run
-from app.features.fit.compute.plans import fit
+from app.features.fit.compute.plans import FitCancelledError, fit
 from app.features.fit.fit_command import memory
 from app.features.fit.values import Fit
 from app.training.config import Choice
@@ -60,6 +60,7 @@ def test_the_bytes_at_the_peak_are_those_of_the_tensors() -> None:
     # Forward keeps three activations of tanh, and what the loss saves.
     assert 3 * 64 * KIB <= result.by.saved <= 3 * 64 * KIB + 8 * KIB
     by = result.by
+    assert result.plans[0].fits and result.plans[1].exact
     kinds = (by.parameters, by.gradients, by.optimizer, by.saved, by.temporary)
     assert result.peak == sum(kinds) and result.fits and result.scope == "operations"
     assert result.phase == "backward" and result.owner == ""  # tanh is in no layer
@@ -94,6 +95,18 @@ def test_what_cannot_run_is_the_failure_of_a_run_and_leaves_no_trace() -> None:
     assert isinstance(fit(job(wrong, device="cpu"), 1 << 20), Failed)
     fitted(TALL, 1 << 20, batch_size=8)
     assert torch.equal(torch.get_rng_state(), before)
+
+
+def test_what_nobody_waits_for_ends_before_its_next_measurement() -> None:
+    measured: list[int] = []
+    with pytest.raises(FitCancelledError):
+        fit(
+            job(TALL, device="cpu"),
+            1,
+            measured.append,
+            cancelled=lambda: len(measured) > 2,
+        )
+    assert len(measured) == 3
 
 
 def test_the_command_prints_plans_that_set_takes(
