@@ -203,7 +203,7 @@ class FitDialog(Dialog):
             unit=("operation", "MiB"),
         )
         self.table.cells.set_rows(list(result.plans))
-        self.table.resizeColumnsToContents()
+        self.table.fit_columns()
         for widget in (self.kinds, self.plot, self.table):
             widget.show()
         self.start_button.set_kind("secondary")
