@@ -492,6 +492,14 @@ def test_a_plan_that_fits_runs_within_its_limit_and_its_peak_is_the_allocator_s(
     limit = whole.peak - 6 * 2**20
     result = fit(a_job, limit)
     assert not result.fits and not ran_within(limit, a_job.training)
+    gc.collect()
+    torch.sim.set_memory_limit(accelerators.memory(device).allocated + 2**20)
+    try:  # what does not even run there once is measured on the CPU
+        on_cpu = fit(a_job, limit)
+    finally:
+        torch.sim.set_memory_limit(None)
+    assert on_cpu.device == "cpu" and on_cpu.scope == "operations"
+    assert on_cpu.peak > limit and on_cpu.plans[0].fits
     # Of the smallest a copy of the parameters is 8 %, and a run may have one more for a moment.
     for plan, error in zip(result.plans, (0.05, 0.05, 0.1), strict=True):
         assert plan.fits and ran_within(limit, plan.training), plan

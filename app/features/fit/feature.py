@@ -94,7 +94,8 @@ def conclusion(result: Fit) -> str:
     where = f"{result.phase} of {result.owner}" if result.owner else result.phase
     fits = "It fits into" if result.fits else "It does not fit into"
     return (
-        f"A step with a batch of {result.batch} takes {bytes_text(result.peak)} at its peak, in {where}. {fits} "
+        f"A step with a batch of {result.batch} takes {milliseconds(result.step_seconds)} and "
+        f"{bytes_text(result.peak)} at its peak, in {where}. {fits} "
         f"{bytes_text(result.memory)}."
     )
 
@@ -169,7 +170,7 @@ class FitDialog(Dialog):
             WillItFit(self._job, limit),
             on_answer=self._ended,
             on_error=self._ended,
-            on_progress=lambda count: self._say(f"{count} settings measured…"),
+            on_progress=lambda count: self._say(f"{count} measurements…"),
         )
 
     def _say(self, text: str, tone: str = "text") -> None:

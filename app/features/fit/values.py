@@ -104,7 +104,7 @@ class Fit(Struct, frozen=True):
 
 
 class WillItFit(Request[Fit | Failed], frozen=True):
-    """Measure a step of a job and plans for it, see `compute.plans.fit`. Progress is the number of steps measured."""
+    """Measure a step of a job and plans for it, see `compute.plans.fit`. Progress is the number of measurements."""
 
     lane: ClassVar[str] = "trials"
     job: Job

@@ -95,11 +95,10 @@ class PlaceRuns(QObject):
         if self._workspace.session.active:
             return
         stored_run = _left(stored_runs)
-        if stored_run is None or stored_run.folder in self._offered:
+        run = values.left_in(stored_run.folder) if stored_run is not None else None
+        if stored_run is None or run is None or stored_run.folder in self._offered:
             return
         self._offered.add(stored_run.folder)
-        run = values.left_in(stored_run.folder)
-        assert run is not None
         self._workspace.notifier.show(
             "info",
             tr(
@@ -133,26 +132,28 @@ class PlaceRuns(QObject):
             on_error=self._not_found,
         )
 
-    def _watch(self, stored_run: Kept, found: RunGoingOn) -> None:
+    def _watch(self, stored_run: Kept, going_on: RunGoingOn) -> None:
         """Watch a run again, from its first step on."""
         left = values.left_in(stored_run.folder)
         if left is None or self._workspace.session.active:
             return
         recorder = Recorder(
             stored_run,
-            found.project,
-            found.job.source.text,
+            going_on.project,
+            going_on.job.source.text,
             lambda: GoingOn(left.step, left.epochs),
-            self._workspace.runs_keeper.watch(found.job),
+            self._workspace.runs_keeper.watch(going_on.job),
         )
-        folder = frames.new_folder(f"{found.project.name}-{left.place}")
+        folder = frames.new_folder(f"{going_on.project.name}-{left.place}")
         self._start(
             msgspec.structs.replace(
                 left, folder=str(folder), results=str(stored_run.checkpoints)
             )
         )
-        place = RunPlacement(watched=folder / frames.FRAMES, owned=True)
-        self._workspace.run_control.watch_own(found.job, found.project, recorder, place)
+        placement = RunPlacement(watched=folder / frames.FRAMES, owned=True)
+        self._workspace.run_control.watch_own(
+            going_on.job, going_on.project, recorder, placement
+        )
 
     def _not_found(self, failure: WorkerFailure) -> None:
         self._workspace.notifier.refuse(
@@ -199,7 +200,7 @@ def _left(stored_runs: list[Kept]) -> Kept | None:
         (
             stored_run
             for stored_run in stored_runs
-            if (stored_run.folder / values.NOTE).exists() and not stored_run.goes_on
+            if not stored_run.goes_on and values.left_in(stored_run.folder) is not None
         ),
         None,
     )

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 import shlex
-from pathlib import Path
+from pathlib import Path, PurePosixPath
 from typing import ClassVar
 
 import msgspec
@@ -18,6 +18,7 @@ from app.util.errors import CodedError
 
 FILE = "places.json"
 NOTE = "place.json"  # in the folder of a run that goes on at a place
+_TITLE = r"\d{8}-\d{6}-[^/]+-\d+-[0-9a-f]{8}"  # as `frames.folder_title` begins it
 SCRIPT, RESUMED = "train.py", "resume.pt"
 # An alias is also what ssh puts into the commands of its own config, as %h and %n.
 _NAME, _ALIAS = r"[A-Za-z0-9][A-Za-z0-9_.-]+", r"[A-Za-z0-9_][A-Za-z0-9_.@:\[\]-]*"
@@ -181,8 +182,28 @@ def split(text: str) -> tuple[str, str]:
 
 
 def left_in(folder: Path) -> RunAtPlace | None:
-    """Return the run at a place that goes on, as far as is known, by the folder of its record; None if it is none."""
+    """Return the run at a place that goes on, as far as is known, by the folder of its record; None if it is none.
+
+    That folder may have come with somebody else's project: it names a folder of watched runs, and nothing to be run.
+    """
     try:
-        return msgspec.json.decode((folder / NOTE).read_bytes(), type=RunAtPlace)
+        run = msgspec.json.decode((folder / NOTE).read_bytes(), type=RunAtPlace)
     except (OSError, msgspec.DecodeError, UnicodeDecodeError):
         return None
+    path = PurePosixPath(run.there)
+    is_watched = (
+        path.is_absolute() and path.name == run.title and ".." not in path.parts
+    )
+    if not is_watched or not re.fullmatch(_TITLE, run.title):
+        return None
+    return RunAtPlace(
+        run.place,
+        run.title,
+        {},
+        folder="",
+        results="",
+        there=run.there,
+        step=run.step,
+        epochs=run.epochs,
+        seconds=run.seconds,
+    )

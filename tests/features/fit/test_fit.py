@@ -89,6 +89,19 @@ def test_a_batch_of_a_norm_is_not_split_by_an_exact_plan() -> None:
     assert smallest.training.batch_size < 64
 
 
+def test_a_net_with_a_dtype_of_its_own_is_compared_in_that() -> None:
+    fixed = net(
+        ["self.linear1 = nn.Linear(64, 256)"],
+        [
+            "x = torch.tanh(torch.tanh(self.linear1(x.flatten(1))))",
+            "return F.linear(x, torch.ones(10, 256, dtype=torch.float32) / 256)",
+        ],
+    )
+    plain = fitted(fixed, 1 << 30, batch_size=64)
+    _, exact, smallest = fitted(fixed, plain.peak - 32 * KIB, batch_size=64).plans
+    assert exact.exact and smallest.fits and smallest.difference < 1e-2
+
+
 def test_what_cannot_run_is_the_failure_of_a_run_and_leaves_no_trace() -> None:
     before = torch.get_rng_state()
     wrong = net(["self.linear1 = nn.Linear(7, 10)"], ["return self.linear1(x)"])

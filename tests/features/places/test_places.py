@@ -9,11 +9,12 @@ import subprocess
 import sys
 from pathlib import Path
 
+import msgspec
 import pytest
 
 from app.features.places import line, values
 from app.features.places.line import remote_command, ssh_command
-from app.features.places.values import Place, PlaceError
+from app.features.places.values import Place, PlaceError, RunAtPlace
 from app.main import main
 from tests.support.ssh_host import SshHost, one_host, ssh_host
 
@@ -76,6 +77,40 @@ def test_a_damaged_file_of_places_is_not_overwritten(capsys):
     assert values.file().read_text() == '{"places": [{"name": 3}]}'
     values.file().write_text('{"places": [{"name": "xy", "ssh": "-oProxyCommand=x"}]}')
     assert main(["places"]) == 1
+
+
+TITLE = "20261130-101500-net-4711-0a1b2c3d"
+
+
+@pytest.mark.parametrize(
+    "there",
+    [
+        "",  # which would have it started
+        "/home/ada/.ssh",
+        f"relative/{TITLE}",
+        f"/home/ada/../{TITLE}",
+        "/home/ada/20261130-net",
+    ],
+)
+def test_a_run_that_came_with_a_project_names_nothing_but_a_watched_run(
+    tmp_path: Path, there: str
+):
+    script = {"train.py": "cHJpbnQoKQ=="}
+    title = there.rpartition("/")[2] or TITLE
+    run = RunAtPlace("gpubox", title, script, "/etc", "/etc", there)
+    (tmp_path / values.NOTE).write_bytes(msgspec.json.encode(run))
+    assert values.left_in(tmp_path) is None
+
+
+def test_a_run_that_was_left_is_known_by_its_folder_and_brings_no_script(
+    tmp_path: Path,
+):
+    there = f"/home/ada/.local/state/tapedeck/watched/{TITLE}"
+    run = RunAtPlace("gpubox", TITLE, {"train.py": ""}, "/etc", "/etc", there, 7)
+    (tmp_path / values.NOTE).write_bytes(msgspec.json.encode(run))
+    assert values.left_in(tmp_path) == RunAtPlace("gpubox", TITLE, {}, "", "", there, 7)
+    (tmp_path / values.NOTE).write_bytes(b"{")
+    assert values.left_in(tmp_path) is None
 
 
 def test_the_command_line_of_ssh():

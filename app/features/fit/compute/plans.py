@@ -9,6 +9,7 @@ from __future__ import annotations
 import json
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from functools import cache
 from statistics import median
 from time import perf_counter
 from typing import TYPE_CHECKING, Any, NamedTuple
@@ -44,7 +45,6 @@ from tapedeck import devices
 if TYPE_CHECKING:
     from torch import Tensor
 
-    from app.data.dataset import Dataset
     from app.data.sources import DataInfo
     from app.training.stepper import Stepper
 
@@ -61,22 +61,10 @@ class FitCancelledError(CodedError):
 
 
 class _Variant(NamedTuple):
-    """Settings to try, and what they change, written as `--set` takes it."""
+    """Training settings, and their changes as `--set` takes them."""
 
     changes: tuple[str, ...]
     training: TrainingConfig
-
-
-class _Measured(NamedTuple):
-    variant: _Variant
-    step: StepPeak
-    seconds: float
-    gradients: list[Tensor | None]
-    difference: float = 0.0  # from the gradients without changes
-
-    @property
-    def peak(self) -> int:
-        return self.step.peak
 
 
 def fit(
@@ -87,37 +75,48 @@ def fit(
 ) -> Fit | Failed:
     """Measure a step of `job` and changes of its settings against a limit in bytes.
 
-    `tell` is called with the number of variants measured so far. An error of the job itself is returned as the event
-    that a run would end with. Raises FitCancelledError.
+    Where the memory of the device ends amid the step as it is, all is measured on the CPU. `tell` is called with the
+    number of measurements so far. An error of the job itself is returned as the event that a run would end with. Raises
+    FitCancelledError, and JobError for a limit below 1.
     """
     if limit < 1:
         raise JobError("The limit must be above 0 bytes.")
     config = replace(job.training, compile=False)
     job = replace(job, training=config, data=replace(job.data, class_weights=False))
+    try:
+        check_numbers(job)
+        info = info_of(job, synthetic_info(job))
+        check_input(job, info)
+        device = resolve(config.device).id
+        try:
+            return _fitted(_Trial(job, info, device, tell, cancelled), limit)
+        except torch.OutOfMemoryError:
+            if device == "cpu":
+                raise
+        return _fitted(_Trial(job, info, "cpu", tell, cancelled), limit)
+    except FitCancelledError:
+        raise
+    except Exception as error:  # any error is reported like that of a run
+        return failure(error, job.source, config.batch_size, 0, 0, kept=False)
+
+
+def _fitted(trial: _Trial, limit: int) -> Fit:
+    """Measure the job of a trial as it is, and its variants. Raises what the net raises as it is."""
+    config = trial.job.training
     plain = _Variant((), config)
     with switched(config), cpu_threads(config.threads):
-        try:
-            check_numbers(job)
-            info = info_of(job, synthetic_info(job))
-            check_input(job, info)
-            trial = _Trial(job, info, resolve(config.device).id)
-            data = _data_on(trial)  # noqa: F841  what is held is counted by the allocator
-            step = trial.peak(plain)
-            seconds = trial.seconds(plain)
-            levers = list(_levers(config, trial.blocks()))
-        except Exception as error:  # any error is reported like that of a run
-            return failure(error, job.source, config.batch_size, 0, 0, kept=False)
+        step = trial.peak(plain)
+        seconds = trial.seconds(plain)
         peaks, failed = {plain: step.peak}, []
-        for lever in levers:
+        for lever in _levers(config, trial.blocks()):
             for variant in _tried(lever, config.batch_size, peaks, limit):
-                tell(len(peaks))
-                if cancelled():
-                    raise FitCancelledError
                 try:
                     peaks[variant] = trial.peak(variant).peak
+                except FitCancelledError:
+                    raise
                 except Exception as error:  # such as a norm of a single sample
                     failed.append(_reason(variant, error))
-        plans = _plans(trial, peaks, limit, tell, cancelled)
+        plans = _plans(trial, peaks, limit)
     return Fit(
         trial.device,
         config.batch_size,
@@ -162,32 +161,9 @@ def _tried(
                 return
 
 
-def _plans(
-    trial: _Trial,
-    peaks: dict[_Variant, int],
-    limit: int,
-    tell: Callable[[int], None],
-    cancelled: Callable[[], bool],
-) -> tuple[Plan, ...]:
+def _plans(trial: _Trial, peaks: dict[_Variant, int], limit: int) -> tuple[Plan, ...]:
     """Return the three plans, measuring the time of what fits and the gradients of what is chosen."""
-    seconds: dict[_Variant, float] = {}
-    differences: dict[_Variant, float] = {}
-
-    def measured(
-        values: dict[_Variant, float], measure: Callable[[_Variant], float]
-    ) -> Callable[[_Variant], float]:
-        def value(variant: _Variant) -> float:
-            if cancelled():
-                raise FitCancelledError
-            if variant not in values:
-                values[variant] = measure(variant)
-                tell(len(peaks) + len(seconds) + len(differences))
-            return values[variant]
-
-        return value
-
-    time_of = measured(seconds, trial.seconds)
-    difference_of = measured(differences, trial.difference)
+    time_of, difference_of = cache(trial.seconds), cache(trial.difference)
 
     def plan(name: str, variant: _Variant) -> Plan:
         difference = difference_of(variant)
@@ -209,7 +185,7 @@ def _plans(
         return time_of(variant) * (1 + NOISE * bool(variant.changes))
 
     by_time = sorted(_least_split(peaks, limit), key=cost) or [smallest]
-    # Without changes the gradients are exact: where nothing fits, one that keeps the batch is found.
+    # The settings as they are among them, which are exact.
     config = trial.job.training
     keeping = [each for each in by_peak if _keeps_batch(each, config)]
     exact = next(
@@ -221,7 +197,7 @@ def _plans(
 
 
 def _least_split(peaks: dict[_Variant, int], limit: int) -> list[_Variant]:
-    """Return of each lever the variant that fits with its batch in the fewest parts."""
+    """Return the variants that fit; of those that differ in the batch's split alone the one of the fewest parts."""
     least: dict[TrainingConfig, _Variant] = {}
     for variant in peaks:
         lever = replace(variant.training, batch_size=1, accumulate=1)
@@ -247,7 +223,7 @@ def _reason(variant: _Variant, error: Exception) -> str:
 
 
 def _levers(config: TrainingConfig, model_blocks: list[str]) -> Iterator[_Variant]:
-    """Yield changes of all but the batch, by what they cost; the last is the thriftiest."""
+    """Yield changes of all but the batch, the settings as they are first."""
     plain = _Variant((), config)
     optimizer = config.optimizer
     single = plain
@@ -286,7 +262,7 @@ def _with(base: _Variant, change: str, **values: Any) -> _Variant:
 
 
 def _takes_foreach(optimizer: Choice) -> bool:
-    """Return whether an optimizer computes with all parameters at once unless it is told not to."""
+    """Return whether an optimizer of torch has a foreach implementation, which its parameters do not choose."""
     kind = getattr(torch.optim, optimizer.name, None)
     return kind is not None and (
         "foreach" in kind.__init__.__annotations__
@@ -312,20 +288,27 @@ def _split(levers: _Variant, batch: int) -> Iterator[_Variant]:
             )
 
 
-def _data_on(trial: _Trial) -> Dataset | None:
-    """Return the data as a run keeps them on an accelerator; None on the CPU. Raises DataError."""
-    if trial.device == "cpu":
-        return None
-    job = trial.job
-    return prepared(job, load(job.data, job.data_root)).to(trial.device)
-
-
 class _Trial:
     """Measures variants of a job on a synthetic batch; each begins with the initial weights."""
 
-    def __init__(self, job: Job, info: DataInfo, device: str) -> None:
+    def __init__(
+        self,
+        job: Job,
+        info: DataInfo,
+        device: str,
+        tell: Callable[[int], None],
+        cancelled: Callable[[], bool],
+    ) -> None:
         self.job, self._info, self.device = job, info, device
-        self._plain: list[Tensor | None] | None = None
+        self._tell, self._cancelled, self._count = tell, cancelled, 0
+        self._gradients_as_is: list[Tensor | None] = []
+        self._widest = devices.widest_float(torch.device(device).type)
+        # A run keeps its data on an accelerator, where the allocator counts them.
+        self._data = (
+            prepared(job, load(job.data, job.data_root)).to(device)
+            if device != "cpu"
+            else None
+        )
 
     def blocks(self) -> list[str]:
         """Return the innermost blocks of the net, those worth a checkpoint."""
@@ -367,20 +350,27 @@ class _Trial:
 
     def difference(self, variant: _Variant) -> float:
         """Compare the gradients of the first update with those of the job as it is."""
-        if self._plain is None:
-            self._plain = self._gradients(self.job.training)
-        return gradient_difference(self._plain, self._gradients(variant.training))
+        if variant.training == self.job.training:
+            return 0.0
+        if not self._gradients_as_is:
+            try:
+                self._gradients_as_is = self._gradients(self.job.training)
+            except (RuntimeError, TypeError):  # a net with a dtype of its own
+                self._widest = torch.float32
+                self._gradients_as_is = self._gradients(self.job.training)
+        return gradient_difference(
+            self._gradients_as_is, self._gradients(variant.training)
+        )
 
     def _gradients(self, training: TrainingConfig) -> list[Tensor | None]:
-        """Return the gradients of the first update, computed with float64 where the device has it and the settings
+        """Return the gradients of the first update, computed with float64 where device and net take it and the settings
         narrow nothing: what is left of a difference then is no rounding."""
         with self._begun(replace(training, ema=None)) as (stepper, batches):
-            if not training.amp:
-                widest = devices.widest_float(torch.device(self.device).type)
+            if not training.amp and self._widest is not torch.float32:
                 for module in (stepper.model, stepper.loss):
-                    module.to(widest)
+                    module.to(self._widest)
                 batches = [
-                    (_widened(inputs, widest), _widened(labels, widest))
+                    (_widened(inputs, self._widest), _widened(labels, self._widest))
                     for inputs, labels in batches
                 ]
             gradients = _Gradients(stepper)
@@ -391,9 +381,13 @@ class _Trial:
     def _begun(
         self, training: TrainingConfig, samples: int | None = None
     ) -> Iterator[tuple[Stepper, list[tuple[Any, Any]]]]:
-        """Set up a step of the job with other settings, and samples, those of its batch, in parts of their size."""
-        whole, part = samples or self.job.training.batch_size, training.batch_size
-        drawn = replace(self.job.training, batch_size=whole)
+        """Set up a step of the job with other settings, and `samples`, as many as its batch has if None, in batches of
+        their size."""
+        if self._cancelled():
+            raise FitCancelledError
+        size = training.batch_size
+        count = samples or self.job.training.batch_size
+        drawn = replace(self.job.training, batch_size=count)
         with aside(training.seed):
             job = replace(self.job, training=training)
             stepper = stepper_of(job, self._info, self.device)
@@ -404,10 +398,12 @@ class _Trial:
             yield (
                 stepper,
                 [
-                    (inputs[start : start + part], labels[start : start + part])
-                    for start in range(0, whole, part)
+                    (inputs[start : start + size], labels[start : start + size])
+                    for start in range(0, count, size)
                 ],
             )
+        self._count += 1
+        self._tell(self._count)
 
 
 def _widened(fields: Any, dtype: torch.dtype) -> Any:

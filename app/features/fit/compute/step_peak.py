@@ -159,9 +159,9 @@ def step_peak(
             *(tensor for fields in batches[0] for tensor in tensors_of(fields)),
         )
     ]
-    held = [*parameters, *state, *batch, *beside]
+    tensors_before = [*parameters, *state, *batch, *beside]
     stepper.optimizer.zero_grad(set_to_none=True)
-    timeline = _Timeline(held, stepper.model)
+    timeline = _Timeline(tensors_before, stepper.model)
     devices.synchronize(device)
     devices.forget_peak(device)
     with timeline.watching():
@@ -170,7 +170,7 @@ def step_peak(
             last = number == len(batches) - 1
             stepper.take(inputs, labels, last, timeline)
     devices.synchronize(device)
-    base = storage_bytes(held)
+    base = storage_bytes(tensors_before)
     reading = memory.read(device)
     counted = base + timeline.bytes
     peak = counted if reading.peak is None else reading.peak

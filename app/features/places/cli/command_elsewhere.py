@@ -56,14 +56,14 @@ def _without_place(arguments: Sequence[str]) -> list[str]:
     >>> _without_place(["runs", "--at", "box", "p", "--at=box"])
     ['runs', 'p']
     """
-    kept: list[str] = []
+    rest: list[str] = []
     texts = iter(arguments)
     for text in texts:
         if text == OPTION:
             next(texts, None)
         elif not text.startswith(f"{OPTION}="):
-            kept.append(text)
-    return kept
+            rest.append(text)
+    return rest
 
 
 def _value(text: str) -> str:
@@ -104,5 +104,5 @@ def _target(name: str, wanted: set[str]) -> Path | None:
     path = PurePosixPath(name)
     if path.is_absolute() or ".." in path.parts:
         return None
-    known = any(str(one) in wanted for one in (path, *path.parents[:-1]))
-    return Path(path) if known else None
+    is_wanted = any(str(each) in wanted for each in (path, *path.parents[:-1]))
+    return Path(path) if is_wanted else None
