@@ -262,6 +262,14 @@ class PatientBot(QtBot):
             self._go_on(min(look + 1, LOOK))
         return super().waitUntil(callback, timeout=0)
 
+    @staticmethod
+    def mouseClick(widget, *args, **kwargs):
+        """Clicks where the widget is painted next, as a hand does that sees it."""
+        from PySide6.QtCore import QCoreApplication, QEvent
+
+        QCoreApplication.sendPostedEvents(None, QEvent.Type.LayoutRequest)
+        QtBot.mouseClick(widget, *args, **kwargs)
+
     def _go_on(self, milliseconds):
         """Run the event loop, as `wait` does; that takes a millisecond for itself."""
         from PySide6.QtCore import QEventLoop, QTimer

@@ -54,7 +54,7 @@ from app.views.ui.cut_texts import ShowsCutTexts
 from app.views.ui.docks import TabbedDock, TabbedPane, beside_text
 from app.views.ui.free_place import free_place
 from app.views.ui.gc_housekeeping import Housekeeping
-from app.views.ui.layouts import hbox, vbox
+from app.views.ui.layouts import PaintedLaidOut, hbox, vbox
 from app.views.ui.scaling import FRAME
 from app.views.ui.turns import Turns
 from app.views.ui.widgets import section
@@ -82,7 +82,7 @@ def bottom_height(height: int) -> int:
     )
 
 
-class MainWindow(ShowsCutTexts, QMainWindow):
+class MainWindow(ShowsCutTexts, PaintedLaidOut, QMainWindow):
     """One window on one project. `start` has an engine load torch; before that the window draws and names already.
 
     The pages that are not in front are made by `furnish` when they are first shown, or follow the project.

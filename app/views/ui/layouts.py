@@ -3,15 +3,33 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import TypeVar
+from typing import TYPE_CHECKING, TypeVar
 
-from PySide6.QtCore import Qt
+from PySide6.QtCore import QCoreApplication, QEvent, Qt
 from PySide6.QtWidgets import QBoxLayout, QHBoxLayout, QLayout, QVBoxLayout, QWidget
 
 Part = QWidget | QLayout
 Parts = Part | int | tuple[Part, int] | tuple[Part, int, Qt.AlignmentFlag]
 Margins = int | tuple[int, int, int, int]
 _Box = TypeVar("_Box", bound=QBoxLayout)
+
+if TYPE_CHECKING:
+    _Widget = QWidget
+else:
+    _Widget = object
+
+
+class PaintedLaidOut(_Widget):
+    """Mixin of windows that are painted once all is laid out.
+
+    A layout asks the next outer one for room by a posted event. Qt may paint between two of them, and rows that were
+    added stand over one another until the next turn.
+    """
+
+    def event(self, event: QEvent) -> bool:
+        if event.type() == QEvent.Type.UpdateRequest:
+            QCoreApplication.sendPostedEvents(None, QEvent.Type.LayoutRequest)
+        return super().event(event)
 
 
 def hbox(

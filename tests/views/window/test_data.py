@@ -6,14 +6,16 @@ from pathlib import Path
 
 import pytest
 from msgspec.structs import replace
-from PySide6.QtCore import Qt
+from PySide6.QtCore import QEvent, QObject, Qt
 from PySide6.QtWidgets import QApplication, QLabel, QScrollArea
 from pytestqt.qtbot import QtBot
 
 from app.builder.catalog.custom import read_file
 from app.data.config import DataConfig
+from app.views.fields.form import ParamForm
 from app.views.trust_dialog import DatasetTrustDialog
 from app.views.ui.cut_texts import ARROW
+from app.views.ui.widgets.section import Section
 from tests.support.whole_window import WholeWindow
 from tests.views.window.test_window import ready
 
@@ -123,6 +125,44 @@ def test_a_file_without_a_class_says_why_it_cannot_be_trusted(
         qtbot.addWidget(dialog)
         assert not dialog.trust_button.isEnabled()
         assert any(words in label.text() for label in dialog.findChildren(QLabel))
+
+
+class Squeezed(QObject):
+    """Notes the forms and sections that have less height than their rows need while the settings are painted."""
+
+    def __init__(self, window: WholeWindow) -> None:
+        super().__init__()
+        self.paints, self.names, self._form = 0, set[str](), window.training_form
+
+    def eventFilter(self, watched: QObject, event: QEvent) -> bool:
+        if event.type() == QEvent.Type.Paint and watched is self._form:
+            self.paints += 1
+            parts = self._form.findChildren(ParamForm) + self._form.findChildren(
+                Section
+            )
+            self.names |= {
+                f"{type(part).__name__}: {part.height()} of {part.minimumSizeHint().height()}"
+                for part in parts
+                if part.isVisible() and part.height() < part.minimumSizeHint().height()
+            }
+        return False
+
+
+def test_rows_of_data_are_painted_once_they_have_their_height(
+    qtbot: QtBot, qapp: QApplication, window: WholeWindow, tmp_path: Path
+) -> None:
+    (tmp_path / "houses.csv").write_text("area,rooms,town,price\n" + ROWS)
+    window.pages.show("training")
+    settled(qtbot, window)
+    squeezed = Squeezed(window)
+    window.training_form.installEventFilter(squeezed)
+    data = DataConfig("file.csv", path=str(tmp_path / "houses.csv"))
+    project = replace(window.document.project, data=data)
+    window.document.apply("Choose houses", project)
+    settled(qtbot, window)
+    qtbot.waitUntil(lambda: squeezed.paints > 2)
+    assert window.training_form.data.columns.isVisible()
+    assert not squeezed.names
 
 
 def test_the_columns_of_a_table_have_room_in_the_settings(

@@ -7,7 +7,7 @@ from PySide6.QtGui import QShowEvent
 from PySide6.QtWidgets import QApplication, QDialog, QVBoxLayout, QWidget
 
 from app.views.ui.cut_texts import ShowsCutTexts
-from app.views.ui.layouts import hbox, vbox
+from app.views.ui.layouts import PaintedLaidOut, hbox, vbox
 from app.views.ui.scaling import FRAME, fit
 from app.views.ui.scrolled import Scrolled
 from app.views.ui.theme import manager
@@ -17,7 +17,7 @@ from app.views.ui.widgets.painting import Glyph, label
 SCROLL_GAP = 8  # px between content that scrolls and its bar
 
 
-class Dialog(ShowsCutTexts, QDialog):
+class Dialog(ShowsCutTexts, PaintedLaidOut, QDialog):
     """A column for content (`body`) above a row of buttons; the button added last is the default action, rightmost."""
 
     def __init__(
