@@ -190,9 +190,9 @@ class PlaygroundPage(QStackedWidget):
             self.note, 1, self.draw, self.clear, self.anew, self.points, spacing=8
         )
         sliders = hbox((self.rate, 1), (self.noise, 1), (self.widths, 1), spacing=16)
-        left = vbox(head, sliders, (self.view, 1), spacing=4)
+        plane = hbox((self.view, 3), (side, 1), spacing=16)
         inside = QWidget()
-        hbox((left, 3), (side, 1), on=inside, margins=12, spacing=16)
+        vbox(head, sliders, (plane, 1), on=inside, margins=12, spacing=4)
         self.addWidget(self.empty)
         self.addWidget(inside)
         self.addWidget(self._make_filters())

@@ -7,6 +7,7 @@ from pathlib import Path
 from msgspec.structs import replace
 from PySide6.QtCore import QPoint, Qt
 from PySide6.QtTest import QTest
+from PySide6.QtWidgets import QAbstractButton, QLabel
 from pytestqt.qtbot import QtBot
 
 from app.builder.catalog.catalog import catalog
@@ -181,6 +182,21 @@ def test_a_slider_is_one_step_to_undo_a_gesture(
     assert project.data.options["noise"] == 0.22
     assert project.training.optimizer.params["lr"] == 0.05
     assert window.document.undo_stack.count() == steps + 3
+
+
+def test_no_control_is_cut_before_a_class(qtbot: QtBot, window: WholeWindow) -> None:
+    window.resize(1280, 800)
+    window.settings.projector = True
+    page = shown(qtbot, window, moons(epochs=1))
+    controls = [
+        *page.findChildren(QAbstractButton),
+        *(label for label in page.findChildren(QLabel) if label.text()),
+    ]
+    seen = [control for control in controls if control.isVisible()]
+    assert {page.note, page.draw, page.anew} < set(seen) and len(seen) > 9
+    cut = [each for each in seen if each.width() < each.sizeHint().width()]
+    window.settings.projector = False
+    assert not [each.text() for each in cut]
 
 
 def test_one_key_starts_anew(qtbot: QtBot, window: WholeWindow) -> None:

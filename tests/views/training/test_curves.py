@@ -15,7 +15,7 @@ import numpy as np
 import pytest
 from msgspec.structs import replace
 from PySide6.QtCore import QEvent, QObject, QPoint, QPointF, QRect, QRectF, Qt
-from PySide6.QtGui import QFontMetricsF, QImage, QWheelEvent
+from PySide6.QtGui import QFont, QFontMetricsF, QImage, QWheelEvent
 from PySide6.QtWidgets import QApplication
 
 from app.engine.watched.reader import Reader
@@ -250,8 +250,16 @@ def test_labels_of_epochs_are_legible_over_a_curve(run_curves):
     assert now.plot.name() in over, "outlined"
 
 
-@pytest.mark.parametrize("width", [150, 190, 240, 600])
-def test_every_line_of_an_epoch_has_its_number_and_no_two_touch(run_curves, width):
+@pytest.mark.parametrize(
+    ("width", "scale"),
+    [(150, 1.0), (190, 1.0), (240, 1.0), (600, 1.0), (300, 1.5), (360, 1.5)],
+)
+def test_every_line_of_an_epoch_has_its_number_and_no_two_touch(
+    run_curves, monkeypatch, width, scale
+):
+    font = QFont(theme.font("axis"))
+    font.setPointSizeF(font.pointSizeF() * scale)
+    monkeypatch.setattr(theme, "font", lambda _role: font)
     backdrop = run_curves.loss.plot.backdrop
     backdrop.boundingRect = lambda: QRectF(0, 0, width, 100)
     backdrop.set_epochs([23.0 * epoch for epoch in range(1, 13)])

@@ -231,12 +231,14 @@ class Backdrop(PlotLayer):
             / (x1 - x0)
             * rect.width()
         )
-        every = max(1, round(ticks.nice_step(EPOCH_ROOM / max(apart, 1e-6), 1)))
         metrics, lines, free = (
             QFontMetricsF(theme.font("axis")),
             list[EpochLine](),
             rect.left(),
         )
+        longest = metrics.horizontalAdvance(f"epoch {len(self._epochs):,}")
+        room = max(EPOCH_ROOM, longest + 2 * LABEL_GAP)
+        every = max(1, round(ticks.nice_step(room / max(apart, 1e-6), 1)))
         for index in range(max(every - 1, 1), len(self._epochs) + 1, every):
             end = self._epochs[index - 1]
             if not x0 <= end <= x1:
