@@ -146,7 +146,7 @@ def _bound(path: Path) -> None:
 
 
 GONE, LEFT_OUT, WATCHED, NONE = (
-    "ended without a final event",
+    "could not say how it ended",
     "left out",
     "cannot be watched",
     "No line of",
