@@ -3,29 +3,53 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Iterable, Sequence
+from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 from PySide6.QtCore import QEvent, QPointF, QRectF, QSize, Qt, Signal
 from PySide6.QtGui import (
     QColor,
+    QFontInfo,
     QFontMetricsF,
     QKeyEvent,
     QMouseEvent,
     QPainter,
     QPaintEvent,
+    QResizeEvent,
 )
 from PySide6.QtWidgets import QSizePolicy, QToolTip, QWidget
 
 from app.training.evaluation.result import Evaluation
 from app.util import formatting
 from app.views.ui import theme
+from app.views.ui.present import present
 from app.views.ui.widgets.painting import start
 
 MOST_NUMBERS = 30  # classes that the numbers of the cells are written of
 EDGE, HEAD = 8, 18
 LEAST_NAMES = 84  # px that names may take at least
+NEAR, HEAD_GAP = 6, 4  # px between names and cells, of rows and of columns
+MOST_LINES = 3  # of a name
+APART = 3  # px between names of several lines
+PREDICTED = "predicted"
+NUMBERED = 12.5  # px of a cell with a number
+LEAST_WIDE, LEAST_HIGH = 170, 120
 DOT = 2.5
+
+
+class _Plan(NamedTuple):
+    """What is drawn where: the cells in `grid`, beside and below it the `names`, each as its lines, of which `room` and
+    `foot` px are seen. Heads of columns stand on end where a cell is narrower than they are."""
+
+    grid: QRectF
+    names: tuple[str, ...]
+    room: float
+    foot: float
+    on_end: bool
+    in_corner: bool  # the caption of the columns, beside their heads
+    is_whole: bool
 
 
 class ConfusionMatrix(QWidget):
@@ -41,12 +65,13 @@ class ConfusionMatrix(QWidget):
         self._found: Evaluation | None = None
         self._cell: tuple[int, int] | None = None
         self._hovered: tuple[int, int] | None = None
+        self._plan: _Plan | None = None
         self.setMouseTracking(True)
         self.setFocusPolicy(Qt.FocusPolicy.StrongFocus)
         self.setSizePolicy(QSizePolicy.Policy.Expanding, QSizePolicy.Policy.Expanding)
-        self.setMinimumSize(170, 120)
+        self.setMinimumSize(LEAST_WIDE, LEAST_HIGH)
         self.setAccessibleName("Confusion matrix")
-        theme.manager().changed.connect(self.update)
+        theme.manager().changed.connect(self._place)
 
     def sizeHint(self) -> QSize:
         return QSize(290, 280)
@@ -54,7 +79,7 @@ class ConfusionMatrix(QWidget):
     def set_found(self, evaluation: Evaluation | None) -> None:
         """Show another evaluation's matrix."""
         self._found, self._cell, self._hovered = evaluation, None, None
-        self.update()
+        self._place()
 
     def set_cell(self, cell: tuple[int, int] | None) -> None:
         """Outline a cell: (true, called)."""
@@ -72,22 +97,29 @@ class ConfusionMatrix(QWidget):
 
     # geometry
 
+    def resizeEvent(self, event: QResizeEvent) -> None:
+        super().resizeEvent(event)
+        self._plan = None
+
+    def _place(self) -> None:
+        """Measure the names anew, and take the room for them and for numbers in ten cells."""
+        self._plan = None
+        widest = _widest(self._names())
+        cells = min(self.count, 10) * NUMBERED
+        wanted = 2 * EDGE + HEAD + NEAR + min(widest, LEAST_NAMES) + cells
+        self.setMinimumWidth(max(math.ceil(wanted), LEAST_WIDE))
+        self.update()
+
     def _names(self) -> list[str]:
-        assert self._found is not None
-        return [self._found.name(number) for number in range(self.count)]
+        return [present(self._found).name(number) for number in range(self.count)]
+
+    def _planned(self) -> _Plan:
+        if self._plan is None:
+            self._plan = planned(self._names(), self.width(), self.height())
+        return self._plan
 
     def _grid(self) -> QRectF:
-        """Return the area of the cells: square, right of the row names and below the column names."""
-        metrics = QFontMetricsF(theme.font("axis"))
-        widest = max(
-            (metrics.horizontalAdvance(name) for name in self._names()), default=0.0
-        )
-        foot = metrics.height() + HEAD + EDGE
-        # Names have what a square as high as the page leaves beside it.
-        spare = self.width() - (self.height() - foot - EDGE) - 2 * EDGE - HEAD - 6
-        left = EDGE + HEAD + min(widest, max(spare, LEAST_NAMES)) + 6
-        side = max(min(self.width() - left - EDGE, self.height() - foot - EDGE), 40)
-        return QRectF(left, EDGE, side, side)
+        return self._planned().grid
 
     def cell_at(self, position: QPointF) -> tuple[int, int] | None:
         """(true, called) below a point."""
@@ -101,6 +133,18 @@ class ConfusionMatrix(QWidget):
             int((position.x() - grid.left()) / size),
         )
         return min(row, self.count - 1), min(column, self.count - 1)
+
+    def head_at(self, position: QPointF) -> int | None:
+        """Return the class whose name is at a point, left of its row or below its column."""
+        if not self.count:
+            return None
+        grid, x, y = self._grid(), position.x(), position.y()
+        across, down = x - grid.left(), y - grid.top()
+        if across < 0 <= down < grid.height():
+            return int(down * self.count / grid.height())
+        if down >= grid.height() and 0 <= across < grid.width():
+            return int(across * self.count / grid.width())
+        return None
 
     def centre_of(self, true: int, called: int) -> QPointF:
         """Return the centre of a cell."""
@@ -122,14 +166,14 @@ class ConfusionMatrix(QWidget):
         self.chosen.emit(*cell)
 
     def mouseMoveEvent(self, event: QMouseEvent) -> None:
-        cell = self.cell_at(event.position())
+        at = event.position()
+        cell, head = self.cell_at(at), self.head_at(at)
+        text = self._cell_text(cell) if cell else ""
+        if head is not None:
+            text = present(self._found).name(head)
+        QToolTip.showText(event.globalPosition().toPoint(), text, self)
         if cell != self._hovered:
             self._hovered = cell
-            QToolTip.showText(
-                event.globalPosition().toPoint(),
-                self._cell_text(cell) if cell else "",
-                self,
-            )
             self.update()
 
     def leaveEvent(self, event: QEvent) -> None:
@@ -227,7 +271,8 @@ class ConfusionMatrix(QWidget):
             for value in self._found.confusion.flat
         )
         if widest > size - 2:
-            font.setPixelSize(max(round(font.pixelSize() * (size - 2) / widest), 7))
+            pixels = QFontInfo(font).pixelSize() * (size - 2) / widest
+            font.setPixelSize(max(int(pixels), 7))
         painter.setFont(font)
         for row in range(self.count):
             for column in range(self.count):
@@ -243,37 +288,34 @@ class ConfusionMatrix(QWidget):
     def _write_names(
         self, painter: QPainter, look: theme.Theme, grid: QRectF, size: float
     ) -> None:
+        plan = self._planned()
         painter.setFont(theme.font("axis"))
-        metrics = QFontMetricsF(painter.font())
-        names, every = self._names(), max(math.ceil(metrics.height() / size), 1)
-        widest = max(metrics.horizontalAdvance(name) for name in names)
-        across = max(math.ceil((min(widest, max(3 * size, 30)) + 4) / size), 1)
         painter.setPen(look.text2)
-        side = Qt.AlignmentFlag.AlignRight | Qt.AlignmentFlag.AlignVCenter
+        lines = max(name.count("\n") for name in plan.names) + 1
+        every = max(math.ceil(lines * _line() / size), 1)
+        right, middle = Qt.AlignmentFlag.AlignRight, Qt.AlignmentFlag.AlignHCenter
+        extent, below = every * size, grid.bottom() + HEAD_GAP
         for number in range(0, self.count, every):
-            room = grid.left() - EDGE - HEAD - 6
-            name = metrics.elidedText(names[number], Qt.TextElideMode.ElideRight, room)
-            top = grid.top() + (number + 0.5) * size - metrics.height() / 2
-            painter.drawText(
-                QRectF(EDGE + HEAD, top, room, metrics.height()), side, name
-            )
-        for number in range(0, self.count, across):
-            name = metrics.elidedText(
-                names[number], Qt.TextElideMode.ElideRight, across * size - 2
-            )
-            box = QRectF(
-                grid.left() + (number + 0.5 - across / 2) * size,
-                grid.bottom() + 2,
-                across * size,
-                14,
-            )
-            painter.drawText(box, Qt.AlignmentFlag.AlignCenter, name)
+            name, at = plan.names[number], (number + 0.5) * size
+            row = QRectF(EDGE + HEAD, grid.top() + at - extent / 2, plan.room, extent)
+            _write(painter, row, name, right)
+            painter.save()
+            painter.translate(grid.left() + at, below)
+            if plan.on_end:
+                painter.rotate(-90)
+                column = QRectF(-plan.foot, -extent / 2, plan.foot, extent)
+                _write(painter, column, name, right)
+            else:
+                _write(painter, QRectF(-size / 2, 0, size, plan.foot), name, middle)
+            painter.restore()
         painter.setPen(look.text3)
         painter.setFont(theme.font("caption"))
-        foot = QRectF(
-            grid.left(), grid.bottom() + metrics.height() + 2, grid.width(), HEAD
-        )
-        painter.drawText(foot, Qt.AlignmentFlag.AlignCenter, "predicted")
+        if plan.in_corner:
+            corner = QRectF(EDGE, below, grid.left() - NEAR - EDGE, HEAD)
+            painter.drawText(corner, right, PREDICTED)
+        else:
+            foot = QRectF(grid.left(), below + plan.foot, grid.width(), HEAD)
+            painter.drawText(foot, Qt.AlignmentFlag.AlignCenter, PREDICTED)
         painter.save()
         painter.translate(EDGE + HEAD / 2, grid.center().y())
         painter.rotate(-90)
@@ -281,6 +323,88 @@ class ConfusionMatrix(QWidget):
             QRectF(-60, -HEAD / 2, 120, HEAD), Qt.AlignmentFlag.AlignCenter, "class"
         )
         painter.restore()
+
+
+def planned(names: Sequence[str], width: float, height: float) -> _Plan:
+    """Return how a matrix of these classes fills an area: with whole names, if it can, and then with large cells."""
+    most = max(min(int(height / _line() / max(len(names), 1)), MOST_LINES), 1)
+    plans = [_of_lines(names, lines, width, height) for lines in range(1, most + 1)]
+    return max(plans, key=lambda plan: (plan.is_whole, plan.grid.width()))
+
+
+def _of_lines(names: Sequence[str], lines: int, width: float, height: float) -> _Plan:
+    """Return the plan with each name in as many lines, or fewer."""
+    wrapped = tuple(_wrapped(name, lines) for name in names)
+    widest = _widest(line for name in wrapped for line in name.split("\n"))
+
+    def with_foot(foot: float, on_end: bool, in_corner: bool) -> _Plan:
+        high = height - 2 * EDGE - HEAD_GAP - foot - (0 if in_corner else HEAD)
+        # Names have what a square as high as the page leaves beside it.
+        spare = width - high - 2 * EDGE - HEAD - NEAR
+        room = min(widest, max(spare, LEAST_NAMES))
+        left = EDGE + HEAD + room + NEAR
+        side = max(min(width - left - EDGE, high), 40)
+        cell = side / max(len(names), 1)
+        is_whole = room == widest <= (foot if on_end else cell - 4)
+        is_whole = is_whole and (lines == 1 or cell >= lines * _line())
+        grid = QRectF(left, EDGE, side, side)
+        return _Plan(grid, wrapped, room, foot, on_end, in_corner, is_whole)
+
+    flat = with_foot(lines * _line() + APART, False, False)
+    if flat.is_whole:
+        return flat
+    room = HEAD + min(widest, LEAST_NAMES)
+    in_corner = (
+        QFontMetricsF(theme.font("caption")).horizontalAdvance(PREDICTED) <= room
+    )
+    return with_foot(min(widest, height / 3), True, in_corner)
+
+
+def _wrapped(name: str, most: int) -> str:
+    """Return a name in at most as many lines, which are as short as they can be."""
+    words = name.split() if most > 1 else [name]
+    if len(words) < 2:
+        return name
+    pieces = {
+        " ".join(words[start:end])
+        for start in range(len(words))
+        for end in range(start + 1, len(words) + 1)
+    }
+    advance = QFontMetricsF(theme.font("axis")).horizontalAdvance
+    for limit in sorted(map(advance, pieces)):
+        lines = [words[0]]
+        for word in words[1:]:
+            longer = f"{lines[-1]} {word}"
+            if advance(longer) <= limit:
+                lines[-1] = longer
+            else:
+                lines.append(word)
+        if len(lines) <= most and max(map(advance, lines)) <= limit:
+            break
+    return "\n".join(lines)
+
+
+def _write(painter: QPainter, area: QRectF, name: str, side: Qt.AlignmentFlag) -> None:
+    """Write the lines of a name in the middle of an area, apart from those of the next one."""
+    lines, metrics = name.split("\n"), QFontMetricsF(painter.font())
+    high = metrics.height()
+    step = min(high, (area.height() - APART) / len(lines))
+    for number, line in enumerate(lines):
+        middle = area.center().y() + (number + 0.5 - len(lines) / 2) * step
+        box = QRectF(area.left(), middle - high / 2, area.width(), high)
+        text = metrics.elidedText(line, Qt.TextElideMode.ElideRight, area.width())
+        painter.drawText(box, side | Qt.AlignmentFlag.AlignVCenter, text)
+
+
+def _widest(texts: Iterable[str]) -> float:
+    advance = QFontMetricsF(theme.font("axis")).horizontalAdvance
+    return math.ceil(max(map(advance, texts), default=0.0))
+
+
+def _line() -> float:
+    """Return px from one line of names to the next."""
+    metrics = QFontMetricsF(theme.font("axis"))
+    return metrics.ascent() + metrics.descent() / 2
 
 
 def _fill(look: theme.Theme, share: float, right: bool) -> QColor:

@@ -14,8 +14,9 @@ import numpy as np
 import pytest
 from msgspec.structs import replace
 from PySide6.QtCore import QPointF, Qt
+from PySide6.QtGui import QFontMetricsF
 from PySide6.QtTest import QTest
-from PySide6.QtWidgets import QAbstractButton, QApplication
+from PySide6.QtWidgets import QAbstractButton, QApplication, QToolTip
 from pytestqt.qtbot import QtBot
 
 from app.engine.client import shared
@@ -23,7 +24,7 @@ from app.engine.own_engine import OwnEngine
 from app.engine.protocol import Answer
 from app.engine.requests.capture import InitialWeights
 from app.engine.requests.measure import Measure
-from app.features.evaluation import stored
+from app.features.evaluation import confusion_matrix, stored
 from app.features.evaluation.values import PrepareEvaluation
 from app.main import main
 from app.project import file as project_file
@@ -127,6 +128,52 @@ def test_long_class_names_have_room_and_no_column_is_beyond_the_edge(
     assert wanted < classes.visualRect(classes.cells.index(0, 0)).width()
     right = page.samples.mapTo(page, page.samples.rect().topRight()).x()
     assert right <= page.width() and page.samples.width() > 200
+
+
+CLASSES = (
+    tuple(map(str, range(10))),
+    (
+        *("T-shirt/top", "Trouser", "Pullover", "Dress", "Coat"),
+        *("Sandal", "Shirt", "Sneaker", "Bag", "Ankle boot"),
+    ),
+    ("Actinic keratosis", "Basal cell carcinoma", "Malignant melanoma"),
+)
+
+
+@pytest.mark.parametrize("names", CLASSES, ids=["digits", "clothes", "long"])
+def test_each_row_and_column_of_the_matrix_has_its_whole_name_in_a_small_window(
+    qtbot: QtBot,
+    window: WholeWindow,
+    monkeypatch: pytest.MonkeyPatch,
+    names: tuple[str, ...],
+) -> None:
+    window.resize(1280, 800)
+    evaluated(qtbot, window)
+    matrix, page = window.evaluation.matrix, window.evaluation
+    counts = page.found.confusion[: len(names), : len(names)]
+    page.set_found(replace(page.found, classes=names, confusion=counts))
+    QApplication.processEvents()
+    written = []
+    monkeypatch.setattr(
+        confusion_matrix,
+        "_write",
+        lambda _painter, area, name, _side: written.append((name, area.width())),
+    )
+    matrix.grab()
+    assert sorted(name.replace("\n", " ") for name, _ in written) == sorted(2 * names)
+    metrics = QFontMetricsF(theme.font("axis"))
+    for name, room in written:
+        assert all(metrics.horizontalAdvance(line) <= room for line in name.split("\n"))
+    last = len(names) - 1
+    cell = matrix.centre_of(1, 0).y() - matrix.centre_of(0, 0).y()
+    assert cell >= 12, "numbers are written in cells of that size"
+    assert page.results.horizontalScrollBar().maximum() == 0
+    corner = matrix.centre_of(last, 0)
+    for head in (corner - QPointF(cell, 0), corner + QPointF(0, cell + 8)):
+        QToolTip.hideText()
+        qtbot.mouseMove(matrix, head.toPoint())
+        named = names[last] if head.x() < corner.x() else names[0]
+        qtbot.waitUntil(lambda named=named: QToolTip.text() == named)
 
 
 def test_a_run_does_not_notice_that_it_is_evaluated(
