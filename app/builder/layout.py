@@ -50,7 +50,9 @@ def laid_out(
         node for node, point in positions.items() if point != sheet.positions.get(node)
     }
     comments = (
-        notes_edits.carried(sheet, positions, sizes)
+        notes_edits.carried(
+            sheet.comments, sheet.positions, positions, sizes, fit_frames=True
+        )
         if sheet.comments
         else sheet.comments
     )

@@ -164,6 +164,8 @@ def test_notes_follow_a_new_layout(row: Project) -> None:
     places = project.positions.update(
         {named(row, "input"): (0.0, 100.0), named(row, "tanh1"): (240.0, 300.0)}
     )
-    comments = notes_edits.carried(project, places, SIZES)
+    comments = notes_edits.carried(
+        project.comments, project.positions, places, SIZES, fit_frames=True
+    )
     assert comments[frame].width == 136 + 2 * notes_edits.PAD
     assert (comments[note].x, comments[note].y) == (0.0, 40.0)

@@ -1,14 +1,15 @@
 """Comments and frames: pure edits of a sheet's `comments`, in canvas pixels.
 
-A frame moves its contents along: the nodes whose centre it covers, and the comments and frames that it encloses.
+A frame moves its contents along: the nodes whose centre it covers, and the comments and frames that it encloses. Where
+an edit or a layout moves nodes, frames and comments go along with them (`carried`).
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping
 
 from msgspec import Struct
-from msgspec.structs import replace
+from msgspec.structs import astuple, replace
 
 from app.builder.arrange import DEFAULT, Size
 from app.builder.edits import edits
@@ -85,8 +86,8 @@ def frame(
     sheet: P, nodes: Iterable[str], sizes: Sizes, text: str, notes: Iterable[str] = ()
 ) -> tuple[P, str]:
     """Put a frame round nodes and notes, of which there is one at least; returns its id too."""
-    x, y, width, height = _round_about(sheet, nodes, notes, sizes)
-    return add(sheet, Comment(text, x, y, width, height, FRAME))
+    area = _round_about(sheet, nodes, notes, sizes)
+    return add(sheet, _at(Comment(text, 0.0, 0.0, 0.0, 0.0, FRAME), area))
 
 
 def fit(sheet: P, notes: Iterable[str], sizes: Sizes) -> P:
@@ -95,10 +96,8 @@ def fit(sheet: P, notes: Iterable[str], sizes: Sizes) -> P:
     for note in notes:
         nodes, inner = inside(sheet.comments, sheet.positions, sizes, note)
         if comments[note].kind == FRAME and (nodes or inner):
-            x, y, width, height = _round_about(sheet, nodes, inner, sizes)
-            comments = comments.set(
-                note, replace(comments[note], x=x, y=y, width=width, height=height)
-            )
+            area = _round_about(sheet, nodes, inner, sizes)
+            comments = comments.set(note, _at(comments[note], area))
     return _with(sheet, comments)
 
 
@@ -228,8 +227,8 @@ def touched(comments: Comments, area: Area) -> frozenset[str]:
 
 def _round_about(
     sheet: Sheet, nodes: Iterable[str], notes: Iterable[str], sizes: Sizes
-) -> tuple[float, ...]:
-    """Corner, width and height of a frame about nodes and notes."""
+) -> Area:
+    """Return the area of a frame about nodes and notes."""
     areas = [
         node_rect(sheet.positions, sizes, node)
         for node in nodes
@@ -238,54 +237,85 @@ def _round_about(
     areas += [rect_of(sheet.comments[note]) for note in notes]
     if not areas:
         raise ValueError("a frame needs at least one node")
-    left, top = min(a.left for a in areas) - PAD, min(a.top for a in areas) - TITLE_ROOM
-    right, bottom = (
-        max(a.right for a in areas) + PAD,
-        max(a.bottom for a in areas) + PAD,
+    return _about(_hull(areas))
+
+
+def _hull(areas: Iterable[Area]) -> Area:
+    lefts, tops, rights, bottoms = zip(*map(astuple, areas), strict=True)
+    return Area(min(lefts), min(tops), max(rights), max(bottoms))
+
+
+def _about(area: Area) -> Area:
+    """Return the area of a frame that is fitted to its contents."""
+    return Area(
+        area.left - PAD, area.top - TITLE_ROOM, area.right + PAD, area.bottom + PAD
     )
-    return left, top, right - left, bottom - top
+
+
+def _at(note: Comment, area: Area) -> Comment:
+    width, height = area.right - area.left, area.bottom - area.top
+    return replace(note, x=area.left, y=area.top, width=width, height=height)
 
 
 def _with(sheet: P, comments: Comments) -> P:
     return edits.changed(sheet, comments=comments)
 
 
-def carried(before: Sheet, positions: Positions, sizes: Sizes) -> Comments:
-    """Move notes after a new layout: frames shrink to their nodes, a comment follows its nearest node.
+# --- Along with nodes -------------------------------------------------------------------------------------------
 
-    Notes near no moved node stay.
+
+def moved_along(sheet: P, before: Positions, positions: Positions, sizes: Sizes) -> P:
+    """Put the nodes of an edited sheet at `positions`; what belongs to those that make way goes along.
+
+    `before` is where they stood. A node that the edit took from there, without giving it another position, leaves its
+    frame. Bends move with both ends of their wire.
     """
-    sizes = dict(sizes)
-    notes = dict(before.comments)
-    for key, nodes in framed(before.comments, before.positions, sizes).items():
-        areas = [
-            node_rect(positions, sizes, node) for node in nodes if node in positions
-        ]
-        if areas and any(
-            positions.get(node) != before.positions[node] for node in nodes
-        ):
-            left, top = (
-                min(a.left for a in areas) - PAD,
-                min(a.top for a in areas) - TITLE_ROOM,
+    comments = carried(
+        sheet.comments,
+        before.update(sheet.positions),
+        positions,
+        sizes,
+        sheet.positions.keys(),
+    )
+    moved = edits.move_nodes(sheet, positions)
+    return edits.changed(moved, positions=positions, comments=comments)
+
+
+def carried(
+    comments: Comments,
+    before: Positions,
+    after: Positions,
+    sizes: Sizes,
+    framed_nodes: Collection[str] = (),
+    fit_frames: bool = False,
+) -> Comments:
+    """Move notes with their nodes: a frame keeps its room around those in it, or is fitted to them; a comment follows
+    the nearest one. Notes of no moved node stay.
+
+    Frames follow those of `framed_nodes`, or all nodes in them where none of these is.
+    """
+    notes = dict(comments)
+    for key, nodes in framed(comments, before, sizes).items():
+        followed = [node for node in nodes if node in framed_nodes] or nodes
+        there = [node for node in followed if node in after]
+        if any(after[node] != before[node] for node in there):
+            old = _hull(node_rect(before, sizes, node) for node in nodes)
+            new = _hull(node_rect(after, sizes, node) for node in there)
+            area = _about(old) if fit_frames else rect_of(notes[key])
+            moved = Area(
+                area.left + new.left - old.left,
+                area.top + new.top - old.top,
+                area.right + new.right - old.right,
+                area.bottom + new.bottom - old.bottom,
             )
-            right, bottom = (
-                max(a.right for a in areas) + PAD,
-                max(a.bottom for a in areas) + PAD,
-            )
-            notes[key] = replace(
-                notes[key], x=left, y=top, width=right - left, height=bottom - top
-            )
-    for key, note in before.comments.items():
-        if note.kind == COMMENT and before.positions:
+            notes[key] = _at(notes[key], moved)
+    for key, note in comments.items():
+        if note.kind == COMMENT and before:
             middle = rect_of(note).middle
             nearest = min(
-                before.positions,
-                key=lambda n: _distance(node_rect(before.positions, sizes, n), middle),
+                before, key=lambda n: _distance(node_rect(before, sizes, n), middle)
             )
-            (x, y), (to_x, to_y) = (
-                before.positions[nearest],
-                positions.get(nearest, before.positions[nearest]),
-            )
+            (x, y), (to_x, to_y) = before[nearest], after.get(nearest, before[nearest])
             notes[key] = replace(note, x=note.x + to_x - x, y=note.y + to_y - y)
     return FrozenMap(notes)
 

@@ -282,7 +282,8 @@ class Commands(QObject):
         )
 
     def with_positions(self, project: Sheet) -> Sheet:
-        """Return a project with a position for each node that has none, and rows closed up where one has left."""
+        """Return a project with a position for each node that has none, and rows closed up where one has left; notes
+        and bends go along with nodes that make way."""
         before, graph = self.project, project.graph
         wires_before = set(before.graph.edges)
         new = {
@@ -300,7 +301,8 @@ class Commands(QObject):
         ]
         gone = {n: at for n, at in before.positions.items() if n not in positions}
         positions = closed_up(wires, positions, sizes, gone)
-        return edits.changed(project, positions=complete(graph, positions, sizes))
+        placed = complete(graph, positions, sizes)
+        return comments.moved_along(project, before.positions, placed, sizes)
 
     def _label(self, op: str) -> str:
         return self._catalog[op].label

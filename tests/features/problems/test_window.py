@@ -12,6 +12,7 @@ from pytestqt.qtbot import QtBot
 
 from app.builder.arrange import GAP, GRID, NEXT_GAP
 from app.builder.diagnostics.problems import Cure, Problem
+from app.builder.edits import comments
 from app.builder.graph import Graph, Node
 from app.builder.results import Analysis
 from app.source.generated import Source
@@ -153,5 +154,36 @@ def test_a_layer_that_a_cure_moves_is_put_into_the_row_which_closes_up(
     for left, right in pairwise(bodies):
         assert GAP <= right.left() - left.right() < NEXT_GAP + 2 * GRID
     assert window.canvas.view.visible_area().contains(bodies[2])
+    window.document.undo_stack.undo()
+    assert window.document.project == broken
+
+
+def test_a_frame_goes_along_with_the_row_that_a_cure_moves(
+    qtbot: QtBot, window: WholeWindow
+) -> None:
+    window.files.open_example("digits.tape")
+    ready(qtbot, window)
+    window.pages.show("problems")
+    commands, scene = window.canvas.commands, window.canvas.scene
+    held = {node(window, name) for name in ("flatten", "drop1")}
+    project, frame = comments.frame(commands.project, held, scene.sizes(), "head")
+    project, title = comments.frame(
+        project, [node(window, "flatten")], scene.sizes(), "flat"
+    )
+    window.document.apply("Add frames", project)
+    conv = commands.add_behind(
+        "nn.Conv2d",
+        node(window, "flatten"),
+        FrozenMap(in_channels=1024, out_channels=8, kernel_size=3),
+    )
+    qtbot.waitUntil(lambda: bool(window.problems_panel.rows))
+    broken = window.document.project
+    qtbot.mouseClick(window.problems_panel.rows[0].cure, Qt.MouseButton.LeftButton)
+    project = window.document.project
+    assert project.positions != broken.positions
+    for key, nodes in ((frame, held | {conv}), (title, {node(window, "flatten")})):
+        assert comments.taken_along(project, [key], scene.sizes())[0] == nodes
+    left = project.comments[frame].x - project.positions[conv][0]
+    assert left == -comments.PAD
     window.document.undo_stack.undo()
     assert window.document.project == broken

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 import pytest
+from msgspec.structs import replace
 from PySide6.QtCore import QMimeData, QPoint, QPointF, Qt
 from PySide6.QtGui import (
     QContextMenuEvent,
@@ -26,6 +27,7 @@ from app.views.canvas.menus import menu_for
 from app.views.canvas.view import MIME
 from app.views.selection import Selection
 from app.views.ui import theme
+from app.views.ui.present import present
 from tests.support.canvas_table import (
     CTRL,
     LEFT,
@@ -173,6 +175,80 @@ def test_dragging_a_frame_takes_the_nodes_in_it_along(table: Table) -> None:
     assert shift == after.positions[conv][0] - before.positions[conv][0] > 0
     assert after.bends[wire][0][0] - before.bends[wire][0][0] == shift
     assert after.positions[table.id("input")] == before.positions[table.id("input")]
+
+
+def test_notes_and_bends_go_along_with_nodes_that_make_way(table: Table) -> None:
+    whole, last = framed(table, "conv1", "relu1"), framed(table, "output", title="end")
+    note = commented(table)
+    spot = QPointF(table.scene.nodes[table.id("output")].body.topLeft())
+    project = table.document.project
+    beside = replace(project.comments[note], x=spot.x(), y=spot.y() - 80)
+    table.document.apply(
+        "Move", replace(project, comments=project.comments.set(note, beside))
+    )
+    (wire,) = table.scene.graph.into(table.id("output"))
+    table.canvas.commands.notes.bend(wire, QPointF(660, 100))
+    before = table.document.project
+    after = one_step(
+        table,
+        lambda: table.drop("nn.BatchNorm2d", table.wire("conv1", "relu1")),
+        "Insert BatchNorm2d before relu1",
+    )
+    end = table.id("output")
+    way = after.positions[end][0] - before.positions[end][0]
+    assert way > 100
+    assert after.comments == before.comments.update(
+        {
+            whole: replace(
+                before.comments[whole], width=before.comments[whole].width + way
+            ),
+            last: replace(before.comments[last], x=before.comments[last].x + way),
+            note: replace(beside, x=beside.x + way),
+        }
+    )
+    ((x, y),) = before.bends[wire]
+    assert after.bends[wire] == ((x + way, y),)
+    nodes, _ = comments.taken_along(after, [whole], table.scene.sizes())
+    assert nodes == {table.id(name) for name in ("conv1", "bn1", "relu1")}
+
+    table.click(table.body("bn1"))
+    closed = one_step(
+        table,
+        lambda: table.key(Key.Key_Delete, CTRL),
+        "Delete bn1 and reconnect",
+    )
+    back = closed.positions[end][0] - after.positions[end][0]
+    assert back < 0
+    assert closed.comments[last].x == after.comments[last].x + back
+    assert closed.comments[note].x == after.comments[note].x + back
+    assert closed.comments[whole].width == after.comments[whole].width + back
+
+
+def test_a_row_that_does_not_move_leaves_its_notes(table: Table) -> None:
+    frame, note = framed(table, "fc1"), commented(table)
+    before = notes(table)
+    assert table.drop("nn.BatchNorm2d", table.wire("conv1", "relu1"))
+    assert notes(table)[frame] == before[frame] and note in before
+
+
+def test_a_frame_is_round_its_nodes_after_they_are_laid_out_in_rows(
+    table: Table,
+) -> None:
+    last = table.id("relu1")
+    names = ["relu1"]
+    for _ in range(14):
+        table.selection.set([last])
+        last = present(table.canvas.add_op("nn.ReLU"))
+        names.append(table.document.project.graph.nodes[last].name)
+    frame = framed(table, *names[-4:])
+    assert table.canvas.zoom_control.wrap.isVisible()
+    one_step(
+        table, lambda: QTest.mouseClick(table.canvas.zoom_control.wrap, LEFT), "Lay out"
+    )
+    nodes, _ = comments.taken_along(
+        table.document.project, [frame], table.scene.sizes()
+    )
+    assert nodes == {table.id(name) for name in names[-4:]}
 
 
 def test_escape_puts_a_dragged_frame_back(table: Table) -> None:
