@@ -2,20 +2,25 @@
 
 from __future__ import annotations
 
+import ast
 import re
 from collections import Counter
 from pathlib import Path
+from unittest.mock import Mock
 
 import pytest
 
-from app.util import language
-from app.util.language import Entry
+from app.util import formatting, language
+from app.util.language import Entry, tr, trn
 from scripts import languages
 from scripts.languages import Sentence
 from tests.support.every import every
 
 FIELD = re.compile(r"\{[^{}]*\}")
 CODE = re.compile(r"`[^`]+`")
+NAMED = re.compile(r"\{(\w+)([^{}]*)\}")
+GROUPED = re.compile(r"\d,\d{3}")
+MANY = 1_234_567
 MENU = re.compile(r"(?<!\*)\*[^*]+ > [^*]+\*(?!\*)")
 FILES = {file.stem: file for file in language.files()}
 
@@ -48,6 +53,49 @@ def test_values_code_and_names_of_menus_are_those_of_the_english_sentence(file) 
         for kind in (FIELD, CODE, MENU):
             wanted = Counter(kind.findall(entry.many or entry.one))
             assert Counter(kind.findall(entry.forms[-1])) == wanted, entry.one
+
+
+@every(FILES)
+def test_no_comma_groups_thousands_in_another_language(file) -> None:
+    """German reads 1,559 as a number below 2."""
+    _header, *entries = language.read(file.read_text("utf-8"))
+    numbers = 0
+    with pytest.MonkeyPatch.context() as environment:
+        environment.setenv(language.VARIABLE, file.stem)
+        for entry in entries:
+            values: dict[str, object] = {}
+            for name, form in NAMED.findall(f"{entry.one} {entry.many}"):
+                text = formatting.figure(MANY)
+                of_value = Mock(**dict.fromkeys(re.findall(r"\.(\w+)", form), text))
+                values[name] = {"": text, ":": MANY, ".": of_value}.get(form[:1], "")
+            if entry.many:
+                values.pop("count", None)
+            numbers += len(values)
+            said = (
+                trn(entry.one, entry.many, MANY, **values)
+                if entry.many
+                else tr(entry.one, **values)
+            )
+            assert not GROUPED.search(said), said
+    assert numbers > 500
+
+
+def test_where_sentences_are_said_numbers_are_those_of_the_language() -> None:
+    places = []
+    for file, tree in languages._trees(languages.ROOT / "app"):
+        of_language = {
+            id(node.args[0])
+            for node in ast.walk(tree)
+            if isinstance(node, ast.Call)
+            and isinstance(node.func, ast.Name)
+            and node.func.id == "grouped"
+        }
+        for text in ast.walk(tree):
+            if isinstance(text, ast.JoinedStr) and id(text) not in of_language:
+                forms = [getattr(part, "format_spec", None) for part in text.values]
+                if any(form is not None and "," in ast.unparse(form) for form in forms):
+                    places.append(f"{file.name}:{text.lineno}")
+    assert not places, "write grouped_digits or figure of the number"
 
 
 def test_every_sentence_that_is_said_can_be_in_a_catalogue() -> None:

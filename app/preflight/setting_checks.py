@@ -18,7 +18,7 @@ from app.training.choices import CLOSURE, PLATEAU, SCHEDULERS
 from app.training.config import TrainingConfig
 from app.training.setup import schedule_length
 from app.training.setup.device import Device
-from app.util.formatting import significant
+from app.util.formatting import grouped_digits, significant
 from app.util.frozen import FrozenMap
 from app.util.language import tr, trn
 
@@ -205,7 +205,11 @@ def _schedule(
         )
         cures = (
             _set(
-                tr("Set {name} to {value}", name="total_steps", value=f"{moves:,}"),
+                tr(
+                    "Set {name} to {value}",
+                    name="total_steps",
+                    value=grouped_digits(moves),
+                ),
                 "schedule",
                 fitted,
             )

@@ -1,4 +1,4 @@
-"""Number and shape formatting: a real minus sign, thousands separators, limited significant digits.
+"""Number and shape formatting: a real minus sign, thousands grouped as in the language, limited significant digits.
 
 A computed number has another last bit on another processor. What is written goes through `steady` first, so that no
 text hangs on that bit, and is rounded before its notation is chosen.
@@ -10,6 +10,8 @@ import math
 import re
 from collections.abc import Iterable
 from typing import Any
+
+from app.util.language import grouped
 
 MINUS = "\u2212"
 MEBIBYTE = 1024 * 1024
@@ -32,7 +34,7 @@ def grouped_digits(number: int) -> str:
     >>> grouped_digits(1179776), grouped_digits(-5)
     ('1,179,776', '−5')
     """
-    return f"{number:,}".replace("-", MINUS)
+    return grouped(f"{number:,}").replace("-", MINUS)
 
 
 def plural(number: Any, singular: str, many: str = "") -> str:
@@ -90,7 +92,7 @@ def figure(value: float | None, digits: int = 3) -> str:
     elif exponent < -3 or abs(number) >= 1e7:
         text = scientific(value, digits - 1)
     else:
-        text = f"{number:,.{0 if integral else digits - 1 - exponent}f}"
+        text = grouped(f"{number:,.{0 if integral else digits - 1 - exponent}f}")
     return text.replace("-", MINUS)
 
 

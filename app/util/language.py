@@ -4,6 +4,9 @@ The language is what gettext reads (LANGUAGE, LC_ALL, LC_MESSAGES, LANG), unless
 the window and `--language` set; processes that they start inherit it. So a sentence is written in its language where it
 is made, and travels as text. What has no translation stays English. A catalogue is data: a translation may name the
 values that the English sentence names and no others, and its rule for plurals is parsed by the grammar of `gettext`.
+
+A comma groups thousands in English alone, since others read it as a decimal mark; elsewhere a no-break space does. The
+decimal point stays in every language, as PyTorch prints it.
 """
 
 from __future__ import annotations
@@ -15,16 +18,17 @@ from collections.abc import Callable, Iterator, Mapping
 from functools import cache, lru_cache
 from gettext import c2py
 from pathlib import Path
-from typing import NamedTuple
+from string import Formatter
+from typing import Any, NamedTuple
 
 from app.util import resources
-from app.util.formatting import grouped_digits
 
 ENGLISH = "en"
 VARIABLE = "TAPEDECK_LANGUAGE"
 VARIABLES = (VARIABLE, "LANGUAGE", "LC_ALL", "LC_MESSAGES", "LANG")
 _LINE = re.compile(r'(?:(msgid|msgid_plural|msgstr(?:\[\d\])?)\s+)?(".*")')
 _FIELD = re.compile(r"\{[^{}]*\}")
+GROUPS = "\N{NO-BREAK SPACE}"  # between thousands, but in English
 
 
 class Entry(NamedTuple):
@@ -62,7 +66,7 @@ def tr(sentence: str, /, **values: object) -> str:
     """
     forms = catalogue().forms.get(sentence)
     text = forms[0] if forms else sentence
-    return text.format(**values) if values else text
+    return _filled(text, values) if values else text
 
 
 def trn(one: str, many: str, number: int, /, **values: object) -> str:
@@ -75,7 +79,28 @@ def trn(one: str, many: str, number: int, /, **values: object) -> str:
     forms = chosen.forms.get(one)
     english = one if number == 1 else many
     text = forms[min(chosen.form_of(number), len(forms) - 1)] if forms else english
-    return text.format(count=grouped_digits(number), **values)
+    return _filled(text, {"count": grouped(f"{number:,}"), **values})
+
+
+class _Sentences(Formatter):
+    """Fills sentences as `str.format` does, with numbers of this language."""
+
+    def format_field(self, value: Any, form: str) -> str:
+        text: str = super().format_field(value, form)
+        return grouped(text) if "," in form else text
+
+
+def _filled(text: str, values: Mapping[str, object]) -> str:
+    if language() == ENGLISH:
+        return text.format(**values)
+    return _Sentences().vformat(text, (), values)
+
+
+def grouped(number: str) -> str:
+    """Return a number whose thousands are grouped by commas as the language of this process groups them."""
+    if "," not in number or language() == ENGLISH:
+        return number
+    return number.replace(",", GROUPS)
 
 
 def marked(sentence: str) -> str:

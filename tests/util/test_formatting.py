@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 import re
+from collections.abc import Callable
 
 import pytest
 from hypothesis import example, given
@@ -75,6 +76,31 @@ def test_digits_that_are_grouped_are_those_of_the_number(number: int) -> None:
         and "-" not in text
     )
     assert all(len(group) == 3 for group in text.split(",")[1:])
+
+
+@pytest.mark.parametrize(
+    "formatted",
+    [
+        formatting.grouped_digits,
+        formatting.figure,
+        formatting.in_units,
+        formatting.mebibytes,
+        formatting.milliseconds,
+        formatting.parameters_text,
+        lambda number: formatting.counted(number, "row"),
+        lambda number: tick(number, 1, number),
+    ],
+)
+def test_another_language_than_english_groups_by_a_space(
+    formatted: Callable[[int], str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    number = 9_876_543 * (
+        formatting.MEBIBYTE if formatted is formatting.mebibytes else 1
+    )
+    english = formatted(number)
+    monkeypatch.setenv("TAPEDECK_LANGUAGE", "de")
+    assert "," in english
+    assert formatted(number) == english.replace(",", "\N{NO-BREAK SPACE}")
 
 
 @given(st.integers(1, 10**9), st.data())

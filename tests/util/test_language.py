@@ -55,7 +55,7 @@ def test_a_language_is_one_file(own: None) -> None:
     assert language.names() == {"en": "English", "tlh": "Tlhingan"}
     assert tr("The rate of {rate} is too large.", rate="0.1") == "0.1: zu groß."
     said = [trn("{count} row", "{count} rows", number) for number in (1, 3, 1200)]
-    assert said == ["eins", "3 wenige", "1,200 viele"]
+    assert said == ["eins", "3 wenige", "1\N{NO-BREAK SPACE}200 viele"]
 
 
 @pytest.mark.parametrize("sentence", ["Changed.", "Open.", "Never heard of."])

@@ -28,6 +28,7 @@ from app.builder.literals import AUTO
 from app.builder.plan import Ref, passed_by
 from app.builder.rules import upstream
 from app.builder.value_types import Dim, NumberType, TensorType, TupleType, ValueType
+from app.util.formatting import grouped_digits
 from app.util.frozen import FrozenMap
 from app.util.language import tr, trn
 
@@ -336,7 +337,9 @@ def _late_dropouts(net: Net) -> Iterator[Problem]:
                 or shape is None
             ):
                 continue
-            count = f" {shape.per_sample():,}" if shape.per_sample() else ""
+            count = (
+                f" {grouped_digits(shape.per_sample())}" if shape.per_sample() else ""
+            )
             message = tr("{name} comes after the last layer", name=node.name)
             reason = tr(
                 "In training it sets each of the{count} output values to 0 with probability {chance}.",

@@ -28,6 +28,7 @@ from app.builder.diagnostics.problems import (
     SetTraining,
 )
 from app.builder.graph import Node
+from app.util.formatting import grouped_digits
 from app.util.frozen import FrozenMap
 from app.util.language import tr
 
@@ -253,7 +254,7 @@ def _batch_norm(net: Net, batch_size: int, samples: int | None) -> Iterator[Prob
         yield from single_samples(listed(alone), alone[0].id, batch_size, samples)
     elif batch_size == 1 and norms:
         count = spatial(net.arriving(norms[0]))
-        many = f" {count:,}" if count else ""
+        many = f" {grouped_digits(count)}" if count else ""
         reason = tr(
             "Mean and variance come from the{many} values of one sample, and the running statistics fluctuate "
             "with each. Set batch_size under Training to 2 or more; 16 and more is usual.",

@@ -23,6 +23,7 @@ from app.builder.dimensions.calls import (
 from app.builder.dimensions.formula import Formula
 from app.builder.literals import Slice
 from app.builder.value_types import Dim, Size
+from app.util.formatting import grouped_digits
 from app.util.language import marked, tr, trn
 
 _FIRST = marked("The first size of {weight} sets it.")
@@ -328,5 +329,8 @@ def _product(sizes: tuple[Size, ...]) -> str:
     plain = math.prod(size for size in sizes if isinstance(size, int))
     open_sizes = [str(size) for size in sizes if not isinstance(size, int)]
     return " × ".join(
-        [*open_sizes, *([f"{plain:,}"] if plain != 1 or not open_sizes else [])]
+        [
+            *open_sizes,
+            *([grouped_digits(plain)] if plain != 1 or not open_sizes else []),
+        ]
     )

@@ -183,21 +183,21 @@ def _pair_columns() -> tuple[Column, ...]:
     return (
         Column(
             tr("Validation sample"),
-            lambda pair: f"{pair.validation:,}",
+            lambda pair: grouped_digits(pair.validation),
             tr("Its number in the validation part, from 0"),
             number=True,
             value=lambda pair: pair.validation,
         ),
         Column(
             tr("Training sample"),
-            lambda pair: f"{pair.training:,}",
+            lambda pair: grouped_digits(pair.training),
             tr("Its number in the training part, from 0"),
             number=True,
             value=lambda pair: pair.training,
         ),
         Column(
             tr("Rows of the data"),
-            lambda pair: "–" if pair.rows is None else "{:,}; {:,}".format(*pair.rows),
+            lambda pair: "; ".join(map(grouped_digits, pair.rows or ())) or "–",
             tr("Both rows among those that could be read, from 0"),
         ),
     )

@@ -31,7 +31,7 @@ from app.training.setup.weighted_losses import (
     is_weighed,
     takes_weights,
 )
-from app.util.formatting import figure, percent_sign, significant
+from app.util.formatting import figure, grouped_digits, percent_sign, significant
 from app.util.language import tr, trn
 
 if TYPE_CHECKING:
@@ -443,7 +443,7 @@ def _dead(run: _Measured) -> Remark | None:
             (tr("Dead units"), percent_sign(share)),
             (
                 tr("Measured at steps"),
-                ", ".join(f"{int(step):,}" for step in steps[-3:]),
+                ", ".join(grouped_digits(int(step)) for step in steps[-3:]),
             ),
             (tr("Newest loss"), figure(run.recent_loss)),
         ),
@@ -620,11 +620,11 @@ def _unpredicted(run: _Measured) -> Remark | None:
                         "Validation samples of {name}",
                         name=names[at] if at < len(names) else at,
                     ),
-                    f"{seen.support[at]:,}",
+                    grouped_digits(seen.support[at]),
                 )
                 for at in missed[:5]
             ),
-            (tr("Validation samples"), f"{total:,}"),
+            (tr("Validation samples"), grouped_digits(total)),
             (tr("Predicted as it"), "0"),
         ),
         run.epoch_curves(tr("Loss")),
@@ -672,8 +672,8 @@ def _leak(run: _Measured) -> Remark | None:
             total=seen.compared,
         ),
         (
-            (tr("Validation samples compared"), f"{seen.compared:,}"),
-            (tr("The same as a training sample"), f"{seen.repeated:,}"),
+            (tr("Validation samples compared"), grouped_digits(seen.compared)),
+            (tr("The same as a training sample"), grouped_digits(seen.repeated)),
             (tr("To be expected by chance"), figure(seen.expected_repeats)),
         ),
         pairs=seen.pairs,

@@ -21,13 +21,11 @@ from app.features.gradcheck.values import (
 )
 from app.util.formatting import (
     counted,
-    figure,
-    grouped_digits,
     scientific,
     shape_text,
     significant,
 )
-from app.util.language import marked, tr
+from app.util.language import marked, tr, trn
 from app.views.autograd.findings.grad_none_section import layer_of
 from app.views.feature import Action, Feature
 from app.views.ui.layouts import hbox, vbox
@@ -47,21 +45,21 @@ if TYPE_CHECKING:
 # --- Page "gradcheck": float64 beside float32, finite differences beside backward
 
 INPUTS = (
-    "Tensor",
-    "Shape",
-    "Checked",
-    "Worst at",
-    "Backward (float64)",
-    "Finite differences",
-    "Difference",
-    "Backward float32",
+    marked("Tensor"),
+    marked("Shape"),
+    marked("Checked"),
+    marked("Worst at"),
+    marked("Backward (float64)"),
+    marked("Finite differences"),
+    marked("Difference"),
+    marked("Backward float32"),
 )
 TABLE = (
     "eps",
-    "float64: finite differences",
-    "difference",
-    "float32: finite differences",
-    "difference",
+    marked("float64: finite differences"),
+    marked("difference"),
+    marked("float32: finite differences"),
+    marked("difference"),
 )
 
 
@@ -72,14 +70,18 @@ def place_of(element: Element | None) -> str:
     return (
         f"[{', '.join(map(str, element.index))}]"
         if element.index
-        else "a random direction"
+        else tr("a random direction")
     )
 
 
 def input_row(checked_input: CheckedInput) -> tuple[str, ...]:
     """Return the cells of one differentiated input."""
     worst = checked_input.worst or checked_input.direction
-    checked = f"{grouped_digits(checked_input.checked)} of {grouped_digits(checked_input.elements)}"
+    checked = tr(
+        "{checked:,} of {total:,}",
+        checked=checked_input.checked,
+        total=checked_input.elements,
+    )
     values = (
         ("–", "–", "–")
         if worst is None
@@ -130,16 +132,26 @@ class GradcheckPage(QScrollArea):
         self._icon = Glyph("flask", "text3", 15)
         self.verdict = label("", "message", wrap=True)
         self.more = label("", "label", "text2", wrap=True)
-        self.inputs = FiguresTable(INPUTS, "Tensors that were checked", {4, 5, 6, 7})
-        self.table = FiguresTable(TABLE, "Finite differences over eps", {0, 1, 2, 3, 4})
+        self.inputs = FiguresTable(
+            [tr(head) for head in INPUTS], tr("Tensors that were checked"), {4, 5, 6, 7}
+        )
+        self.table = FiguresTable(
+            [tr(head) for head in TABLE],
+            tr("Finite differences over eps"),
+            {0, 1, 2, 3, 4},
+        )
         self._captions = (
             label(
-                "By tensor, float64; the last column is the error of backward in float32",
+                tr(
+                    "By tensor, float64; the last column is the error of backward in float32"
+                ),
                 "caption",
                 "text3",
             ),
             label(
-                "Directional derivative along one random direction, for each step eps",
+                tr(
+                    "Directional derivative along one random direction, for each step eps"
+                ),
                 "caption",
                 "text3",
             ),
@@ -200,7 +212,9 @@ class GradcheckPage(QScrollArea):
             "check" if report.passed else "error", "run" if report.passed else "error"
         )
         self.verdict.setText(first)
-        rest.append(f"{figure(float(report.evaluations))} forward passes.")
+        rest.append(
+            trn("{count} forward pass.", "{count} forward passes.", report.evaluations)
+        )
         self.more.setText(" ".join(rest))
         self.more.show()
         self.inputs.set_rows(
@@ -246,7 +260,7 @@ class GradcheckControl:
 
     def run(self) -> None:
         """Check the whole network."""
-        self._check(None, "the whole network", WholeNet())
+        self._check(None, tr("the whole network"), WholeNet())
 
     def check_selected(self) -> None:
         """Check the selection in the graph, or ask for one."""
@@ -287,7 +301,9 @@ class GradcheckControl:
         if batch is None:
             return
         self.report, self._checked = None, key
-        self.page.show_report(None, f"Checking {title} with finite differences…")
+        self.page.show_report(
+            None, tr("Checking {what} with finite differences…", what=title)
+        )
         if tape is not None:
             whole_model = isinstance(batch, ModelCapture)
             batch = batch.of_samples(samples(tape, whole_model)[0])

@@ -10,7 +10,7 @@ from PySide6.QtWidgets import QCompleter, QSplitter, QWidget
 
 from app.features.interpret.values import Effect, Intervention
 from app.util.columns import Column
-from app.util.formatting import figure
+from app.util.formatting import figure, grouped_digits
 from app.util.language import marked, tr, trn
 from app.views.fields.form_field import code_field
 from app.views.ui.flow import FlowLayout
@@ -71,7 +71,7 @@ def effects_of(effect: Effect | None) -> list[SampleEffect]:
 
 CHANGES = (Column("Part", str), Column("Replaced by", _replacement))
 EFFECTS = (
-    Column("Sample", lambda row: f"{row.sample:,}", number=True),
+    Column("Sample", lambda row: grouped_digits(row.sample), number=True),
     Column("Before", lambda row: figure(row.before), number=True),
     Column("After", lambda row: figure(row.after), number=True),
     Column(

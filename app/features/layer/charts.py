@@ -11,7 +11,7 @@ from PySide6.QtGui import QFontMetricsF, QPainter, QPen
 from app.features.layer.cards import FiguresRow
 from app.training.monitoring.layer_history import spread
 from app.training.monitoring.looks import StepLayer
-from app.util.formatting import counted, figure
+from app.util.formatting import counted, figure, grouped_digits
 from app.util.language import tr
 from app.views.training.charts.charts import Chart
 from app.views.training.charts.gradient_map import NO_GRADIENT, HeatLayer, samples_at
@@ -72,7 +72,7 @@ class HistogramChart(Chart):
                 for of in shown
             ]
             note = "".join(texts) or "none"
-            self.heading.set(note=f"{note} at {step:,}, recomputed")
+            self.heading.set(note=f"{note} at {grouped_digits(step)}, recomputed")
             return
         series_of = self.history.seen.histograms.get(self.kind.value())
         samples = series_of.samples_of(self.layer) if series_of is not None else []
@@ -111,10 +111,10 @@ class HistogramChart(Chart):
         if until:
             at, shown = until[-1]
             self.heading.set(
-                note=f"{figure(shown.low)} to {figure(shown.high)} at {at:,}"
+                note=f"{figure(shown.low)} to {figure(shown.high)} at {grouped_digits(at)}"
             )
         elif samples:
-            self.heading.set(note=f"first measured at {samples[0][0]:,}")
+            self.heading.set(note=f"first measured at {grouped_digits(samples[0][0])}")
 
 
 class UsualLevel(PlotLayer):

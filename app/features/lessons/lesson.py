@@ -234,10 +234,13 @@ def is_reached(goal: Goal, situation: Situation, answers: Mapping[str, str]) -> 
     measured = value_of(goal.fact, goal.argument, situation) if goal.fact else None
     if not goal.question:
         return goal.is_met(measured)
-    typed = typed_value(answers.get(goal.question, ""))
-    if goal.wanted != SAME:
-        return goal.is_met(typed)
-    return measured is not None and replace(goal, wanted=measured).is_met(typed)
+    wanted = measured if goal.wanted == SAME else goal.wanted
+    if wanted is None:
+        return False
+    typed = answers.get(goal.question, "")
+    if not isinstance(wanted, str):
+        typed = "".join(typed.split())  # thousands may be grouped by spaces
+    return replace(goal, wanted=wanted).is_met(typed_value(typed))
 
 
 def is_recorded(

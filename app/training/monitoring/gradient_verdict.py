@@ -8,7 +8,7 @@ import numpy as np
 from msgspec import Struct
 
 from app.training.columns import Array
-from app.util.formatting import significant
+from app.util.formatting import figure, significant
 from app.util.language import tr
 
 RECENT = 8  # measurements that are evaluated together
@@ -67,7 +67,7 @@ def verdict(
                 "The gradient vanishes: {norm} at {layer}, {times} times less than in the layers after it.",
                 norm=significant(middle[row], 2),
                 layer=_named(layers[row]),
-                times=f"{behind.max() / middle[row]:,.0f}",
+                times=figure(behind.max() / middle[row]),
             )
             return Verdict("vanishing", layers[row], text)
     return None

@@ -21,7 +21,7 @@ from app.runs.record import Parent, continuing
 from app.runs.recorder import Recorder
 from app.runs.store import MOST_NAME
 from app.training.run_requests import SetRate
-from app.util.formatting import plural
+from app.util.formatting import grouped_digits, plural
 from app.util.language import tr, trn
 from app.views.analysis_service import AnalysisService
 from app.views.run.run_files import fork_from, resume_from
@@ -208,7 +208,7 @@ class RunControl(QObject):
             "The script was not interrupted",
             lambda answer: (
                 "The script is interrupted",
-                f"As by Ctrl+C in its terminal, after step {answer['step']:,}.",
+                f"As by Ctrl+C in its terminal, after step {grouped_digits(answer['step'])}.",
             ),
         )
 
@@ -608,7 +608,9 @@ class RunControl(QObject):
         early = bool(finished.note) and epochs < self._planned_epochs
         done = tr("Training ended early") if early else tr("Training is done")
         title = (
-            done if finished.reason == "done" else f"Stopped at step {finished.steps:,}"
+            done
+            if finished.reason == "done"
+            else f"Stopped at step {grouped_digits(finished.steps)}"
         )
         run = self._session.current
         of = self._left.get(run.number if run is not None else 0, self._document.title)

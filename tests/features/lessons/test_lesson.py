@@ -239,6 +239,14 @@ def test_what_can_be_chosen_for_a_goal_are_goals_that_hold_now() -> None:
     assert is_reached(goal_of("setting lr = 0.5"), situation, {})
 
 
+@pytest.mark.parametrize("typed", ["1438", "1,438", "1 438", "1\N{NO-BREAK SPACE}438"])
+def test_an_answer_may_group_thousands_as_any_language_does(typed: str) -> None:
+    question = goal_of('ask "How many samples?" = 1438')
+    assert is_reached(question, Situation(), {question.question: typed})
+    shape = goal_of('ask "What shape is it?" = 1 438')
+    assert is_reached(shape, Situation(), {shape.question: "1 438"})
+
+
 def test_a_student_has_the_same_seeds_everywhere_and_others_than_another() -> None:
     project = Project(data=DataConfig("made.moons"))
     ada = seeded(project, "Ada Lovelace")

@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import re
 
-from PySide6.QtWidgets import QLabel
+from PySide6.QtWidgets import QAbstractButton, QLabel
 from pytestqt.qtbot import QtBot
 
 from app.autograd.diagnostics.results import Finding
 from app.util.language import tr
+from app.views.ui.tables import FiguresTable
 from tests.support.long_language import elisions as elisions
 from tests.support.long_language import faults, in_sight, longest
 from tests.support.long_language import long_words as long_words
@@ -51,3 +52,14 @@ def test_what_a_newcomer_reads_first_is_said_in_the_language(
     assert len(texts) >= 7
     english = [text for text in texts if not ACCENTED.search(text)]
     assert not english
+
+
+def test_tabs_and_heads_of_findings_are_said_in_the_language(
+    long_words: WholeWindow,
+) -> None:
+    page = long_words.findings_control.page
+    texts = [button.text() for button in page.tabs.findChildren(QAbstractButton)]
+    tables = page.findChildren(FiguresTable)
+    texts += [column.title for table in tables for column in table.cells.columns]
+    assert len(texts) > 20 and len(tables) == 3
+    assert all(map(ACCENTED.search, texts))

@@ -26,6 +26,7 @@ from app.autograd.tape import Tape, TapeNode
 from app.features.gradcheck.compute.finite_differences import Function, check
 from app.features.gradcheck.values import GradcheckReport, upper
 from app.util import module_tree
+from app.util.language import tr
 from app.util.torch_calls import FunctionCalls
 
 # --- Record the inputs of one operation or layer in a forward pass, to run it again in isolation
@@ -255,7 +256,7 @@ def check_net(
     function = Function(
         (model, loss), run, (batch.inputs, kwargs, batch.target), batch.train, names
     )
-    return _checked("the whole network", function, batch, budget, cancelled)
+    return _checked(tr("the whole network"), function, batch, budget, cancelled)
 
 
 def check_layer(

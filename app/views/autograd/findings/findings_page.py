@@ -236,14 +236,14 @@ class FindingList(QScrollArea):
 # --- Page "Checkpoint": bytes freed at the peak against the time to recompute each block
 
 HEADS = (
-    "Block",
-    "Class",
-    "Freed at the peak",
-    "Less held",
-    "Peak without",
-    "Step takes (rounds)",
-    "Gradients",
-    "Training",
+    marked("Block"),
+    marked("Class"),
+    marked("Freed at the peak"),
+    marked("Less held"),
+    marked("Peak without"),
+    marked("Step takes (rounds)"),
+    marked("Gradients"),
+    marked("Training"),
 )
 
 
@@ -253,13 +253,13 @@ def row_of(measurement: WhatIf, chosen: bool) -> tuple[str, ...]:
     time = (
         f"{measurement.slower * 1000:+.1f} ms"
         if measurement.measurable
-        else "within noise"
+        else tr("within noise")
     )
     time = f"{time} ({low} to {high} ms)".replace("-", MINUS)
     grads = (
-        "equal"
+        tr("equal")
         if measurement.equal
-        else f"differ by {scientific(measurement.difference, 1)}"
+        else tr("differ by {size}", size=scientific(measurement.difference, 1))
     )
     freed = (
         f"{MINUS if measurement.freed < 0 else ''}{bytes_text(abs(measurement.freed))}"
@@ -273,7 +273,7 @@ def row_of(measurement: WhatIf, chosen: bool) -> tuple[str, ...]:
         bytes_text(measurement.plain.peak),
         time,
         grads,
-        "recompute" if chosen else "",
+        tr("recompute") if chosen else "",
     )
 
 
@@ -289,10 +289,12 @@ class CheckpointPage(QWidget):
         self.rows: tuple[WhatIf, ...] = ()
         self._chosen: frozenset[str] = frozenset()
         self.table = FiguresTable(
-            HEADS, "Blocks, with the effect of checkpointing each", {2, 3, 4, 5}
+            [tr(head) for head in HEADS],
+            tr("Blocks, with the effect of checkpointing each"),
+            {2, 3, 4, 5},
         )
         self.sentence = label("", "label", "text2", wrap=True)
-        self.use = Button("Checkpoint in training", "primary")
+        self.use = Button("", "primary")
         self.use.clicked.connect(self._use)
         foot = hbox((self.sentence, 1), self.use, margins=(16, 6, 16, 8), spacing=12)
         self._rest = QWidget()
@@ -387,9 +389,9 @@ class FindingsPage(QWidget):
         diagnostics: Sequence[Diagnostic] = (),
     ) -> None:
         super().__init__()
-        added = [(diagnostic.key, diagnostic.title) for diagnostic in diagnostics]
-        tabs = [(FINDINGS, "Findings"), (GAIN, "Gain ladder"), *added]
-        self.tabs = Segmented([*tabs, (CHECKPOINT, "Checkpoint")], "Diagnostic")
+        added = [(diagnostic.key, tr(diagnostic.title)) for diagnostic in diagnostics]
+        tabs = [(FINDINGS, tr("Findings")), (GAIN, tr("Gain ladder")), *added]
+        self.tabs = Segmented([*tabs, (CHECKPOINT, tr("Checkpoint"))], tr("Diagnostic"))
         self._commands = RUN | {
             diagnostic.key: diagnostic.command for diagnostic in diagnostics
         }
@@ -401,7 +403,7 @@ class FindingsPage(QWidget):
         self.run = Button(tr(RUN[FINDINGS]), icon="flask")
         self.left_out = label("", "caption", "warn", wrap=True)
         self.left_out.setContentsMargins(12, 5, 12, 5)
-        self.stop = Button("Stop", icon="stop")
+        self.stop = Button(tr("Stop"), icon="stop")
         self.stop.hide()
         self.list = FindingList()
         self.chart, self.rule = GainChart(), label("", "label", "text2", wrap=True)

@@ -17,6 +17,7 @@ from PySide6.QtGui import (
 from PySide6.QtWidgets import QWidget
 
 from app.util.formatting import MINUS, figure
+from app.util.language import marked, tr
 from app.views.ui import theme
 from app.views.ui.widgets.painting import TextLine, TipAt, box, elided, start
 
@@ -26,6 +27,11 @@ if TYPE_CHECKING:
 LEFT, RIGHT, TOP, BOTTOM = 58, 18, 30, 26  # px around the plot
 NAMES = 76  # px for a layer's name
 DECADES = 14  # that are shown at most
+LOST = {
+    "vanishes": marked("vanishes at {layer}"),
+    "explodes": marked("explodes at {layer}"),
+    "non_finite": marked("not finite at {layer}"),
+}
 
 
 class GainChart(TipAt, QWidget):
@@ -45,7 +51,7 @@ class GainChart(TipAt, QWidget):
         self.setFocusPolicy(Qt.FocusPolicy.StrongFocus)
         self.setMouseTracking(True)
         self.setMinimumHeight(110)
-        self.setAccessibleName("Gain of each layer, |grad in| / |grad out|")
+        self.setAccessibleName(tr("Gain of each layer, |grad in| / |grad out|"))
         theme.manager().changed.connect(self.update)
 
     def set_ladder(self, ladder: Ladder | None) -> None:
@@ -170,8 +176,8 @@ class GainChart(TipAt, QWidget):
     def _paint_legend(self, painter: QPainter) -> None:
         colors, x = theme.current(), float(LEFT)
         for caption, color in (
-            ("gain of the layer, |grad in| / |grad out|", colors.back),
-            ("gradient norm relative to the last layer", colors.series[0]),
+            (tr("gain of the layer, |grad in| / |grad out|"), colors.back),
+            (tr("gradient norm relative to the last layer"), colors.series[0]),
         ):
             text = TextLine(caption, "caption")
             painter.setPen(QPen(color, 2))
@@ -216,8 +222,7 @@ class GainChart(TipAt, QWidget):
         colors, plot = theme.current(), self._plot()
         for index, rung in enumerate(self._rungs):
             if kind := self._lost.get(rung.key):
-                kind = "not finite" if kind == "non_finite" else kind
-                text = TextLine(f"{kind} at {rung.title}", "caption")
+                text = TextLine(tr(LOST[kind], layer=rung.title), "caption")
                 point = self._lost_at(index)
                 x = (
                     point.x() + 9
@@ -251,9 +256,14 @@ class GainChart(TipAt, QWidget):
         return "\n".join(
             [
                 rung.title,
-                f"|grad out| {figure(rung.arriving)}, |grad in| {figure(rung.leaving)}: gain {figure(rung.gain)}",
-                f"parameter gradients {figure(rung.parameters)}",
-                f"{figure(rung.reach)} of the norm at the last layer",
+                tr(
+                    "|grad out| {arriving}, |grad in| {leaving}: gain {gain}",
+                    arriving=figure(rung.arriving),
+                    leaving=figure(rung.leaving),
+                    gain=figure(rung.gain),
+                ),
+                tr("parameter gradients {norm}", norm=figure(rung.parameters)),
+                tr("{share} of the norm at the last layer", share=figure(rung.reach)),
             ]
         )
 

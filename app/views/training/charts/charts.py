@@ -13,6 +13,7 @@ from app.training.history import MAIN, History
 from app.training.metrics import is_share, label_of
 from app.util import formatting
 from app.util.formatting import MEBIBYTE
+from app.util.language import grouped
 from app.views.shown_run import ComparedRun
 from app.views.training.charts import metrics, series, ticks
 from app.views.training.charts.axis import Scale
@@ -562,10 +563,9 @@ class ThroughputChart(Chart):
         counts[-1] = samples[ends[-2] + 1 : ends[-1] + 1].sum()
         rates = counts / np.maximum(np.diff(seconds[ends]), 1e-9)
         after = steps["step"][window][ends[1:]]
-        text = "{:,.0f}".format
         return [
             Series(
-                self._unit, self.scale, after, rates, text=text, width=1.0, fill=0.13
+                self._unit, self.scale, after, rates, text=_whole, width=1.0, fill=0.13
             )
         ]
 
@@ -583,7 +583,7 @@ class ThroughputChart(Chart):
             self.heading.set(value="", note=note)
             return
         rate = self.history.samples_per_second() if x is None else self._rate_at(x)
-        text = "" if rate is None else f"{rate:,.0f}"
+        text = "" if rate is None else _whole(rate)
         self.heading.set(value=text, note=self._unit)
 
     def _rate_at(self, x: float) -> float | None:
@@ -597,7 +597,7 @@ class ThroughputChart(Chart):
         rate = self._rate_at(x)
         if rate is None:
             return []
-        return [(theme.current().series[0], self._unit, f"{rate:,.0f}")]
+        return [(theme.current().series[0], self._unit, _whole(rate))]
 
 
 # The columns of the page beside the loss and the gradient map, each from the top: a chart is shown by being here.
@@ -625,6 +625,10 @@ def has_accuracy(history: History) -> bool:
     """Return whether the run has an accuracy; True before its first epoch."""
     epochs = history.epochs
     return not len(epochs) or bool(np.isfinite(epochs["train_accuracy"][-1]))
+
+
+def _whole(rate: float) -> str:
+    return grouped(f"{rate:,.0f}")
 
 
 def _percent(value: float) -> str:

@@ -7,6 +7,7 @@ import math
 import numpy as np
 
 from app.util.formatting import MINUS, duration, scientific, steady
+from app.util.language import grouped
 
 UNITS = (1e9, "G"), (1e6, "M"), (1e3, "k")
 
@@ -31,7 +32,7 @@ def tick(value: float, spacing: float, largest: float) -> str:
     if step < 1e-4:
         return scientific(value, 2)
     decimals = max(0, math.ceil(-math.log10(step) - 1e-9))
-    text = f"{shown:,.{decimals}f}"
+    text = grouped(f"{shown:,.{decimals}f}")
     if "." in text and suffix:
         text = text.rstrip("0").rstrip(".")
     return (text + suffix).replace("-", MINUS)

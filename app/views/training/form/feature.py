@@ -23,6 +23,7 @@ from app.training.metrics import SCORES
 from app.training.monitoring.looks import BatchPeek
 from app.training.monitoring.watch_points import WatchPoints, from_text, to_text
 from app.training.run_requests import ShowCaught
+from app.util.formatting import grouped_digits
 from app.util.language import marked, tr
 from app.views.feature import Action, Feature, Page
 from app.views.fields.form import ParamForm
@@ -231,8 +232,8 @@ class WatchControl(QObject):
         stored = shown is not None and shown.folder is not None
         debug: dict[str, Callable[[], object]] = {}
         if stored and workspace.commands.has(key := "debug-this-step"):
-            debug[f"Debug step {step:,}"] = lambda: workspace.commands.trigger(
-                key, step
+            debug[f"Debug step {grouped_digits(step)}"] = lambda: (
+                workspace.commands.trigger(key, step)
             )
         workspace.notifier.warn(self._title, reason, LOOK, self._acted, debug)
         if (
@@ -348,7 +349,7 @@ class WatchSection(FoldingSection):
             else []
         )
         texts += [f"{100 * points.dead:g} % dead"] if points.dead is not None else []
-        texts += [f"{memory:,} MiB"] if memory is not None else []
+        texts += [f"{grouped_digits(memory)} MiB"] if memory is not None else []
         self.set_summary(", ".join(texts) or "none", bool(texts))
 
     def _edit(self, name: str, value: Any, _merge: object) -> None:
