@@ -63,6 +63,28 @@ def test_a_picture_has_its_size_on_paper_with_text_of_six_points(qapp, purpose) 
             assert mark.x >= 0 and mark.x + mark.width <= sheet.plate.width
 
 
+@pytest.mark.parametrize("boxes", [2, 40])
+def test_a_heading_is_above_the_picture_whole_and_in_the_same_size(
+    qapp, boxes: int
+) -> None:
+    title = "What a first net learns of ten digits, and why it forgets all of them " * 2
+    plain = printed(chain(boxes), Choice("page"))
+    sheet = printed(chain(boxes), Choice("page", heading=(title.strip(), "Name: ___")))
+    count = len(sheet.plate.marks) - len(plain.plate.marks)
+    heading, rest = sheet.plate.marks[:count], sheet.plate.marks[count:]
+    assert " ".join(row.text for row in heading) == f"{title.strip()} Name: ___"
+    *rows, below = [row.size * sheet.scale for row in heading]
+    assert len(rows) > 1 and below >= 8.5
+    assert rows == pytest.approx([15.0] * len(rows), abs=0.5 * sheet.scale)
+    for row in heading:
+        assert row.left * sheet.scale + sheet.x >= 0
+        assert (row.left + row.width) * sheet.scale + sheet.x <= sheet.width
+    boxes_below = [mark.y for mark in rest if isinstance(mark, FrameMark)]
+    assert heading[-1].y < min(boxes_below)
+    assert sheet.width == plain.width and sheet.scale == plain.scale
+    assert sheet.height > plain.height
+
+
 def test_files_are_the_program_s_own_although_dot_is_there(
     qapp, tmp_path: Path, monkeypatch
 ) -> None:

@@ -33,7 +33,9 @@ from app.features.lessons.situation import suggested
 from app.project import file
 from app.project.project import LessonWork
 from app.util import atomic
+from app.util.language import tr
 from app.views.pictures.picture import write
+from app.views.pictures.printing.paper import Choice
 from app.views.ui.background import WorkerFailure
 from app.views.ui.layouts import hbox, vbox
 from app.views.ui.widgets import Button, ChoiceField, Toggle
@@ -336,7 +338,7 @@ class MakerControl(QObject):
             write,
             drawing,
             path,
-            None,
+            Choice(heading=_heading(lesson)),
             file.bytes_for(handed_out, path),
             on_answer=lambda _written: workspace.notifier.say(
                 f"Saved {folder.name}", f"{HAND_OUT} opens as the lesson: hand it out."
@@ -346,6 +348,13 @@ class MakerControl(QObject):
 
     def _not_drawn(self, failure: WorkerFailure) -> None:
         self._workspace.notifier.refuse("The hand-out was not written", failure.message)
+
+
+def _heading(lesson: Lesson) -> tuple[str, ...]:
+    """Return what stands above the picture to hand out: the title, and where a student writes the name that their own
+    numbers are made of."""
+    name = f"{tr('Your name or student number')}: {'_' * 24}"
+    return (lesson.title, name) if lesson.seed else (lesson.title,)
 
 
 def _folder_name(title: str) -> str:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import Any
 
 import pytest
 from msgspec.structs import replace
@@ -13,6 +14,7 @@ from pytestqt.qtbot import QtBot
 
 from app.cli import run
 from app.data.config import DataConfig
+from app.features.lessons import maker as lesson_maker
 from app.features.lessons.control import LessonControl
 from app.features.lessons.feature import LessonsFeature
 from app.features.lessons.lesson import Lesson, bundled, seeded
@@ -21,6 +23,7 @@ from app.training.history import History
 from app.views.autograd.graph.playback_paint import EdgeFlow
 from app.views.autograd.page import AutogradPage
 from app.views.autograd.tape.player import Player
+from app.views.pictures.picture import Written, write
 from tests.support.needs import needs
 from tests.support.whole_window import WholeWindow
 from tests.views.window.test_window import ready
@@ -208,6 +211,13 @@ def test_a_teacher_makes_a_lesson_that_opens_and_is_handed_out_as_a_picture(
     QTest.mouseClick(maker.save, Qt.MouseButton.LeftButton)
     assert said and "is no goal" in said[0] and learn.currentWidget() is maker
     maker.goals[1].row.setText('ask "How many parameters?" parameters = same')
+    headings: list[tuple[str, ...]] = []
+
+    def written(*arguments: Any) -> Written:
+        headings.append(arguments[2].heading)
+        return write(*arguments)
+
+    monkeypatch.setattr(lesson_maker, "write", written)
     monkeypatch.setattr(QFileDialog, "getExistingDirectory", lambda *_: str(tmp_path))
     QTest.mouseClick(maker.save, Qt.MouseButton.LeftButton)
     assert learn.currentWidget() is learn.lesson
@@ -216,6 +226,8 @@ def test_a_teacher_makes_a_lesson_that_opens_and_is_handed_out_as_a_picture(
     assert run(["lesson", "check", str(folder)]) == 0
     picture = folder / "hand-out.png"
     qtbot.waitUntil(picture.exists)
+    ((title, name),) = headings
+    assert title == "My net: wide" and name.startswith("Your name or student number: _")
 
     # A student opens the picture, and has numbers of their own.
     window.document.new()

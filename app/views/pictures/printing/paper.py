@@ -135,10 +135,11 @@ PAPERS: dict[str, Paper] = {
 
 class Choice(Struct, frozen=True):
     """What a picture is for, and how its boxes are placed: None for the canvas if its text is readable then, else in
-    rows; "dot" leaves layout and size to Graphviz."""
+    rows; "dot" leaves layout and size to Graphviz. A `heading` are lines above it, the first of them large."""
 
     purpose: Purpose = "page"
     arranged: Arranged | None = None
+    heading: tuple[str, ...] = ()
 
     @property
     def paper(self) -> Paper:

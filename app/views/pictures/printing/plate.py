@@ -8,7 +8,7 @@ from typing import NamedTuple
 
 from msgspec.structs import replace
 from PySide6.QtCore import QPointF, QRectF
-from PySide6.QtGui import QPainterPath
+from PySide6.QtGui import QPainterPath, QTextLayout, QTextOption
 
 from app.diagram.diagram import Arrow, Box, Drawing
 from app.diagram.layout import KnownPlaces, Layout, Places, Rect, arrange, keep_places
@@ -16,12 +16,14 @@ from app.diagram.layout_model import Spacing
 from app.views.autograd.graph.arrow_paths import arrow_head, arrow_path
 from app.views.pictures.printing.faces import (
     BACK,
+    TEXT,
     TEXT2,
     WIRE,
     box_marks,
     frame_marks,
     group_marks,
     label_marks,
+    paper_font,
     sizes_of,
     text_mark,
 )
@@ -50,6 +52,8 @@ NARROWEST = 160.0  # pixels of a row
 NARROW_GAP = 26.0
 THICK = 1.1
 RISE = 5.0  # of a label's baseline above its wire
+HEADING, LINE_BELOW = (15.0, 1.35), (9.0, 1.8)  # points, and the height of a row
+UNDER_HEADING = 14.0  # points
 _WIDE = 12  # letters of a subtitle that is left in one line
 
 
@@ -58,7 +62,44 @@ class EmptyDrawingError(ValueError):
 
 
 def printed(drawing: Drawing, choice: Choice) -> Sheet:
-    """Return the drawing laid out on the paper of a choice. Raises EmptyDrawingError.
+    """Return the drawing laid out on the paper of a choice, below its heading. Raises EmptyDrawingError."""
+    sheet = _laid_out(drawing, choice)
+    return _headed(sheet, choice.heading) if choice.heading else sheet
+
+
+def _headed(sheet: Sheet, heading: tuple[str, ...]) -> Sheet:
+    """Return the sheet with lines above it, whose size does not depend on how far the picture was shrunk."""
+    room = (sheet.width - 2 * sheet.paper.margin) / sheet.scale
+    marks: list[Mark] = []
+    y = 0.0
+    for number, text in enumerate(heading):
+        (points, height), color = (LINE_BELOW, TEXT2) if number else (HEADING, TEXT)
+        size = round(points / sheet.scale)
+        for row in _rows(text, room, size, bold=not number):
+            y += size * height
+            middle = sheet.plate.width / 2
+            marks.append(text_mark(row, middle, y, size, not number, color, "middle"))
+    y += UNDER_HEADING / sheet.scale
+    below = (_moved(mark, 0.0, y) for mark in sheet.plate.marks)
+    plate = replace(sheet.plate, marks=(*marks, *below), height=sheet.plate.height + y)
+    return replace(sheet, plate=plate, height=sheet.height + y * sheet.scale)
+
+
+def _rows(text: str, width: float, size: int, bold: bool) -> Iterator[str]:
+    """Yield a text in rows of at most this width."""
+    layout = QTextLayout(text, paper_font(size, bold))
+    option = QTextOption()
+    option.setWrapMode(QTextOption.WrapMode.WrapAtWordBoundaryOrAnywhere)
+    layout.setTextOption(option)
+    layout.beginLayout()
+    while (row := layout.createLine()).isValid():
+        row.setLineWidth(width)
+        yield text[row.textStart() : row.textStart() + row.textLength()].strip()
+    layout.endLayout()
+
+
+def _laid_out(drawing: Drawing, choice: Choice) -> Sheet:
+    """Return the drawing on the paper of a choice, without its heading.
 
     Where its text would be small, narrow boxes are tried, with the sizes of their outputs, then without them.
     """
