@@ -102,7 +102,7 @@ class ConfusionMatrix(QWidget):
         self._plan = None
 
     def _place(self) -> None:
-        """Measure the names anew, and take the room for them and for numbers in ten cells."""
+        """Measure the names again, and take the room for them and for numbers in ten cells."""
         self._plan = None
         widest = _widest(self._names())
         cells = min(self.count, 10) * NUMBERED
