@@ -337,9 +337,8 @@ def _late_dropouts(net: Net) -> Iterator[Problem]:
                 or shape is None
             ):
                 continue
-            count = (
-                f" {grouped_digits(shape.per_sample())}" if shape.per_sample() else ""
-            )
+            size = shape.per_sample()
+            count = f" {grouped_digits(size)}" if size else ""
             message = tr("{name} comes after the last layer", name=node.name)
             reason = tr(
                 "In training it sets each of the{count} output values to 0 with probability {chance}.",
