@@ -13,7 +13,8 @@ from msgspec.structs import replace
 from app.cli import console, failures, nets, settings
 from app.features.fit.compute.plans import fit
 from app.features.fit.values import Fit, Plan
-from app.preflight import preflight
+from app.preflight import opened, preflight, synthetic_data
+from app.project.project import Project
 from app.training.events import Failed
 from app.training.setup.devices import resolve
 from app.util.formatting import bytes_text
@@ -23,6 +24,8 @@ from tapedeck import devices
 def run(options: argparse.Namespace) -> int:
     """Print what a step takes and the plans; return 1 if none of them fits."""
     project = nets.read(options)
+    if project.opened is not None and options.on is None:
+        project = _on_synthetic_data(project)
     if options.device:
         device = settings.device(options.device)
         project = replace(project, training=replace(project.training, device=device))
@@ -39,6 +42,17 @@ def run(options: argparse.Namespace) -> int:
     else:
         print("\n".join(_lines(result)))
     return 0 if any(plan.fits for plan in result.plans) else 1
+
+
+def _on_synthetic_data(project: Project) -> Project:
+    """Return the project of a model with data that fit it, where there are such, and say so."""
+    fitted = synthetic_data.with_these(project, opened.analysis_of(project))
+    if fitted is None:
+        return project
+    console.warn(
+        "measured on synthetic data that fit the model; --on DATA names others"
+    )
+    return fitted
 
 
 def _total(device: str) -> int:

@@ -152,6 +152,51 @@ def test_nothing_fits_into_less_than_the_parameters(
     assert "does not fit as it is" in text and "smallest: " in text
 
 
+MODELS = """
+import torch
+from torch import nn
+
+
+class Tied(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.first, self.second = nn.Linear(16, 16), nn.Linear(16, 16)
+        self.second.weight = self.first.weight
+        self.last = nn.Linear(16, 3)
+
+    def forward(self, x):
+        return self.last(torch.relu(self.second(torch.relu(self.first(x)))))
+
+
+class Words(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.words, self.cells = nn.Embedding(50, 32), nn.LSTM(32, 64, batch_first=True)
+        self.last = nn.Linear(64, 50)
+
+    def forward(self, ids):
+        return self.last(self.cells(self.words(ids))[0])
+"""
+
+
+@pytest.mark.parametrize(
+    ("name", "input_text"), [("Tied", "8x16"), ("Words", "4x10:int64:0..49")]
+)
+def test_a_model_without_data_is_measured_on_those_that_fit_it(
+    capsys: pytest.CaptureFixture, tmp_path: Path, name: str, input_text: str
+) -> None:
+    (tmp_path / "nets.py").write_text(MODELS)
+    source = f"{tmp_path / 'nets.py'}:{name}"
+    arguments = ["fit", source, "--input", input_text, "--trust", "--device", "cpu"]
+    assert run([*arguments, "--memory", "1GiB", "--json"]) == 0
+    printed = capsys.readouterr()
+    assert "synthetic data" in printed.err and "--on" in printed.err
+    record = json.loads(printed.out)
+    held = 4 * (16 * 16 + 2 * 16 + 3 * 17)  # a shared weight is held once
+    held = held if name == "Tied" else record["by"]["parameters"]
+    assert record["fits"] and record["by"]["parameters"] == held > 0
+
+
 @pytest.mark.parametrize(
     ("text", "size"),
     [
