@@ -118,7 +118,7 @@ def test_an_engine_that_is_killed_while_it_proves_is_told_and_the_files_stay(
     qtbot.waitUntil(
         lambda: not proofs.state.text().startswith("Starting"), timeout=60_000
     )
-    os.kill(shared().pid or 0, signal.SIGKILL)
+    os.kill(shared().pid, signal.SIGKILL)
     qtbot.waitUntil(lambda: "SIGKILL" in proofs.state.text(), timeout=60_000)
     assert proofs.heading.text() == "The export is not complete"
     proofs.close()

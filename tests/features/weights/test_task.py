@@ -157,7 +157,7 @@ def test_an_engine_killed_while_it_keeps_weights_leaves_nothing_and_the_next_ans
 
     def kill(words: str) -> None:
         if words.startswith("Reading"):
-            os.kill(engine.pid or 0, signal.SIGKILL)
+            os.kill(engine.pid, signal.SIGKILL)
 
     with pytest.raises(EngineDiedError):
         engine.ask(KeepWeights(path, SMALL_NET, tuple(state)), kill).result(PATIENCE)
