@@ -240,6 +240,15 @@ def _round_about(
     return _about(_hull(areas))
 
 
+def _with_room_for(
+    area: Area, positions: Positions, nodes: Iterable[str], sizes: Sizes
+) -> Area:
+    """Return the area of a frame with room for those of these nodes that came into it."""
+    there = _middles(FrozenMap({node: positions[node] for node in nodes}), sizes)
+    into = _covered(_at(Comment("", 0.0, 0.0, 0.0, 0.0), area), there)
+    return _hull([area, *(_about(node_rect(positions, sizes, n)) for n in into)])
+
+
 def _hull(areas: Iterable[Area]) -> Area:
     lefts, tops, rights, bottoms = zip(*map(astuple, areas), strict=True)
     return Area(min(lefts), min(tops), max(rights), max(bottoms))
@@ -295,6 +304,7 @@ def carried(
     Frames follow those of `framed_nodes`, or all nodes in them where none of these is.
     """
     notes = dict(comments)
+    added = after.keys() - framed_nodes if framed_nodes else ()
     for key, nodes in framed(comments, before, sizes).items():
         followed = [node for node in nodes if node in framed_nodes] or nodes
         there = [node for node in followed if node in after]
@@ -308,7 +318,7 @@ def carried(
                 area.right + new.right - old.right,
                 area.bottom + new.bottom - old.bottom,
             )
-            notes[key] = _at(notes[key], moved)
+            notes[key] = _at(notes[key], _with_room_for(moved, after, added, sizes))
     for key, note in comments.items():
         if note.kind == COMMENT and before:
             middle = rect_of(note).middle

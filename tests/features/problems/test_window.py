@@ -185,5 +185,7 @@ def test_a_frame_goes_along_with_the_row_that_a_cure_moves(
         assert comments.taken_along(project, [key], scene.sizes())[0] == nodes
     left = project.comments[frame].x - project.positions[conv][0]
     assert left == -comments.PAD
+    room = project.positions[conv][1] - project.comments[frame].y
+    assert room >= comments.TITLE_ROOM, "a higher node does not cover the title"
     window.document.undo_stack.undo()
     assert window.document.project == broken

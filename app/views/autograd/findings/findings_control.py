@@ -220,7 +220,7 @@ class FindingsControl(QObject):
                 fine=False,
             )
             self.page.rule.setText(message)
-        self.page.status.setText("Failed")
+        self.page.status.setText(tr("Failed"))
 
     def _progressed(self, progress: str | WhatIf) -> None:
         if isinstance(progress, WhatIf):
