@@ -100,7 +100,7 @@ class Recorder:
         self._history = History()
         self._writing = threading.Lock()
         self._wake = threading.Event()
-        self._closing = False
+        self._closing = self._is_started = False
         self._thread: threading.Thread | None = None
         self._lock: file_lock.Lock | None = None
         self._watcher: EventSink | None = None
@@ -154,14 +154,7 @@ class Recorder:
         )  # its epochs may be more than before
         atomic.write_text(folder / store.SOURCE, self._source)
         stages.go_back(folder, there.stage)
-        for name in (
-            store.STEPS,
-            store.MEMORY,
-            store.GRADIENTS,
-            store.LOSSES,
-            *layer_tables.files(),
-        ):
-            tables.keep(folder / name, lambda columns: columns["step"] <= there.step)
+        self._drop_after(there.step)
         tables.keep(
             folder / store.EPOCHS, lambda columns: columns["epoch"] <= there.epochs
         )
@@ -177,8 +170,33 @@ class Recorder:
         self.kept = Kept(folder, self._record)
         self._history = store.history_of(self.kept)
 
+    def _drop_after(self, step: int) -> None:
+        """Drop the measurements of the steps after a checkpoint, which are taken again."""
+        for name in (
+            store.STEPS,
+            store.MEMORY,
+            store.GRADIENTS,
+            store.LOSSES,
+            *layer_tables.files(),
+        ):
+            tables.keep(
+                self.kept.folder / name, lambda columns: columns["step"] <= step
+            )
+
+    def _start_again(self, step: int) -> None:
+        """Go back to the checkpoint from which the process of the run was started again, as a queue does."""
+        self._write()
+        with self._writing, self._noting():
+            self._drop_after(step)
+            tables.keep(
+                self.kept.folder / store.EPOCHS,
+                lambda columns: columns["step"] <= step,
+            )
+
     def take(self, event: Event) -> Saved | None:
         """Record an event; return a message for the user, once."""
+        if isinstance(event, Started) and self._is_started:
+            self._start_again(event.resumed_at)
         self._events.append(event)
         if isinstance(event, Started):
             self._set_up(event)
@@ -216,6 +234,7 @@ class Recorder:
         self.kept = Kept(self.kept.folder, self._record)
 
     def _set_up(self, event: Started) -> None:
+        self._is_started = True
         names = record.Beginning.__struct_fields__
         begun = record.Beginning(**{name: getattr(event, name) for name in names})
         where = record.environment(event, self.threads, self.processes)

@@ -17,7 +17,7 @@ from app.runs.resume import as_before, further, going_on
 from app.training.checkpoints import checkpoint
 from app.training.config import TrainingConfig
 from app.training.control import Control
-from app.training.events import Event, Paused, StepDone
+from app.training.events import EpochDone, Event, Paused, Started, StepDone
 from app.training.history import History
 from app.training.job import Job
 from app.training.loop import train
@@ -209,6 +209,30 @@ def test_a_run_that_goes_on_tells_the_rest_as_if_it_had_never_stopped(
     assert second.kept.record.continued == (23,) and second.kept.state == "done"
     assert same(store.history_of(second.kept), store.history_of(whole.kept))
     assert second.kept.record.summary.best_loss == whole.kept.record.summary.best_loss
+
+
+def test_a_run_whose_process_is_started_again_amid_it_keeps_each_step_once(
+    tmp_path: Path,
+) -> None:
+    """As by a queue: from its newest checkpoint, so that some steps and an epoch are told twice."""
+    a_job, ended_at, resumed_at = job(epochs=2), 30, 20
+    whole, events = kept_run(tmp_path / "whole", a_job)
+    recorder = Recorder(
+        store.begin(tmp_path, project(a_job)), project(a_job), a_job.source.text
+    )
+    recorder.begin()
+    started = next(event for event in events if isinstance(event, Started))
+    again = msgspec.structs.replace(started, resumed_at=resumed_at)
+    told = [event for event in events if isinstance(event, StepDone | EpochDone)]
+    for event in (
+        started,
+        *(event for event in told if event.step <= ended_at),
+        again,
+        *(event for event in told if event.step > resumed_at),
+    ):
+        recorder.take(event)
+    recorder.close()
+    assert same(store.history_of(recorder.kept), store.history_of(whole.kept))
 
 
 def test_a_run_that_pauses_is_stored_up_to_its_pause(tmp_path: Path) -> None:
