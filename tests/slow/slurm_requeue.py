@@ -3,8 +3,9 @@
     python -m tests.slow.slurm_requeue [ENDS] [--seed N]
 
 SLURM's daemons for one node, started here. At random steps the job is paused and resumed, as from the window, and gets
-SIGUSR1, as by `#SBATCH --signal=B:USR1@120`, or is queued again by `scontrol requeue`, or its processes are killed as
-by a node that fails. Of each end: the steps that are computed again, and the seconds until the next first step.
+SIGUSR1, as by `#SBATCH --signal=B:USR1@120`, or is queued again by `scontrol requeue`, or its processes are killed, or
+its node fails: the daemon there and all that it began are killed. Of each end: the steps that are computed again, and
+the seconds until the next first step.
 """
 
 from __future__ import annotations
@@ -28,11 +29,12 @@ from app.features.places.cli import elsewhere
 from app.features.places.values import Place
 from app.training.events import Finished, Noticed, Paused, Started, StepDone
 from app.util.resources import path as resource
-from tests.support.slurm_queue import Queue, Slurm
+from tests.support.slurm_queue import Slurm
 
 ROOT = Path(__file__).resolve().parents[2]
 SAVE_EVERY = 7  # steps
-KINDS = ("SIGUSR1", "scontrol requeue", "killed")
+KINDS = ("SIGUSR1", "scontrol requeue", "killed", "node lost")
+HARD = KINDS[2:]  # that leave no time for a checkpoint
 STEPS = 23 * 40  # of the digits, in as many epochs
 TEMPLATE = """#!/bin/sh
 #SBATCH --requeue
@@ -51,7 +53,7 @@ class End(NamedTuple):
     lost: int
 
 
-def end(queue: Queue, job: str, kind: str, folder: Path) -> None:
+def end(queue: Slurm, job: str, kind: str) -> None:
     """End a job."""
     if kind == "SIGUSR1":
         queue.run("scancel", "--signal=USR1", "--batch", job)
@@ -59,6 +61,8 @@ def end(queue: Queue, job: str, kind: str, folder: Path) -> None:
         queue.run("scancel", "--signal=KILL", "--full", job)
         wait(lambda: queue.state_of(job) not in ("RUNNING", "COMPLETING"))
         queue.run("scontrol", "requeue", job)
+    elif kind == "node lost":
+        queue.lose_node()
     else:
         queue.run("scontrol", "requeue", job)
 
@@ -72,7 +76,7 @@ def wait(condition: Any, seconds: float = 120.0) -> None:
 
 
 def tried(
-    queue: Queue, folder: Path, count: int, seed: int
+    queue: Slurm, folder: Path, count: int, seed: int
 ) -> tuple[list[End], list[str], int]:
     """Train as a job that is ended so many times; return the ends, the faults, and the steps."""
     moments = random.Random(seed)
@@ -121,7 +125,7 @@ def tried(
                         time.monotonic(),
                     )
                     control.resume()
-                    end(queue, job, kind, there)
+                    end(queue, job, kind)
                 case Noticed() if "(PENDING," in event.message and starts:
                     queue.start_now(job)
                 case Finished() if event.reason != "done":
@@ -181,7 +185,7 @@ def main(count: int, seed: int) -> int:
     print("| --- | ---: | ---: | ---: |")
     for each in done:
         print(f"| {each.kind} | {each.asked} | {each.lost} | {each.seconds:.1f} |")
-        if each.lost > (SAVE_EVERY if each.kind == "killed" else 0):
+        if each.lost > (SAVE_EVERY if each.kind in HARD else 0):
             faults.append(f"{each.lost} steps were lost by {each.kind}")
     if len(done) != count:
         faults.append(f"it was started again {len(done)} times, and not {count}")

@@ -5,11 +5,13 @@ from __future__ import annotations
 import getpass
 import os
 import shutil
+import signal
 import socket
 import subprocess
 import sys
 import time
 from collections.abc import Callable, Iterator
+from contextlib import suppress
 from pathlib import Path
 
 import pytest
@@ -120,6 +122,7 @@ class Slurm(Queue):
         if missing:
             pytest.skip(f"no SLURM here: {', '.join(missing)} is missing")
         host = socket.gethostname().partition(".")[0]
+        self._host = host
         config = folder / "slurm.conf"
         config.write_text(
             CONFIG.format(
@@ -180,6 +183,23 @@ class Slurm(Queue):
                 self.close()
                 pytest.skip(f"SLURM does not start here ({name}): {logs}")
             time.sleep(0.05)
+
+    def lose_node(self) -> None:
+        """Have the node fail: its daemon and all that it began end at once. It is another one then."""
+        node = self._daemons.pop()
+        node.kill()
+        node.wait()
+        for environ in Path("/proc").glob("[0-9]*/environ"):
+            with suppress(OSError):
+                settings = environ.read_bytes()
+                ours = f"SLURM_CONF={self.environment['SLURM_CONF']}".encode()
+                step = environ.with_name("comm").read_text().strip() == "slurmstepd"
+                if ours in settings and (step or b"SLURM_JOB_ID=" in settings):
+                    os.kill(int(environ.parent.name), signal.SIGKILL)
+        update = ("scontrol", "update", f"NodeName={self._host}")
+        self.run(*update, "State=DOWN", "Reason=lost")
+        self._start("slurmd", "-D", "-c")
+        self.run(*update, "State=RESUME")
 
     def close(self) -> None:
         self.run("scancel", "--full", "--user", getpass.getuser())
