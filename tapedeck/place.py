@@ -196,7 +196,8 @@ class Server:
         except FileExistsError:  # the answer was lost with the line
             return {"folder": str(frames.home() / request["title"])}
         for name, text in files.items():
-            (folder / Path(name).name).write_bytes(base64.b64decode(text))
+            (folder / name).parent.mkdir(exist_ok=True)
+            (folder / name).write_bytes(base64.b64decode(text))
         cwd = folder if files else cwd
         watched = request.get("watched", True)
         arguments = request["arguments"]
@@ -208,8 +209,10 @@ class Server:
             arguments = map(os.path.expanduser, arguments)
         options = ["-m", script] if request["module"] else [os.path.expanduser(script)]
         command += [*options, *arguments]
+        environment = request.get("environment", {})
         if request.get("slurm"):
-            self._submit(request, folder, cwd, command)
+            settings = [f"{name}={value}" for name, value in environment.items()]
+            self._submit(request, folder, cwd, ["env", *settings, *command])
             return {"folder": str(folder)}
         with open(folder / OUTPUT, "ab") as output, open(folder / ERRORS, "ab") as said:
             for file in (output, said):
@@ -218,7 +221,7 @@ class Server:
             subprocess.Popen(
                 ["/bin/sh", "-c", _SHELL, str(folder / EXIT), *command],
                 cwd=cwd,
-                env=os.environ | request.get("environment", {}),
+                env=os.environ | environment,
                 stdin=subprocess.DEVNULL,
                 stdout=output,
                 stderr=subprocess.STDOUT if watched else said,

@@ -92,11 +92,11 @@ class Resuming:
                 self._was_read = os.path.abspath(path) == self._newest
 
     def _seconds_so_far(self) -> float:
-        """Return the time of the last step that was told before this start."""
+        """Return the time of the last step that was told before this start, or of the run that it goes on with."""
         try:
             with self._frames.open("rb") as file:
                 file.seek(max(0, self._frames.stat().st_size - _TAIL))
                 times = re.findall(rb'"step": \d+, .*?"seconds": ([\d.]+)', file.read())
         except OSError:
-            return 0.0
-        return max(map(float, times), default=0.0)
+            times = []
+        return max(map(float, times), default=before()[1])

@@ -26,6 +26,7 @@ from app.runs import store
 from app.runs.checkpoint_files import GoingOn
 from app.runs.recorder import Recorder
 from app.runs.store import Kept
+from app.training.history import History
 from app.training.job import Job
 from app.util.language import tr
 from app.util.resources import PROGRAM, python_path
@@ -50,11 +51,8 @@ class PlaceRuns(QObject):
         workspace.runs_keeper.listed.connect(self.offer_left)
 
     def offer(self) -> None:
-        """Offer the places that there are now, but for queues, which `tapedeck train --at` submits to.
-
-        Raises PlaceError for a file of them that cannot be read.
-        """
-        places = (place for place in values.places().values() if not place.slurm)
+        """Offer the places that there are now. Raises PlaceError for a file of them that cannot be read."""
+        places = values.places().values()
         self._workspace.run_control.targets.offer(map(self._target, places))
 
     def _target(self, place: Place) -> RunTarget:
@@ -128,17 +126,33 @@ class PlaceRuns(QObject):
         self._workspace.engine.ask(
             KEY,
             FindRunGoingOn(stored_run.folder, root),
-            on_answer=partial(self._watch, stored_run),
+            on_answer=partial(self._read, stored_run),
             on_error=self._not_found,
         )
 
-    def _watch(self, stored_run: Kept, going_on: RunGoingOn) -> None:
-        """Watch a run again, from its first step on."""
+    def _read(self, stored_run: Kept, going_on: RunGoingOn) -> None:
+        """Read the steps before those that the run has taken at the place."""
+        self._workspace.background.ask(
+            KEY,
+            store.history_of,
+            stored_run,
+            on_answer=partial(self._watch, stored_run, going_on),
+            on_error=self._not_found,
+        )
+
+    def _watch(self, stored_run: Kept, going_on: RunGoingOn, history: History) -> None:
+        """Watch a run again, from the first step on that it has taken at the place."""
         left = values.left_in(stored_run.folder)
         if left is None or self._workspace.session.active:
             return
+        continued = stored_run.record.continued
+        if continued[-1:] == (left.step,):  # which the recorder notes again
+            continued = continued[:-1]
         recorder = Recorder(
-            stored_run,
+            Kept(
+                stored_run.folder,
+                msgspec.structs.replace(stored_run.record, continued=continued),
+            ),
             going_on.project,
             going_on.job.source.text,
             lambda: GoingOn(left.step, left.epochs),
@@ -152,7 +166,7 @@ class PlaceRuns(QObject):
         )
         placement = RunPlacement(watched=folder / frames.FRAMES, owned=True)
         self._workspace.run_control.watch_own(
-            going_on.job, going_on.project, recorder, placement
+            going_on.job, going_on.project, recorder, placement, history
         )
 
     def _not_found(self, failure: WorkerFailure) -> None:

@@ -10,8 +10,9 @@ from typing import Any
 from PySide6.QtCore import Signal, Slot
 from PySide6.QtWidgets import QWidget
 
+from app import __version__
 from app.features.places import values
-from app.features.places.line import Line
+from app.features.places.line import Line, state_of
 from app.features.places.values import Place, PlaceError
 from app.util.formatting import bytes_text
 from app.views.ui.dialogs.base import Dialog
@@ -23,12 +24,14 @@ from app.views.ui.widgets.painting import announce, label
 
 WORDS = (
     "A place is a machine that ssh reaches without a question, and a command that gives a Python with torch there. The "
-    "device box lists them: a run there goes on when this window is closed."
+    "device box lists them: a run there goes on when this window is closed. Where there is a queue of SLURM, runs "
+    "are its jobs: tapedeck places add NAME --slurm TEMPLATE in a terminal makes one."
 )
 COLUMNS = (
     Column("Name", lambda place: place.name),
     Column("ssh", lambda place: place.ssh),
     Column("Python", lambda place: place.python),
+    Column("Queue", lambda place: place.slurm),
 )
 
 
@@ -128,7 +131,9 @@ class PlacesDialog(Dialog):
     def _reach(self, place: Place) -> None:
         try:
             with closing(Line(place)) as line:
-                text = _described(line.ask("check"))
+                text = _described(
+                    line.ask("check", version=__version__, **place.request())
+                )
         except PlaceError as error:
             text = str(error)
         with suppress(RuntimeError):  # the dialog is gone
@@ -141,7 +146,9 @@ class PlacesDialog(Dialog):
 
 
 def _described(facts: dict[str, Any]) -> str:
-    """Return what a place has, or what it lacks."""
+    """Return what a place has, or what it lacks; of a queue, what its job has told."""
+    if "host" not in facts:
+        return f"{state_of(facts['job'])} {facts.get('problem', '')}".strip()
     torch = (
         f"torch {facts['torch']}"
         if facts["torch"]

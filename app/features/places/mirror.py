@@ -76,6 +76,8 @@ class Mirror:
                     self._answer(self._joined[channel], data)
                 else:
                     self._take_other(channel, data)
+                if self._ended:
+                    return  # what a queue says of the job's end comes later
 
     @property
     def step(self) -> int:
@@ -210,8 +212,8 @@ class Mirror:
 
     def _wait(self, channel: int) -> None:
         """Keep a client of a script whose job may be started again; its commands are refused until then."""
-        joined = self._joined[channel]
-        if joined.raw is not None:
+        joined = self._joined.get(channel)
+        if joined is None or joined.raw is not None:
             self._leave(channel)
             return
         for number in joined.waiting:

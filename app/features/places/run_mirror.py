@@ -3,6 +3,8 @@
 A process of its own, `python -m app.features.places.run_mirror`: the first line of its stdin is a `RunAtPlace`. It
 ends with the run, or with its stdin, and what runs there goes on. The window follows the frames here; those of the
 script know of no epochs, so that what `train.py --json` prints of them is put in between.
+
+At a queue the script is a job, which may be ended and started again, and then goes on from its newest checkpoint.
 """
 
 from __future__ import annotations
@@ -12,6 +14,7 @@ import re
 import shlex
 import sys
 import threading
+from collections import deque
 from contextlib import suppress
 from pathlib import Path, PurePosixPath
 from typing import Any
@@ -22,18 +25,26 @@ from app import __version__
 from app.features.places.line import Line
 from app.features.places.mirror import Mirror, end_with_stdin
 from app.features.places.results import fetch
-from app.features.places.values import RESUMED, SCRIPT, PlaceError, RunAtPlace, named
+from app.features.places.values import (
+    CHECKPOINTS,
+    SCRIPT,
+    PlaceError,
+    RunAtPlace,
+    checkpoint_of,
+    named,
+)
 from app.util import atomic
 from tapedeck import frames
 from tapedeck.commands import Client
 
 FRAMES, OUTPUT = 1, 2  # channels; those of clients come after them
-CHECKPOINTS = "checkpoints"
 ARGUMENTS = ("--json", "--device", "auto", "--checkpoints", CHECKPOINTS)
 # What a script prints that its frames do not say, or say with a time of their own.
 _PRINTED = ("epoch", "losses")
 _STEP = re.compile(rb'"epoch": 1, "steps?": (\d{1,15})\b')
 CURE = "Correct it there, or run on this machine."
+CANCELLED = "Its job in the queue was cancelled."
+_QUEUED = ("PENDING", "REQUEUED")  # states of a job that waits
 
 
 class RunMirror(Mirror):
@@ -42,19 +53,24 @@ class RunMirror(Mirror):
     def __init__(self, run: RunAtPlace) -> None:
         self._run, self._there, self._checked = run, run.there, False
         self._printed_offset, self._printed_rest = 0, b""
-        self._hook_start: dict[str, Any] = {}
         self._script_start: dict[str, Any] = {}
-        self._started = self._stops = False
+        self._introduced = self._stops = False
+        self._cancels = 0  # the number of the request that cancels the job
         self._batches = 0  # of an epoch, 0 if unknown
-        self._early: list[bytes] = []  # frames before the run's start is told whole
-        self._epochs: list[tuple[int, bytes]] = []  # with the steps that they end with
+        self._early: deque[bytes] = deque()  # frames before the script's own start
+        # What is printed of epochs, by the step that it is of and its kind; a script that goes on from an earlier step
+        # prints it again.
+        self._epochs: dict[tuple[int, str], bytes] = {}
+        self._told: dict[tuple[int, str], bytes] = {}
         self._ending = b""
         self._last_text = ""
-        super().__init__(named(run.place), PurePosixPath(), Path(run.folder))
+        self._place = named(run.place)
+        super().__init__(self._place, PurePosixPath(), Path(run.folder))
         self._channels = OUTPUT
 
     def _begin(self, line: Line) -> None:
         """Start the script, once, and ask for what has not come of its output. Raises PlaceError."""
+        self._cancels = 0
         if self._there:
             self._check(line)
         else:
@@ -65,16 +81,37 @@ class RunMirror(Mirror):
                 cwd="",
                 module=False,
                 script=SCRIPT,
-                arguments=[*ARGUMENTS, *_resuming(self._run)],
+                arguments=[*ARGUMENTS, *self._resuming],
                 environment=_environment(self._run),
                 files=self._run.files,
+                **self._place.request(),
             )
             self._there = str(answer["folder"])
             self._note()
         self._path = PurePosixPath(self._there, frames.FRAMES)
+        if self._place.slurm and not self._offset:
+            # A job may wait for days for its script: what is commanded until then comes here.
+            script = frames.Script([SCRIPT], 0, commands=True)
+            self._write(frames.line_of(script).encode() + b"\n")
         super()._begin(line)
         path, offset = f"{self._there}/output.txt", self._printed_offset
         line.request("follow", channel=OUTPUT, path=path, offset=offset)
+
+    @property
+    def _resuming(self) -> list[str]:
+        """The arguments by which the script goes on from the newest checkpoint, at each of its starts."""
+        resumes = self._place.slurm or checkpoint_of(self._run.step) in self._run.files
+        return ["--resume", CHECKPOINTS] if resumes else []
+
+    def _introduce(self) -> None:
+        """Tell, once, that the run goes on without this window."""
+        if self._introduced:
+            return
+        self._introduced = True
+        address = shlex.quote(f"{self._run.place}:{self._path}")
+        self._say(
+            f"It runs at {self._run.place}, and goes on without this window: tapedeck {address} watches it too."
+        )
 
     def _check(self, line: Line) -> None:
         """See that a run that was left is there still. Raises PlaceError."""
@@ -95,20 +132,15 @@ class RunMirror(Mirror):
         """Write frames of the script, its end excepted, which is told when all has come."""
         for line in lines.splitlines(keepends=True):
             event = _fields(line).get("event")
-            if event == "started":
-                self._hook_start = _fields(line)
-                self._tell_start()
-            elif event in ("finished", "failed"):
+            if event in ("finished", "failed"):
                 self._ending = line
             elif event == "script":
+                self._ending = b""
                 self._write(line)
-                self._say(
-                    f"It runs at {self._run.place}, and goes on without this window: tapedeck "
-                    f"{shlex.quote(f'{self._run.place}:{self._path}')} watches it too."
-                )
+                self._introduce()
             else:
                 self._early.append(line)
-        self._tell_early()
+                self._tell_early()
         self._tell_epochs()
 
     def _command(self, client: Client, command: dict[str, Any]) -> None:
@@ -128,41 +160,61 @@ class RunMirror(Mirror):
             event = fields.get("event")
             if event == "started":
                 self._script_start = fields
-                self._tell_start()
+                self._tell_early()
             elif event in _PRINTED:
-                self._epochs.append((int(fields.get("step", 0)), line + b"\n"))
+                key = int(fields.get("step", 0)), str(event)
+                if key not in self._told:
+                    self._epochs[key] = line + b"\n"
                 self._tell_epochs()
             elif not event and line.strip():
                 self._last_text = line.decode("utf-8", "replace").strip()
 
-    def _tell_start(self) -> None:
-        """Tell how the run starts once the script and its hooks have both said it."""
-        if self._started or not self._hook_start or not self._script_start:
-            return
-        self._started = True
-        start = {**self._hook_start, **self._script_start}
+    def _tell_early(self) -> None:
+        """Write the frames that waited for the script's start, with the epochs that their steps are of."""
+        while self._early and self._script_start:
+            line = self._early.popleft()
+            start = _fields(line)
+            if start.get("event") == "started":
+                self._tell_start(start)
+            else:
+                self._write(self._at_epoch(line))
+
+    def _tell_start(self, hook_start: dict[str, Any]) -> None:
+        """Tell how the run starts, by what the script and its hooks have said; what comes after its step is told
+        again.
+        """
+        step = hook_start.get("resumed_at", 0)
+        start = {**hook_start, **self._script_start, "resumed_at": step}
         size, count = start.get("batch_size"), start.get("train_count")
         self._batches = -(-count // size) if size and count else 0
         self._write(json.dumps(start).encode() + b"\n")
-        self._tell_early()
-
-    def _tell_early(self) -> None:
-        """Write the frames that waited for the start, with the epochs that their steps are of."""
-        while self._early and self._started:
-            self._write(self._at_epoch(self._early.pop(0)))
+        again = {key: line for key, line in self._told.items() if key[0] > step}
+        self._told = {key: line for key, line in self._told.items() if key[0] <= step}
+        self._epochs = {**again, **self._epochs}
 
     def _tell_epochs(self, all_of_them: bool = False) -> None:
         """Tell of the epochs whose steps have been told."""
-        while self._epochs and self._started:
-            step, line = self._epochs[0]
-            if step > self._step and not all_of_them:
+        while self._epochs and self._script_start:
+            key = next(iter(self._epochs))
+            if key[0] > self._step and not all_of_them:
                 return
-            self._write(line)
-            del self._epochs[0]
+            self._told[key] = self._epochs.pop(key)
+            self._write(self._told[key])
 
     def _heed(self, message: dict[str, Any]) -> None:
         channel = message.get("closed")
+        if self._cancels and message.get("id") == self._cancels:
+            self._cancels = 0
+            if "error" in message:
+                self._say(f"Its job was not cancelled: {message['error']}")
+            return
+        if message.get("job", {}).get("state") in _QUEUED and self._stops:
+            self._cancel()
         if channel in self._joined and self._joined[channel].raw is None:
+            if self._place.slurm:
+                self._wait(channel)
+            if "error" in message and self._stops:
+                self._cancel()
             return  # it is closed after the end is told: without a script, its end is not waited for
         if channel != OUTPUT:
             super()._heed(message)
@@ -173,6 +225,14 @@ class RunMirror(Mirror):
         self._tell_epochs(all_of_them=True)
         self._write(self._last_frame(message.get("status")))
 
+    def _cancel(self) -> None:
+        """Have the queue cancel the job, whose script has not begun, or waits to go on."""
+        if not self._cancels:
+            self._cancels = self._kept.line.request("cancel", folder=self._there)
+
+    def _over(self) -> None:
+        """Leave the end of a job to that of its output."""
+
     def _fetch(self) -> None:
         """Bring what the frames lack and the checkpoints; what stands in the way is said, and ends nothing."""
         rest, results = self.folder / "rest.jsonl", self._run.results
@@ -182,7 +242,10 @@ class RunMirror(Mirror):
             if name == frames.FRAMES:
                 return rest
             wanted = path.parent.name == CHECKPOINTS and path.suffix == ".pt"
-            return Path(results, path.name) if wanted and results else None
+            made_there = name != checkpoint_of(self._run.step)
+            return (
+                Path(results, path.name) if wanted and made_there and results else None
+            )
 
         try:
             fetched = fetch(self._kept.line.place, self._there, target)
@@ -210,20 +273,24 @@ class RunMirror(Mirror):
         if self._stops and status == frames.TRY_AGAIN and ending:
             ending["note"] = ""
             self._ending = json.dumps(ending).encode() + b"\n"
+        elif self._place.slurm and not ending and self._is_stopped(status):
+            note = "" if self._stops and status else CANCELLED
+            stopped = frames.Finished("stopped", 1, self._step, note)
+            self._ending = frames.line_of(stopped).encode() + b"\n"
         return self._at_epoch(self._ending) or self._failure(status)
+
+    def _is_stopped(self, status: int | None) -> bool:
+        """Return whether a job is over that has saved a checkpoint, or was cancelled from here before it did."""
+        return status == frames.TRY_AGAIN or (self._stops and status is None)
 
     def _failure(self, status: int | None) -> bytes:
         """Return the frame of a script that has ended without a word."""
-        reason = self._last_text or "it has left no exit status"
-        message = f"The script at {self._run.place} ended with {status}: {reason}"
+        reason = self._last_text or self._state or "it has left no exit status"
+        ended = "ended" if status is None else f"ended with {status}"
+        message = f"The script at {self._run.place} {ended}: {reason}"
         epoch = min(self._step, 1)
         failed = frames.Failed("data", message, CURE, None, epoch, self._step)
         return frames.line_of(failed).encode() + b"\n"
-
-
-def _resuming(run: RunAtPlace) -> list[str]:
-    """Return the arguments by which a script goes on from its checkpoint."""
-    return ["--resume", RESUMED] if RESUMED in run.files else []
 
 
 def _environment(run: RunAtPlace) -> dict[str, str]:

@@ -10,11 +10,11 @@ from app.engine.server import Context, handles
 from app.engine.tasks.runs import stored
 from app.features.places.compute import SAVES_EVERY, script_files
 from app.features.places.values import (
-    RESUMED,
     FindRunGoingOn,
     PreparedScript,
     PrepareScript,
     RunGoingOn,
+    checkpoint_of,
 )
 from app.training.checkpoints.checkpoint import seconds_of, step_of
 
@@ -27,8 +27,9 @@ def prepare_script(request: PrepareScript, _context: Context) -> PreparedScript:
     files = script_files(replace(job, training=replace(job.training, save_every=every)))
     if checkpoint is None:
         return PreparedScript(files)
-    files[RESUMED] = base64.b64encode(checkpoint.read_bytes()).decode()
-    return PreparedScript(files, *step_of(checkpoint), seconds_of(checkpoint))
+    step, epochs = step_of(checkpoint)
+    files[checkpoint_of(step)] = base64.b64encode(checkpoint.read_bytes()).decode()
+    return PreparedScript(files, step, epochs, seconds_of(checkpoint))
 
 
 @handles(FindRunGoingOn)

@@ -19,7 +19,8 @@ from app.util.errors import CodedError
 FILE = "places.json"
 NOTE = "place.json"  # in the folder of a run that goes on at a place
 _TITLE = r"\d{8}-\d{6}-[^/]+-\d+-[0-9a-f]{8}"  # as `frames.folder_title` begins it
-SCRIPT, RESUMED = "train.py", "resume.pt"
+SCRIPT = "train.py"
+CHECKPOINTS = "checkpoints"  # a folder, as `tapedeck.slurm` has it
 # An alias is also what ssh puts into the commands of its own config, as %h and %n.
 _NAME, _ALIAS = r"[A-Za-z0-9][A-Za-z0-9_.-]+", r"[A-Za-z0-9_][A-Za-z0-9_.@:\[\]-]*"
 
@@ -83,8 +84,8 @@ class RunAtPlace(Struct, frozen=True):
     """A run of the project that a place carries out: `files` of its script by name, in base64.
 
     Its frames go into `folder` here, its checkpoints into `results`, and it has the folder `title` there; once it has
-    begun that is known as the path `there`. One that goes on from a checkpoint, the file RESUMED of its files, has that
-    step, and so many epochs and seconds before it.
+    begun that is known as the path `there`. One that goes on from a checkpoint, the `checkpoint_of` that step among its
+    files, has so many epochs and seconds before it.
     """
 
     place: str
@@ -101,6 +102,11 @@ class RunAtPlace(Struct, frozen=True):
     def note(self) -> Path:
         """The file beside the results that says where it goes on, until its end was told."""
         return Path(self.results).with_name(NOTE)
+
+
+def checkpoint_of(step: int) -> str:
+    """Return the name of the file of a checkpoint, in the folder of a run at a place."""
+    return f"{CHECKPOINTS}/step-{step:08d}.pt"
 
 
 class RunGoingOn(Struct, frozen=True):

@@ -363,10 +363,15 @@ class RunControl(QObject):
         self._on_begin(run, project)
 
     def watch_own(
-        self, job: Job, project: Project, recorder: Recorder, place: RunPlacement
+        self,
+        job: Job,
+        project: Project,
+        recorder: Recorder,
+        place: RunPlacement,
+        history: History,
     ) -> None:
-        """Watch a run of the project that goes on elsewhere, and record it again."""
-        run = self._session.start(job, recorder=recorder, place=place)
+        """Watch a run of the project that goes on elsewhere, and record it again; its `history` until then is known."""
+        run = self._session.start(job, recorder=recorder, place=place, history=history)
         self._on_begin(run, project)
 
     def fork_stored(

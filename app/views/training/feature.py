@@ -352,6 +352,8 @@ class RunFeature(Feature):
         if notices:
             self._notice = notices[-1]
             self.workspace.notifier.say(self._notice.message, icon="info")
+        if self._notice is not None:
+            self._run_state(self.workspace.session.state)
 
     def _failed(self, failed: Failed) -> None:
         """Report a failure; those of a series are reported together at its end."""
@@ -371,6 +373,8 @@ class RunFeature(Feature):
     def _run_started(self, _run: Run) -> None:
         self.workspace.notifier.withdraw()
         self.workspace.notifier.clear()
+        self._notice = None
+        self._run_state(self.workspace.session.state)
 
     def _run_state(self, state: str) -> None:
         progress = self.workspace.session.progress() if state == "paused" else None
@@ -387,13 +391,24 @@ class RunFeature(Feature):
         session = self.workspace.session
         if started and started.host and session.owns and session.watched_last:
             device += f" of {started.host}"
-        status.set_state(f"{text} on {device}" if device and text else text, color)
+        text = f"{text} on {device}" if device and text else text
+        status.set_state(self._waits_for(state) or text, color)
         series = (
             f", {run.series.place}"
             if run is not None and run.series is not None
             else ""
         )
         status.set_run(f"Run {run.display_number}{self._rank()}{series}" if run else "")
+
+    def _waits_for(self, state: str) -> str:
+        """Return what a run elsewhere has told since its newest step, such as that its job is queued; "" if nothing."""
+        session = self.workspace.session
+        if self._notice is None or state not in ("waiting", "running"):
+            return ""
+        progress = session.progress()
+        steps = progress.step if progress is not None else 0
+        waits = session.watched_last and self._notice.step == steps
+        return self._notice.message.removesuffix(".") if waits else ""
 
     def _rank(self) -> str:
         """Return which rank of a script is watched, "" where it has one process."""

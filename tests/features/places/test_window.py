@@ -20,6 +20,7 @@ from app.features.places.values import Place
 from app.project import file as project_file
 from app.project.project import Project
 from app.runs import store
+from app.runs.checkpoint_files import checkpoints
 from tests.support import run_windows
 from tests.support.run_commands import steps
 from tests.support.run_windows import listed, small
@@ -48,6 +49,19 @@ def choose(qtbot, window: WholeWindow, name: str) -> None:
     qtbot.keyClicks(box, name)
     assert box.currentText() == name
     box.activated.emit(box.currentIndex())
+
+
+def losses_here(script: Path, cwd: Path) -> list[float]:
+    """The losses of a script that runs here to its end, without a stop."""
+    here = subprocess.run(
+        [sys.executable, str(script), "--device", "cpu", "--json"],
+        cwd=cwd,
+        env={**os.environ, "OMP_NUM_THREADS": "1", "MKL_NUM_THREADS": "1"},
+        capture_output=True,
+        text=True,
+        check=True,
+    )
+    return [loss for _, loss in steps(here.stdout)]
 
 
 @pytest.fixture
@@ -82,15 +96,7 @@ def test_a_run_at_a_place_is_the_run_of_its_script_and_is_kept_with_its_checkpoi
     assert {"best.pt", "last.pt"} <= {file.name for file in kept.checkpoints.iterdir()}
     assert kept.record.environment is not None
     (folder,) = gpubox.home.glob("**/watched/*/train.py")
-    here = subprocess.run(
-        [sys.executable, str(folder), "--device", "cpu", "--json"],
-        cwd=tmp_path,
-        env={**os.environ, "OMP_NUM_THREADS": "1", "MKL_NUM_THREADS": "1"},
-        capture_output=True,
-        text=True,
-        check=True,
-    )
-    assert [loss for _, loss in steps(here.stdout)] == list(history.steps["loss"])
+    assert losses_here(folder, tmp_path) == list(history.steps["loss"])
 
 
 def test_a_run_at_a_place_is_paused_takes_one_step_and_is_stopped_from_here(
@@ -191,16 +197,67 @@ def test_a_run_goes_on_at_a_place_from_its_checkpoint(
     (kept,) = listed(qtbot, window, 1)
     assert kept.record.continued == (step,) and kept.record.state == "done"
     first, second = sorted(gpubox.home.glob("**/watched/*/train.py"))
-    assert (second.with_name("resume.pt")).is_file()
-    here = subprocess.run(
-        [sys.executable, str(first), "--device", "cpu", "--json"],
-        cwd=tmp_path,
-        env={**os.environ, "OMP_NUM_THREADS": "1", "MKL_NUM_THREADS": "1"},
-        capture_output=True,
-        text=True,
-        check=True,
-    )
-    assert [loss for _, loss in steps(here.stdout)] == list(history.steps["loss"])
+    assert (second.parent / values.checkpoint_of(step)).is_file()
+    assert losses_here(first, tmp_path) == list(history.steps["loss"])
+
+
+def test_a_run_that_goes_on_there_is_left_and_watched_again_by_the_next_window(
+    qtbot, gpubox: SshHost, window: WholeWindow, tmp_path: Path
+) -> None:
+    """Its losses, before and after, are those of the script that is not stopped."""
+    path = tmp_path / "net.tape"
+    opened(qtbot, window, path, epochs=8)
+    choose(qtbot, window, "gpubox")
+    window.start_run()
+    wait_for(qtbot, window, "running")
+    window.run_control.pause()
+    wait_for(qtbot, window, "paused")
+    window.run_control.stop()
+    wait_for(qtbot, window, "stopped")
+    (stopped,) = listed(qtbot, window, 1)
+    step = stopped.record.ending.step
+    window.actions_by_key["continue"].trigger()
+    wait_for(qtbot, window, "running")
+    qtbot.waitUntil(lambda: window.session.progress().step > step + 5)
+    assert window.session.close_and_wait()
+
+    later = run_windows.opened(qtbot, path)
+    try:
+        qtbot.waitUntil(lambda: later.notifier.title == "Run 1 goes on at gpubox")
+        again = later.banner.button("Watch it")
+        qtbot.mouseClick(again, Qt.MouseButton.LeftButton)
+        wait_for(qtbot, later, "done")
+        first, _ = sorted(gpubox.home.glob("**/watched/*/train.py"))
+        alone = losses_here(first, tmp_path)
+        history = later.session.history
+        assert list(history.steps["loss"]) == alone and len(history.epochs) == 8
+        (kept,) = listed(qtbot, later, 1)
+        assert list(store.history_of(kept).steps["loss"]) == alone
+        assert kept.record.continued == (step,) and kept.record.state == "done"
+    finally:
+        run_windows.closed(later)
+
+
+def test_a_run_that_is_forked_begins_there_with_the_weights_of_its_checkpoint(
+    qtbot, gpubox: SshHost, window: WholeWindow, tmp_path: Path
+) -> None:
+    opened(qtbot, window, tmp_path / "net.tape")
+    window.start_run()
+    wait_for(qtbot, window, "done")
+    (first,) = listed(qtbot, window, 1)
+    best = first.checkpoints / "best.pt"
+    choose(qtbot, window, "gpubox")
+    fork = next(entry for entry in checkpoints(first) if entry.path == best)
+    window.runs.forked.emit(first, fork)
+    qtbot.waitUntil(lambda: len(window.session.runs) == 2)
+    wait_for(qtbot, window, "done")
+    forked, _ = listed(qtbot, window, 2)
+    assert (forked.record.parent.run, forked.record.parent.step) == ("Run 1", fork.step)
+    losses = list(window.session.history.steps["loss"])
+    (script,) = gpubox.home.glob("**/watched/*/train.py")
+    assert losses_here(script, tmp_path) == losses
+    before = list(window.session.runs[0].history.steps["loss"])
+    assert losses[0] < before[0] and len(losses) == len(before)
 
 
 def test_a_device_that_is_chosen_again_is_where_the_next_run_trains(

@@ -13,12 +13,11 @@ from app.features.places import values
 from app.features.places.cli.elsewhere import Terminal, title_of
 from app.features.places.compute import SAVES_EVERY, script_files
 from app.features.places.results import fetch
-from app.features.places.values import SCRIPT, Place, PlaceError
+from app.features.places.values import CHECKPOINTS, SCRIPT, Place, PlaceError
 from app.training.job import Job
 from tapedeck import frames
 
 OUT = "out"
-CHECKPOINTS = "checkpoints"  # as `tapedeck.slurm` has it
 # Options of a run that is kept here.
 HERE = (
     "resume",
