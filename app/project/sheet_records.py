@@ -19,6 +19,7 @@ from app.builder.expressions import expressions
 from app.builder.graph import Edge, Graph, Init, Node, Tie
 from app.builder.params import COMPUTED, ParamError, check_node, check_param
 from app.builder.sheet import KINDS, Comment, Sheet
+from app.source.interface import Text
 from app.util.errors import CodedError
 from app.util.frozen import FrozenMap
 
@@ -26,7 +27,6 @@ FARTHEST = 1e9
 MOST_REPEATS = 1000
 SEPARATORS = "/#"  # between the ids of a path into blocks
 
-Text = Annotated[str, msgspec.Meta(max_length=10_000)]
 Finite = Annotated[float, msgspec.Meta(ge=-FARTHEST, le=FARTHEST)]
 Places = dict[str, tuple[Finite, Finite]]
 Output = Annotated[int, msgspec.Meta(ge=0, le=1000)]

@@ -3,8 +3,13 @@
 from __future__ import annotations
 
 import re
+from typing import Annotated
 
-from msgspec import Struct
+from msgspec import Meta, Struct
+
+# Bounds of what a project file may hold, which has these values as they are.
+Text = Annotated[str, Meta(max_length=10_000)]
+Shape = Annotated[tuple[Annotated[int, Meta(ge=-1)], ...], Meta(max_length=64)]
 
 # A way from what forward returns to a tensor in it: `.logits`, `["out"]`, `[0]`, and so on inwards.
 _STEP = r'\.[A-Za-z_]\w*|\[\d+\]|\["[^"\\\n]*"\]'
@@ -35,7 +40,7 @@ LABELS = (
 )  # usual names of an argument for the target
 
 
-class Argument(Struct, frozen=True):
+class Argument(Struct, frozen=True, omit_defaults=True, forbid_unknown_fields=True):
     """One argument of forward, or a tensor in one. `shape`, with the batch, and `dtype` are those of the tensor that it
     was called with; "" if it was called without. `needed` says that it has no default, `other` is the type of what it
     was given if that is no tensor, and `by_place` that it cannot be passed by its name.
@@ -44,26 +49,26 @@ class Argument(Struct, frozen=True):
     of each sample, `[*]["boxes"]` for one in the dictionary of each sample.
     """
 
-    name: str
-    shape: tuple[int, ...] = ()
-    dtype: str = ""
+    name: Text
+    shape: Shape = ()
+    dtype: Text = ""
     needed: bool = False
-    other: str = ""
+    other: Text = ""
     by_place: bool = False
-    of: str = ""
-    way: str = ""
+    of: Text = ""
+    way: Text = ""
 
 
-class Returned(Struct, frozen=True):
+class Returned(Struct, frozen=True, omit_defaults=True, forbid_unknown_fields=True):
     """One tensor that forward returned, with its shape and dtype; `dtype` is "" for a field that was None.
 
     `way` leads to it: `.logits`, `["out"]`, `[0]`; "" for forward's only tensor. `detached` says that no gradient flows
     through it.
     """
 
-    way: str
-    shape: tuple[int, ...] = ()
-    dtype: str = ""
+    way: Text
+    shape: Shape = ()
+    dtype: Text = ""
     detached: bool = False
 
     @property
@@ -95,22 +100,22 @@ class Returned(Struct, frozen=True):
         )
 
 
-class Interface(Struct, frozen=True):
+class Interface(Struct, frozen=True, omit_defaults=True, forbid_unknown_fields=True):
     """`model` is the dotted name of the class; `takes` are in the order of forward's signature, `returns` in that of
     what it returned. `modules` are the paths of the modules that own parameters, `parameters` counts their values.
     `losses_in_training` says that it returned losses in train mode, and something else in eval mode, `lazy` that its
     first call gives layers their sizes. `quantised` is the path of the first module with packed weights,
     `one_value_norm` that of the first batch norm with a single value a channel for each sample."""
 
-    model: str
-    takes: tuple[Argument, ...] = ()
-    returns: tuple[Returned, ...] = ()
-    modules: tuple[str, ...] = ()
-    parameters: int = 0
+    model: Text
+    takes: Annotated[tuple[Argument, ...], Meta(max_length=1_000)] = ()
+    returns: Annotated[tuple[Returned, ...], Meta(max_length=1_000)] = ()
+    modules: Annotated[tuple[Text, ...], Meta(max_length=200_000)] = ()
+    parameters: Annotated[int, Meta(ge=0)] = 0
     losses_in_training: bool = False
     lazy: bool = False
-    quantised: str = ""
-    one_value_norm: str = ""
+    quantised: Text = ""
+    one_value_norm: Text = ""
 
     @property
     def own_losses(self) -> tuple[Returned, ...]:

@@ -9,6 +9,7 @@ from typing import Any
 from msgspec import Struct
 from msgspec.structs import replace
 
+from app.source.interface import Shape, Text
 from app.util.errors import CodedError
 
 COLLECTIONS = (
@@ -104,7 +105,7 @@ class SourceSpec(Struct, frozen=True):
         return f"{self.where or self.kind}:{self.name}{'()' if self.call else ''}"
 
 
-class InputSpec(Struct, frozen=True):
+class InputSpec(Struct, frozen=True, omit_defaults=True, forbid_unknown_fields=True):
     """One tensor among the arguments of `forward`.
 
     `dtype` is "" for that of the model's weights. `name` is empty for a positional argument; it may lead into a
@@ -113,10 +114,10 @@ class InputSpec(Struct, frozen=True):
     axis, or "" for what fits the model.
     """
 
-    shape: tuple[int, ...]
-    dtype: str = ""
-    name: str = ""
-    values: str = ""
+    shape: Shape
+    dtype: Text = ""
+    name: Text = ""
+    values: Text = ""
 
     def __str__(self) -> str:
         sizes = "x".join(map(str, self.shape)) or "scalar"
