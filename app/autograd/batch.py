@@ -7,7 +7,7 @@ from contextlib import AbstractContextManager, ExitStack, contextmanager, nullco
 from typing import TYPE_CHECKING, Any
 
 import torch
-from msgspec import Struct, field
+from msgspec import Struct
 from msgspec.structs import force_setattr
 
 from app.autograd.capture import (
@@ -57,10 +57,10 @@ class TrainingBatch(Struct, frozen=True, eq=False):
     source: Source | None = None
     train: bool = True
     seed: int | rng.Generators = 0
-    labels: Mapping[str, Label] = field(default_factory=FrozenMap)
+    labels: Mapping[str, Label] = FrozenMap()
     special: Special = PLAIN
     seeds: Callable[[Sequence[Tensor]], list[Tensor | None]] | None = None
-    kwargs: Mapping[str, Any] = field(default_factory=FrozenMap)
+    kwargs: Mapping[str, Any] = FrozenMap()
     own_lines: bool = False
     remark: str = ""
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 
-from msgspec import Struct, field
+from msgspec import Struct
 
 from app.autograd.grouping import HOLDERS, LayerGroup, make_group
 from app.autograd.tape import LOSS, Tape, TapeNode
@@ -21,8 +21,8 @@ class _Branch(Struct):
     key: str
     path: str
     run: int = 1
-    own: list[TapeNode] = field(default_factory=list)
-    children: list[_Branch] = field(default_factory=list)
+    own: list[TapeNode] = []
+    children: list[_Branch] = []
 
 
 # Groups that contain one node, outermost first: (key of the group in its level, module path).

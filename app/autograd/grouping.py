@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-import msgspec
 from msgspec import Struct
 
 from app.autograd.pictures.op_category import module_category, node_category
@@ -42,7 +41,7 @@ class LayerGroup(Struct, frozen=True):
     path: str = ""
 
 
-class FoldedEdge(msgspec.Struct, frozen=True):
+class FoldedEdge(Struct, frozen=True):
     """All edges between two things that are drawn; `shapes` are the different shapes of their gradients."""
 
     source: str

@@ -16,7 +16,7 @@ from types import FrameType
 from typing import TYPE_CHECKING, Any
 
 import torch
-from msgspec import Struct, field
+from msgspec import Struct
 
 from app.source.generated import Source
 from app.util import module_tree, user_frames
@@ -43,9 +43,9 @@ class NodeOrigin(Struct, frozen=True):
 class _Spans(Struct):
     """Half-open intervals of one depth: they do not overlap and come in rising order."""
 
-    starts: list[int] = field(default_factory=list)
-    ends: list[int] = field(default_factory=list)
-    what: list[tuple[str, int]] = field(default_factory=list)
+    starts: list[int] = []
+    ends: list[int] = []
+    what: list[tuple[str, int]] = []
 
     def find(self, number: int) -> tuple[str, int] | None:
         index = bisect_right(self.starts, number) - 1

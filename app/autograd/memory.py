@@ -12,7 +12,7 @@ from functools import lru_cache
 from typing import Any
 
 import torch
-from msgspec import Struct, field
+from msgspec import Struct
 from torch.utils._pytree import tree_leaves
 
 from app.autograd.sparse import parts_of
@@ -30,11 +30,11 @@ _Custom = torch._C._FunctionBase  # nodes of a user-defined `torch.autograd.Func
 class StorageTable(Struct):
     """Small numbers for memory blocks. `kinds` maps the address of a block to "parameter", "buffer" or "input"."""
 
-    kinds: dict[int, str] = field(default_factory=dict)
-    numbers: dict[int, int] = field(default_factory=dict)
-    sizes: list[int] = field(default_factory=list)
-    sorts: list[str] = field(default_factory=list)
-    holders: list[list[int]] = field(default_factory=list)
+    kinds: dict[int, str] = {}
+    numbers: dict[int, int] = {}
+    sizes: list[int] = []
+    sorts: list[str] = []
+    holders: list[list[int]] = []
 
     def mark(self, tensors: Iterable[Any], kind: str) -> None:
         """Set the kind of the storages behind `tensors`; the first kind set wins."""

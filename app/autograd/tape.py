@@ -1,6 +1,6 @@
 """The autograd graph of one forward pass, as frozen plain data without tensors or autograd nodes.
 
-Classes with tens of thousands of instances are `msgspec.Struct`s: frozen like all values, and created ten times as
+Classes with tens of thousands of instances are `Struct`s: frozen like all values, and created ten times as
 fast.
 """
 
@@ -9,10 +9,8 @@ from __future__ import annotations
 from functools import cached_property
 from typing import Any
 
-import msgspec
-from msgspec import Struct, field
+from msgspec import Struct
 from msgspec.structs import replace
-from msgspec.structs import replace as with_values
 
 from app.util.frozen import FrozenMap, Shared
 
@@ -34,7 +32,7 @@ class Label(Struct, frozen=True):
     kind: str = ""
 
 
-class SavedTensor(msgspec.Struct, frozen=True, array_like=True):
+class SavedTensor(Struct, frozen=True, array_like=True):
     """A tensor that a backward node saved.
 
     `bytes` is the size of its elements, `storage` the index of its storage in `Tape.storages` (several saved tensors
@@ -53,7 +51,7 @@ class SavedTensor(msgspec.Struct, frozen=True, array_like=True):
     version_now: int | None = None
 
 
-class Storage(msgspec.Struct, frozen=True, array_like=True):
+class Storage(Struct, frozen=True, array_like=True):
     """A memory block that backward needs: `holders` are node ids, the last of which in execution order frees it."""
 
     id: int
@@ -63,7 +61,7 @@ class Storage(msgspec.Struct, frozen=True, array_like=True):
     freed_by: int
 
 
-class TapeNode(msgspec.Struct, frozen=True, array_like=True):
+class TapeNode(Struct, frozen=True, array_like=True):
     """One autograd node, named as torch names it ("ConvolutionBackward0").
 
     `layer` is the path of the innermost module that created it ("" for the net's own operations and for the loss),
@@ -84,7 +82,7 @@ class TapeNode(msgspec.Struct, frozen=True, array_like=True):
     parameters: tuple[str, ...] = ()
     sequence: int | None = None
     saved: tuple[SavedTensor, ...] = ()
-    values: FrozenMap[str, Any] = msgspec.field(default_factory=FrozenMap)
+    values: FrozenMap[str, Any] = FrozenMap()
     variables: tuple[str, ...] = ()
     order: int = 1
     file: str = ""
@@ -95,7 +93,7 @@ class TapeNode(msgspec.Struct, frozen=True, array_like=True):
         return self.name == ACCUMULATE
 
 
-class TapeEdge(msgspec.Struct, frozen=True, array_like=True):
+class TapeEdge(Struct, frozen=True, array_like=True):
     """An edge of the gradient from input `slot` of the forward op of `source` to output `output_nr` of that of
     `target`.
 
@@ -126,10 +124,10 @@ class Tape(Shared, frozen=True, dict=True, weakref=True):
     loss: float | None
     train: bool
     input_shapes: tuple[tuple[int, ...], ...] = ()
-    layers: FrozenMap[str, str] = field(default_factory=FrozenMap)
-    labels: FrozenMap[str, Label] = field(default_factory=FrozenMap)
+    layers: FrozenMap[str, str] = FrozenMap()
+    labels: FrozenMap[str, Label] = FrozenMap()
     text: str = ""
-    codes: FrozenMap[str, str] = field(default_factory=FrozenMap)
+    codes: FrozenMap[str, str] = FrozenMap()
     root: str = LOSS
 
     @cached_property
@@ -329,13 +327,13 @@ def below(tape: Tape, root: int, loss: float | None = None) -> Tape:
     steps = {node: step for step, node in enumerate(order)}
     nodes = []
     for node in (tape.nodes[node_id] for node_id in node_ids):
-        saved = tuple(with_values(s, storage=block[s.storage]) for s in node.saved)
-        nodes.append(with_values(node, id=number[node.id], saved=saved))
+        saved = tuple(replace(s, storage=block[s.storage]) for s in node.saved)
+        nodes.append(replace(node, id=number[node.id], saved=saved))
     storages = []
     for index, old in enumerate(blocks):
         holders = tuple(number[node] for node in old.holders if node in reached)
         storages.append(
-            with_values(
+            replace(
                 old,
                 id=index,
                 holders=holders,
@@ -343,9 +341,7 @@ def below(tape: Tape, root: int, loss: float | None = None) -> Tape:
             )
         )
     left = (edge for edge in tape.edges if edge.source in reached)
-    edges = [
-        with_values(e, source=number[e.source], target=number[e.target]) for e in left
-    ]
+    edges = [replace(e, source=number[e.source], target=number[e.target]) for e in left]
     return replace(
         tape,
         nodes=tuple(nodes),

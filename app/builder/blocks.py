@@ -9,8 +9,6 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 
-from msgspec import field
-
 from app.builder.catalog.catalog import Catalog, OpSpec, Param, Port
 from app.builder.graph import Graph, Node
 from app.builder.sheet import Bends, Comments, Positions
@@ -29,10 +27,10 @@ class Block(Shared, frozen=True):
     """A named graph. `name` is an identifier, the name of its class; `params` are what instances may set."""
 
     name: str
-    graph: Graph = field(default_factory=Graph)
-    positions: Positions = field(default_factory=FrozenMap)
-    comments: Comments = field(default_factory=FrozenMap)
-    bends: Bends = field(default_factory=FrozenMap)
+    graph: Graph = Graph()
+    positions: Positions = FrozenMap()
+    comments: Comments = FrozenMap()
+    bends: Bends = FrozenMap()
     params: tuple[Param, ...] = ()
     note: str = ""
     unfolded: frozenset[str] = frozenset()  # unordered, so left out of the repr

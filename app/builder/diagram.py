@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Literal, Protocol
 
-from msgspec import Struct, field
+from msgspec import Struct
 
 from app.builder.arrange import complete
 from app.builder.blocks import Block
@@ -50,7 +50,7 @@ class _Sheet(Struct):
     parent: _Sheet | None = None
     instance: str = ""
     block: Block | None = None
-    inside: dict[str, _Sheet] = field(default_factory=dict)
+    inside: dict[str, _Sheet] = {}
 
     def id_of(self, node: str) -> str:
         return f"{self.key}/{node}" if self.key else node

@@ -7,7 +7,7 @@ from functools import cached_property
 from operator import attrgetter
 from typing import Any
 
-from msgspec import Struct, field
+from msgspec import Struct
 from msgspec.structs import replace
 
 from app.util.errors import CodedError
@@ -43,7 +43,7 @@ class Init(Struct, frozen=True):
     """How one parameter of a layer is initialised: a function of `torch.nn.init` and its arguments."""
 
     name: str
-    params: FrozenMap[str, Any] = field(default_factory=FrozenMap)
+    params: FrozenMap[str, Any] = FrozenMap()
 
 
 class Tie(Struct, frozen=True):
@@ -67,21 +67,21 @@ class Node(Shared, frozen=True):
     id: str
     op: str
     name: str
-    params: FrozenMap[str, Any] = field(default_factory=FrozenMap)
+    params: FrozenMap[str, Any] = FrozenMap()
     muted: bool = False
     frozen: bool = False
     shares: str = ""
     repeat: int = 1
-    inits: FrozenMap[str, Init] = field(default_factory=FrozenMap)
+    inits: FrozenMap[str, Init] = FrozenMap()
     kept: bool = False
-    tied: FrozenMap[str, Tie] = field(default_factory=FrozenMap)
+    tied: FrozenMap[str, Tie] = FrozenMap()
     order: int = 0
 
 
 class Graph(Shared, frozen=True, dict=True):
     """Nodes by id and the edges between them. Every method returns a new graph."""
 
-    nodes: FrozenMap[str, Node] = field(default_factory=FrozenMap)
+    nodes: FrozenMap[str, Node] = FrozenMap()
     edges: tuple[Edge, ...] = ()
 
     @cached_property

@@ -9,7 +9,7 @@ import unicodedata
 from collections.abc import Iterable
 from functools import cache
 
-from msgspec import Struct, field
+from msgspec import Struct
 
 # Names that the generated source uses itself.
 SCAFFOLD = frozenset(
@@ -210,8 +210,8 @@ class _Level(Struct):
 
     names: UniqueNames
     wanted: set[int]
-    inner: dict[str, tuple[str, _Level]] = field(default_factory=dict)
-    _numbers: set[int] = field(default_factory=set)
+    inner: dict[str, tuple[str, _Level]] = {}
+    _numbers: set[int] = set()
     _next: int = 0
 
     def take(self, segment: str) -> str:

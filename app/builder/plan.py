@@ -6,7 +6,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from functools import cached_property
 
-from msgspec import Struct, field
+from msgspec import Struct
 from msgspec.structs import replace
 
 from app.builder.catalog.catalog import Catalog, OpSpec
@@ -63,7 +63,7 @@ class Plan(Shared, frozen=True):
 
     steps: tuple[Step, ...]
     loops: tuple[str, ...] = ()
-    passed: FrozenMap[str, Ref | None] = field(default_factory=FrozenMap)
+    passed: FrozenMap[str, Ref | None] = FrozenMap()
     catalog: Catalog | None = None
 
     def __eq__(self, other: object) -> bool:

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from functools import cached_property
 from typing import Any
 
-from msgspec import Struct, field
+from msgspec import Struct
 
 from app.builder.diagnostics.problems import Problem
 from app.builder.graph import Graph, Node
@@ -93,10 +93,10 @@ class Analysis(Shared, frozen=True, dict=True):
 
     graph: Graph
     source: Source
-    values: FrozenMap[tuple[str, int], ValueType] = field(default_factory=FrozenMap)
-    resolved: FrozenMap[str, FrozenMap[str, Any]] = field(default_factory=FrozenMap)
+    values: FrozenMap[tuple[str, int], ValueType] = FrozenMap()
+    resolved: FrozenMap[str, FrozenMap[str, Any]] = FrozenMap()
     problems: tuple[Problem, ...] = ()
-    parameters: FrozenMap[str, int] = field(default_factory=FrozenMap)
+    parameters: FrozenMap[str, int] = FrozenMap()
     live: frozenset[str] = frozenset()
     assumed: frozenset[str] = frozenset()
     milliseconds: float = 0.0
@@ -104,7 +104,7 @@ class Analysis(Shared, frozen=True, dict=True):
     path: Path = ()
     inside: Analysis | None = None
     walk: Plan | None = None
-    results: Mapping[str, StepResult] = field(default_factory=dict)
+    results: Mapping[str, StepResult] = {}
     quiet: frozenset[str] = frozenset()
     cost: NetworkCost | None = None
 

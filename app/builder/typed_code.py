@@ -13,7 +13,7 @@ import textwrap
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
-from msgspec import Struct, field
+from msgspec import Struct
 
 from app.builder.catalog.catalog import Catalog, OpSpec, Param
 from app.builder.catalog.spellings import FUNCTIONS, METHODS
@@ -151,7 +151,7 @@ class _Instance(Struct):
     """An object of a class in the text."""
 
     of: ast.ClassDef
-    attributes: dict[str, Any] = field(default_factory=dict)
+    attributes: dict[str, Any] = {}
 
 
 class _Function(Struct):

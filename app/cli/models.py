@@ -40,11 +40,6 @@ if TYPE_CHECKING:
     from app.source.own_files import OwnFiles
     from app.sources.spec import SourceSpec
 
-FORMS = """
-SOURCE is package.module:Class, module:factory(), file.py:Class, torchvision:resnet18, timm:NAME, hf:NAME_OR_FOLDER or
-diffusers:Class.
-"""
-
 A = TypeVar("A")
 ON = "on"  # --example on
 _folders: list[TemporaryFolder] = []  # of batches, removed when this process ends

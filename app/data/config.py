@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Annotated, Any, Literal
 
-from msgspec import Meta, Struct, field
+from msgspec import Meta, Struct
 
 from app.util.described import About
 from app.util.frozen import FrozenMap
@@ -19,7 +19,7 @@ class Transform(Struct, frozen=True):
     """A class of `torchvision.transforms.v2` by name, with the parameters that differ from the defaults shown here."""
 
     name: str
-    params: FrozenMap[str, Any] = field(default_factory=FrozenMap)
+    params: FrozenMap[str, Any] = FrozenMap()
 
 
 class DataConfig(Struct, frozen=True):
@@ -60,7 +60,7 @@ class DataConfig(Struct, frozen=True):
         ),
     ] = False
     path: str = ""
-    options: FrozenMap[str, Any] = field(default_factory=FrozenMap)
+    options: FrozenMap[str, Any] = FrozenMap()
     bad: Annotated[
         Literal["stop", "skip"],
         About(BAD, "Unreadable samples: refuse to start the run, or skip them."),

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from typing import TYPE_CHECKING
 
 import torch
-from msgspec import Struct, field
+from msgspec import Struct
 from msgspec.structs import replace
 
 from app.data.samples import Samples
@@ -24,12 +24,10 @@ class Dataset(Struct, frozen=True):
     val: Samples
     test: Samples
     info: DataInfo
-    rows: Mapping[str, Tensor] = field(
-        default_factory=dict
-    )  # of the data, by part, where all of them were split
-    scales: Mapping[str, ColumnScale] = field(
-        default_factory=dict
-    )  # of standardised inputs, "" for an only one
+    rows: Mapping[
+        str, Tensor
+    ] = {}  # of the data, by part, where all of them were split
+    scales: Mapping[str, ColumnScale] = {}  # of standardised inputs, "" for an only one
 
     def to(self, device: str) -> Dataset:
         """Return the same data on another device; nothing is copied if already there."""

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-from msgspec import Struct, field
+from msgspec import Struct
 from numpy.typing import NDArray
 
 from app.util.errors import CodedError
@@ -246,14 +246,12 @@ class SourceSpec(Struct, frozen=True):
     options: tuple[Option, ...] = ()
     notes: tuple[str, ...] = ()
     bad: tuple[str, ...] = ()
-    arguments: FrozenMap[str, Any] = field(default_factory=FrozenMap)
+    arguments: FrozenMap[str, Any] = FrozenMap()
     all_columns: tuple[str, ...] = ()
     as_bytes: bool = False
     targets: tuple[TargetInfo, ...] = ()
     inputs: tuple[FieldInfo, ...] = ()
-    target_scales: FrozenMap[str, tuple[float, float]] = field(
-        default_factory=FrozenMap
-    )
+    target_scales: FrozenMap[str, tuple[float, float]] = FrozenMap()
     label_form: str = ""
 
     @property
@@ -329,13 +327,11 @@ class DataInfo(Struct, frozen=True):
     label_shape: tuple[int, ...] = ()
     notes: tuple[str, ...] = ()
     targets: tuple[TargetInfo, ...] = ()
-    target_counts: FrozenMap[str, tuple[int, ...]] = field(default_factory=FrozenMap)
+    target_counts: FrozenMap[str, tuple[int, ...]] = FrozenMap()
     inputs: tuple[FieldInfo, ...] = ()
     stand_in: str = ""  # says what stands in for data that are not downloaded
     label_form: str = ""
-    units: FrozenMap[str, tuple[tuple[float, ...], tuple[float, ...]]] = field(
-        default_factory=FrozenMap
-    )
+    units: FrozenMap[str, tuple[tuple[float, ...], tuple[float, ...]]] = FrozenMap()
 
     @property
     def known_targets(self) -> tuple[TargetInfo, ...]:

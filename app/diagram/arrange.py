@@ -11,7 +11,7 @@ import math
 from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence
 from typing import Literal
 
-from msgspec import Struct, field
+from msgspec import Struct
 
 from app.diagram.diagram import Arrow, Box, Drawing, Group
 from app.diagram.layered import Layered
@@ -63,8 +63,8 @@ class Sizes(Struct, frozen=True):
     """Measured in pixels: boxes (width, height), least widths of groups' headers, and widths of arrows' labels."""
 
     boxes: Mapping[str, tuple[float, float]]
-    headers: Mapping[str, float] = field(default_factory=dict)
-    labels: Mapping[str, float] = field(default_factory=dict)
+    headers: Mapping[str, float] = {}
+    labels: Mapping[str, float] = {}
 
     @classmethod
     def measured(

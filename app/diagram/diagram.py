@@ -7,8 +7,7 @@ from __future__ import annotations
 
 from typing import Literal
 
-import msgspec
-from msgspec import Struct, field
+from msgspec import Struct
 
 from app.util.errors import CodedError
 from app.util.frozen import FrozenMap
@@ -22,14 +21,14 @@ class DrawingError(CodedError, ValueError):
     """A drawing whose parts are inconsistent; the message names the part."""
 
 
-class Chip(msgspec.Struct, frozen=True):
+class Chip(Struct, frozen=True):
     """A small label inside a box. `kind` is "held" (memory kept for backward), "parameter", "buffer" or "input"."""
 
     text: str
     kind: str = "held"
 
 
-class Box(msgspec.Struct, frozen=True):
+class Box(Struct, frozen=True):
     """One node. `group` is the id of its group. A "call" has its subtitle and lines below its title.
 
     `under` is the id of a box under which this one hangs (a parameter under its operation) instead of a position in the
@@ -53,7 +52,7 @@ class Box(msgspec.Struct, frozen=True):
     mark: Mark = ""
 
 
-class Arrow(msgspec.Struct, frozen=True):
+class Arrow(Struct, frozen=True):
     """From box to box. `kind` is "gradient" or "wire"; `count` is the number of edges it represents."""
 
     source: str
@@ -98,7 +97,7 @@ class Drawing(Struct, frozen=True):
     groups: tuple[Group, ...] = ()
     direction: Direction = "LR"
     title: str = ""
-    places: FrozenMap[str, tuple[float, float]] = field(default_factory=FrozenMap)
+    places: FrozenMap[str, tuple[float, float]] = FrozenMap()
     frames: tuple[Frame, ...] = ()
 
     def __post_init__(self) -> None:

@@ -6,7 +6,7 @@ from collections.abc import Callable
 from math import ceil
 from typing import Literal, NamedTuple
 
-from msgspec import Struct, field
+from msgspec import Struct
 
 Point = tuple[float, float]
 
@@ -135,19 +135,19 @@ class State(Struct):
     routed: bool
     is_chain: bool
     tick: Callable[[], object] = lambda: None
-    band_of_layer: list[int] = field(default_factory=list)
-    arms: list[int] = field(default_factory=list)
-    frames: list[str] = field(default_factory=list)
-    bands: list[tuple[int, int]] = field(default_factory=list)
-    rows: list[list[int]] = field(default_factory=list)
-    heights: list[float] = field(default_factory=list)
-    weights: list[int] = field(default_factory=list)
-    chains: list[Chain] = field(default_factory=list)
-    before: dict[int, list[tuple[int, float]]] = field(default_factory=dict)
-    after: dict[int, list[tuple[int, float]]] = field(default_factory=dict)
-    y: list[float] = field(default_factory=list)
-    left: list[float] = field(default_factory=list)
-    right: list[float] = field(default_factory=list)
+    band_of_layer: list[int] = []
+    arms: list[int] = []
+    frames: list[str] = []
+    bands: list[tuple[int, int]] = []
+    rows: list[list[int]] = []
+    heights: list[float] = []
+    weights: list[int] = []
+    chains: list[Chain] = []
+    before: dict[int, list[tuple[int, float]]] = {}
+    after: dict[int, list[tuple[int, float]]] = {}
+    y: list[float] = []
+    left: list[float] = []
+    right: list[float] = []
 
 
 def snapped_up(value: float, grid: float) -> float:

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 from typing import Any, ClassVar, Generic, TypeVar
 
-import msgspec
 from msgspec import Struct
 
 from app.util.errors import CodedError
@@ -54,7 +53,7 @@ class HandleLostError(EngineError):
     """The object of a handle was in an engine that has ended."""
 
 
-class Message(msgspec.Struct, frozen=True, tag=True, array_like=True):
+class Message(Struct, frozen=True, tag=True, array_like=True):
     """One message; `number` is that of the question."""
 
 

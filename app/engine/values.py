@@ -24,6 +24,7 @@ from typing import Any, TypeVar, Union
 
 import msgspec
 import numpy as np
+from msgspec import Struct
 
 from app.builder.catalog import custom
 from app.builder.catalog.catalog import Catalog, OpSpec, catalog
@@ -95,7 +96,7 @@ def _error_class(name: str) -> type[Exception]:
 
 
 def _travels(kind: type) -> bool:
-    if issubclass(kind, msgspec.Struct):
+    if issubclass(kind, Struct):
         return kind.__struct_config__.frozen
     return issubclass(kind, Enum | Exception)
 
@@ -117,7 +118,7 @@ def _fields(kind: Any) -> tuple[str, ...]:
 
 def _is_in_bulk(kind: Any) -> bool:
     """Return whether many values of a class travel together: those that are written as arrays."""
-    return issubclass(kind, msgspec.Struct) and bool(kind.__struct_config__.array_like)
+    return issubclass(kind, Struct) and bool(kind.__struct_config__.array_like)
 
 
 class _Table:
@@ -155,7 +156,7 @@ def _is_sent_once(value: Any) -> bool:
     """Return whether a container is never sent again: events of a run."""
     return (
         type(value) is tuple
-        and isinstance(value[0], msgspec.Struct)
+        and isinstance(value[0], Struct)
         and value[0].__module__ == EVENTS
     )
 
@@ -581,7 +582,7 @@ def _family(kind: Any) -> frozenset[type]:
     return frozenset(
         struct
         for struct in classes
-        if issubclass(struct, msgspec.Struct)
+        if issubclass(struct, Struct)
         and struct.__struct_config__.tag
         and struct.__module__ == kind.__module__
     )

@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-import msgspec
+from msgspec import Struct
 
 from app.util.formatting import bytes_text, figure
 
 NONFINITE = "NaN or Inf"
 
 
-class ModuleFigures(msgspec.Struct, frozen=True, array_like=True):
+class ModuleFigures(Struct, frozen=True, array_like=True):
     """Of the module at `path` with all modules in it: how many numbers its parameters are, the L2 norm of their `.grad`
     (None where none got one), and the bytes that backward keeps for its operations, each storage once. Of the output of
     its last call, all tensors together: mean, largest magnitude, fraction of zeros, and how many elements are NaN or

@@ -9,16 +9,14 @@ from functools import cached_property
 from pathlib import Path
 from typing import Literal
 
-import msgspec
 from msgspec import Struct
 
 from app.source.interface import Interface
 
 Kind = Literal["module", "operation", "read", "input", "output"]
-ROOT = 0  # the id of the call of the model itself
 
 
-class TensorFacts(msgspec.Struct, frozen=True, array_like=True):
+class TensorFacts(Struct, frozen=True, array_like=True):
     """Facts about a tensor without its values; `bytes` counts its elements, not the storage it views. A size that a
     file leaves open is its name there, and `bytes` is 0 then."""
 
@@ -30,7 +28,7 @@ class TensorFacts(msgspec.Struct, frozen=True, array_like=True):
     requires_grad: bool = False
 
 
-class Call(msgspec.Struct, frozen=True, array_like=True):
+class Call(Struct, frozen=True, array_like=True):
     """One call during the forward pass, or a tensor that enters or leaves it.
 
     `path` is the qualified name of the module, or of the innermost module around an operation. `op` is the class of a
@@ -85,7 +83,7 @@ class Call(msgspec.Struct, frozen=True, array_like=True):
         return self.kind == "module" and self.op.startswith("torch.nn.modules.")
 
 
-class CallPlace(msgspec.Struct, frozen=True, array_like=True):
+class CallPlace(Struct, frozen=True, array_like=True):
     """Where something was called, as a picture of calls and one of the backward pass both know it: the path of the
     innermost module, which call of it (0 for any), and the line, 0 for the module as a whole."""
 
@@ -95,7 +93,7 @@ class CallPlace(msgspec.Struct, frozen=True, array_like=True):
     line: int = 0
 
 
-class Flow(msgspec.Struct, frozen=True, array_like=True):
+class Flow(Struct, frozen=True, array_like=True):
     """A tensor that one call made and another took: ids of operations, inputs and outputs, and the output's number."""
 
     source: int

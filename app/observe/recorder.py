@@ -19,7 +19,7 @@ from typing import Any
 from weakref import ref
 
 import torch
-from msgspec import Struct, field
+from msgspec import Struct
 from torch import Tensor, nn
 from torch._C import DisableTorchFunction
 from torch.overrides import resolve_name
@@ -117,7 +117,7 @@ class Draft(Struct):
     place: tuple[str, int] = ("", 0)
     written: bool = False
     view: bool = False
-    kernels: list[str] = field(default_factory=list)
+    kernels: list[str] = []
     error: str = ""
 
     def done(self) -> Call:

@@ -11,7 +11,7 @@ from types import FrameType
 from typing import TYPE_CHECKING, Any
 
 import torch
-from msgspec import Struct, field
+from msgspec import Struct
 from msgspec.structs import replace
 from torch import Tensor, nn
 from torch.autograd.graph import saved_tensors_hooks
@@ -47,7 +47,7 @@ class Probe(Struct, frozen=True):
     """Facts from running a net on meta tensors: `rows` maps an input's index to the size of the smallest table indexed
     by its integers, `bytes_per_sample` is the memory held for backward; None if unknown."""
 
-    rows: FrozenMap[int, int] = field(default_factory=FrozenMap)
+    rows: FrozenMap[int, int] = FrozenMap()
     bytes_per_sample: int | None = None
 
 

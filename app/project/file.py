@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import Annotated, Any
 
 import msgspec
+from msgspec import Meta, Struct
 from msgspec.structs import replace
 
 from app.builder.catalog.catalog import catalog
@@ -72,9 +73,9 @@ MIGRATIONS: dict[int, Callable[[dict[str, Any]], dict[str, Any]]] = {
 BYTE_ORDER_MARK = b"\xef\xbb\xbf"
 
 
-class _FileRecord(msgspec.Struct, forbid_unknown_fields=True):
-    file: Annotated[str, msgspec.Meta(pattern=r"\.safetensors$", max_length=4096)]
-    sha256: Annotated[str, msgspec.Meta(pattern="^[0-9a-f]{64}$")]
+class _FileRecord(Struct, forbid_unknown_fields=True):
+    file: Annotated[str, Meta(pattern=r"\.safetensors$", max_length=4096)]
+    sha256: Annotated[str, Meta(pattern="^[0-9a-f]{64}$")]
 
 
 class _ModelInitRecord(InitRecord, forbid_unknown_fields=True, kw_only=True):
@@ -83,9 +84,9 @@ class _ModelInitRecord(InitRecord, forbid_unknown_fields=True, kw_only=True):
     parameter: Text = ""
 
 
-class _OriginRecord(msgspec.Struct, forbid_unknown_fields=True):
+class _OriginRecord(Struct, forbid_unknown_fields=True):
     model: Text
-    drawing: Annotated[str, msgspec.Meta(pattern="^[0-9a-f]{64}$")]
+    drawing: Annotated[str, Meta(pattern="^[0-9a-f]{64}$")]
     checked: Text = ""
     weights: _FileRecord | None = None
     buffers: list[Text] = []
@@ -93,21 +94,19 @@ class _OriginRecord(msgspec.Struct, forbid_unknown_fields=True):
     inits: list[_ModelInitRecord] = []
 
 
-class _LessonRecord(msgspec.Struct, forbid_unknown_fields=True):
+class _LessonRecord(Struct, forbid_unknown_fields=True):
     name: Text
-    answers: Annotated[
-        dict[Text, Text], msgspec.Meta(max_length=limits.MOST_GOALS)
-    ] = {}
+    answers: Annotated[dict[Text, Text], Meta(max_length=limits.MOST_GOALS)] = {}
     # A list in files of earlier versions.
     reached: (
-        Annotated[dict[Text, Text], msgspec.Meta(max_length=limits.MOST_GOALS)]
-        | Annotated[list[Text], msgspec.Meta(max_length=limits.MOST_GOALS)]
+        Annotated[dict[Text, Text], Meta(max_length=limits.MOST_GOALS)]
+        | Annotated[list[Text], Meta(max_length=limits.MOST_GOALS)]
     ) = {}
-    text: Annotated[str, msgspec.Meta(max_length=limits.LARGEST_LESSON)] = ""
+    text: Annotated[str, Meta(max_length=limits.LARGEST_LESSON)] = ""
     student: Text = ""
 
 
-class _ProjectRecord(msgspec.Struct, forbid_unknown_fields=True):
+class _ProjectRecord(Struct, forbid_unknown_fields=True):
     tapedeck: int
     name: Text
     graph: GraphRecord
@@ -149,7 +148,7 @@ def read_with_digest(path: Path) -> tuple[Project, str]:
         raise ProjectFileError(f"{path.name}: {error}") from error
 
 
-class _Version(msgspec.Struct):
+class _Version(Struct):
     tapedeck: int
 
 

@@ -55,7 +55,7 @@ class JournalEntry(Struct, frozen=True):
     era: int = 0
 
 
-class _Header(msgspec.Struct):
+class _Header(Struct):
     tapedeck_journal: int
     format: int
     sha256: str
@@ -66,7 +66,7 @@ class _Header(msgspec.Struct):
     era: int = 0
 
 
-class _Note(msgspec.Struct):
+class _Note(Struct):
     """The content of a lock file: the process, the lock of its open file, its last save, where and when."""
 
     pid: int = 0

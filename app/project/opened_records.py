@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Annotated, Any
 
 import msgspec
+from msgspec import Meta, Struct
 from msgspec.structs import replace
 
 from app.project.sheet_records import ProjectFileError
@@ -17,16 +18,16 @@ from app.sources.spec import InputSpec, SourceError, parse_source
 from app.util.frozen import FrozenMap
 
 
-class OpenedRecord(msgspec.Struct, forbid_unknown_fields=True):
+class OpenedRecord(Struct, forbid_unknown_fields=True):
     """The fields of an OpenedModel, with the source as its text."""
 
     source: Text
     interface: Interface
     arguments: dict[str, Any] = {}
-    inputs: Annotated[tuple[InputSpec, ...], msgspec.Meta(max_length=1_000)] = ()
-    folder: Annotated[str, msgspec.Meta(max_length=4096)] = ""
-    sha256: Annotated[str, msgspec.Meta(pattern="^([0-9a-f]{64})?$")] = ""
-    example: Annotated[str, msgspec.Meta(max_length=4096)] = ""
+    inputs: Annotated[tuple[InputSpec, ...], Meta(max_length=1_000)] = ()
+    folder: Annotated[str, Meta(max_length=4096)] = ""
+    sha256: Annotated[str, Meta(pattern="^([0-9a-f]{64})?$")] = ""
+    example: Annotated[str, Meta(max_length=4096)] = ""
 
 
 def opened_record(opened: OpenedModel) -> dict[str, Any]:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from msgspec import Struct, field
+from msgspec import Struct
 
 from app.builder.blocks import Blocks
 from app.builder.graph import Graph
@@ -21,8 +21,8 @@ class LessonWork(Struct, frozen=True):
     """
 
     name: str
-    answers: FrozenMap[str, str] = field(default_factory=FrozenMap)
-    reached: FrozenMap[str, str] = field(default_factory=FrozenMap)
+    answers: FrozenMap[str, str] = FrozenMap()
+    reached: FrozenMap[str, str] = FrozenMap()
     text: str = ""
     student: str = ""
 
@@ -37,14 +37,14 @@ class Project(Shared, frozen=True):
     """
 
     name: str = "untitled"
-    graph: Graph = field(default_factory=Graph)
-    positions: Positions = field(default_factory=FrozenMap)
-    comments: Comments = field(default_factory=FrozenMap)
-    bends: Bends = field(default_factory=FrozenMap)
-    blocks: Blocks = field(default_factory=FrozenMap)
+    graph: Graph = Graph()
+    positions: Positions = FrozenMap()
+    comments: Comments = FrozenMap()
+    bends: Bends = FrozenMap()
+    blocks: Blocks = FrozenMap()
     layer_files: tuple[str, ...] = ()
-    data: DataConfig = field(default_factory=DataConfig)
-    training: TrainingConfig = field(default_factory=TrainingConfig)
+    data: DataConfig = DataConfig()
+    training: TrainingConfig = TrainingConfig()
     notes: str = ""
     unfolded: frozenset[str] = frozenset()
     origin: Origin | None = None

@@ -7,6 +7,7 @@ from collections.abc import Mapping, Sequence
 from typing import Annotated, Any, Literal, get_type_hints
 
 import msgspec
+from msgspec import Meta, Struct
 
 from app.data.config import DataConfig, Transform
 from app.project.sheet_records import ProjectFileError, Text, decoded, encoded
@@ -23,10 +24,10 @@ from app.training.config import (
 )
 from app.util.frozen import FrozenMap
 
-Path = Annotated[str, msgspec.Meta(max_length=4096)]
+Path = Annotated[str, Meta(max_length=4096)]
 
 
-class ChoiceRecord(msgspec.Struct, forbid_unknown_fields=True):
+class ChoiceRecord(Struct, forbid_unknown_fields=True):
     """A class by name."""
 
     name: Text
@@ -59,16 +60,16 @@ class DataRecord(_PlainData, forbid_unknown_fields=True, kw_only=True):  # type:
     eval_transforms: list[ChoiceRecord] = []
 
 
-class StartRecord(msgspec.Struct, forbid_unknown_fields=True):
+class StartRecord(Struct, forbid_unknown_fields=True):
     """Start weights, in a file in the project's folder."""
 
-    file: Annotated[str, msgspec.Meta(pattern=r"\.safetensors$", max_length=4096)]
-    sha256: Annotated[str, msgspec.Meta(pattern="^[0-9a-f]{64}$")]
+    file: Annotated[str, Meta(pattern=r"\.safetensors$", max_length=4096)]
+    sha256: Annotated[str, Meta(pattern="^[0-9a-f]{64}$")]
     keys: list[Text] = []
     name: Text = ""
 
 
-class ScheduleRecord(msgspec.Struct, forbid_unknown_fields=True):
+class ScheduleRecord(Struct, forbid_unknown_fields=True):
     """A schedule of the learning rate."""
 
     name: Text
@@ -77,20 +78,20 @@ class ScheduleRecord(msgspec.Struct, forbid_unknown_fields=True):
     warmup: Amount = 0
 
 
-class GroupRecord(msgspec.Struct, forbid_unknown_fields=True):
+class GroupRecord(Struct, forbid_unknown_fields=True):
     """A group of parameters."""
 
     path: Text
     options: dict[str, Any] = {}
 
 
-class OutputLossRecord(msgspec.Struct, forbid_unknown_fields=True):
+class OutputLossRecord(Struct, forbid_unknown_fields=True):
     """The loss of an output."""
 
     output: Text
     name: Text
     params: dict[str, Any] = {}
-    weight: Annotated[float, msgspec.Meta(ge=0, le=MOST_WEIGHT)] = 1.0
+    weight: Annotated[float, Meta(ge=0, le=MOST_WEIGHT)] = 1.0
     target: Text = ""
 
 

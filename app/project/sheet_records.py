@@ -7,7 +7,7 @@ import re
 from collections.abc import Iterable, Mapping
 from typing import Annotated, Any, Protocol
 
-import msgspec
+from msgspec import Meta, Struct
 from msgspec.structs import replace
 
 from app.builder import limits, literals
@@ -27,10 +27,10 @@ FARTHEST = 1e9
 MOST_REPEATS = 1000
 SEPARATORS = "/#"  # between the ids of a path into blocks
 
-Finite = Annotated[float, msgspec.Meta(ge=-FARTHEST, le=FARTHEST)]
+Finite = Annotated[float, Meta(ge=-FARTHEST, le=FARTHEST)]
 Places = dict[str, tuple[Finite, Finite]]
-Output = Annotated[int, msgspec.Meta(ge=0, le=1000)]
-Index = Annotated[int, msgspec.Meta(ge=0, le=100_000)]
+Output = Annotated[int, Meta(ge=0, le=1000)]
+Index = Annotated[int, Meta(ge=0, le=100_000)]
 
 
 class ProjectFileError(CodedError, ValueError):
@@ -42,17 +42,17 @@ class ProjectFileError(CodedError, ValueError):
         super().__init__(re.sub(r"(\S{160})\S{40,}", r"\1...", text))
 
 
-class InitRecord(msgspec.Struct, forbid_unknown_fields=True):
+class InitRecord(Struct, forbid_unknown_fields=True):
     name: Text
     params: dict[str, Any] = {}
 
 
-class TieRecord(msgspec.Struct, forbid_unknown_fields=True):
+class TieRecord(Struct, forbid_unknown_fields=True):
     node: Text
     name: Text
 
 
-class NodeRecord(msgspec.Struct, forbid_unknown_fields=True):
+class NodeRecord(Struct, forbid_unknown_fields=True):
     id: Text
     op: Text
     name: Text
@@ -60,14 +60,14 @@ class NodeRecord(msgspec.Struct, forbid_unknown_fields=True):
     muted: bool = False
     frozen: bool = False
     shares: Text = ""
-    repeat: Annotated[int, msgspec.Meta(ge=1, le=MOST_REPEATS)] = 1
+    repeat: Annotated[int, Meta(ge=1, le=MOST_REPEATS)] = 1
     inits: dict[Text, InitRecord] = {}
     kept: bool = False
     tied: dict[Text, TieRecord] = {}
     order: Index = 0
 
 
-class EdgeRecord(msgspec.Struct, forbid_unknown_fields=True):
+class EdgeRecord(Struct, forbid_unknown_fields=True):
     source: Text
     target: Text
     port: Text
@@ -79,7 +79,7 @@ class BendRecord(EdgeRecord, forbid_unknown_fields=True):
     points: list[tuple[Finite, Finite]] = []
 
 
-class CommentRecord(msgspec.Struct, forbid_unknown_fields=True):
+class CommentRecord(Struct, forbid_unknown_fields=True):
     text: Text
     x: Finite
     y: Finite
@@ -89,23 +89,23 @@ class CommentRecord(msgspec.Struct, forbid_unknown_fields=True):
     color: Text = ""
 
 
-class GraphRecord(msgspec.Struct, forbid_unknown_fields=True):
+class GraphRecord(Struct, forbid_unknown_fields=True):
     nodes: list[NodeRecord] = []
     edges: list[EdgeRecord] = []
 
 
-class ParamRecord(msgspec.Struct, forbid_unknown_fields=True):
+class ParamRecord(Struct, forbid_unknown_fields=True):
     name: Text
     kind: Text
     default: Any = None
     choices: list[Text] = []
-    count: Annotated[int, msgspec.Meta(ge=0, le=64)] = 1
+    count: Annotated[int, Meta(ge=0, le=64)] = 1
     optional: bool = False
     minimum: float | None = None
     maximum: float | None = None
 
 
-class BlockRecord(msgspec.Struct, forbid_unknown_fields=True):
+class BlockRecord(Struct, forbid_unknown_fields=True):
     name: Text
     graph: GraphRecord
     positions: Places = {}

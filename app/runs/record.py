@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Annotated, Any, Literal
 
 import msgspec
+from msgspec import Meta, Struct
 
 from app import __version__
 from app.project.project import Project
@@ -23,9 +24,9 @@ from app.util.errors import CodedError
 VERSION = 1
 FILE = "run.json"
 State = Literal["running", "interrupted", "done", "stopped", "left", "failed"]
-Name = Annotated[str, msgspec.Meta(max_length=200)]
-Note = Annotated[str, msgspec.Meta(max_length=4000)]
-Tag = Annotated[str, msgspec.Meta(min_length=1, max_length=50)]
+Name = Annotated[str, Meta(max_length=200)]
+Note = Annotated[str, Meta(max_length=4000)]
+Tag = Annotated[str, Meta(min_length=1, max_length=50)]
 MOST_TAGS = 20
 STAND_IN = "stand-in"  # the tag of a run on data that stand in for those of the project
 TAGGED = (
@@ -39,7 +40,7 @@ class RunError(CodedError, ValueError):
     exit_code = 2
 
 
-class Parent(msgspec.Struct, frozen=True):
+class Parent(Struct, frozen=True):
     """The checkpoint of a run whose weights this one began with."""
 
     run: str
@@ -47,14 +48,14 @@ class Parent(msgspec.Struct, frozen=True):
     step: int | None = None
 
 
-class Changed(msgspec.Struct, frozen=True):
+class Changed(Struct, frozen=True):
     """Settings that a run has from the step after `step` on, where its parent has others: both values by name."""
 
     step: int
     settings: dict[str, tuple[str, str]]
 
 
-class Ending(msgspec.Struct, frozen=True):
+class Ending(Struct, frozen=True):
     """How a run ended; of one that failed with its words and its traceback."""
 
     epoch: int
@@ -67,7 +68,7 @@ class Ending(msgspec.Struct, frozen=True):
     node: str | None = None
 
 
-class Environment(msgspec.Struct, frozen=True):
+class Environment(Struct, frozen=True):
     """The environment of a run. `threads` is the number of CPU threads per operation, on each of its `processes`."""
 
     tapedeck: str
@@ -80,7 +81,7 @@ class Environment(msgspec.Struct, frozen=True):
     processes: int = 1
 
 
-class Beginning(msgspec.Struct, frozen=True):
+class Beginning(Struct, frozen=True):
     """The setup that a run reported at its start."""
 
     device: str
@@ -96,7 +97,7 @@ class Beginning(msgspec.Struct, frozen=True):
     loss: str = ""
 
 
-class Summary(msgspec.Struct, frozen=True):
+class Summary(Struct, frozen=True):
     """Figures for the list of runs; None if not measured."""
 
     epochs: int = 0
@@ -110,7 +111,7 @@ class Summary(msgspec.Struct, frozen=True):
     best_accuracy: float | None = None
 
 
-class HashingCost(msgspec.Struct, frozen=True):
+class HashingCost(Struct, frozen=True):
     """Of `steps`, `hashed` have hashes that they are verified by when recomputed, which took `share` of the time."""
 
     steps: int
@@ -118,7 +119,7 @@ class HashingCost(msgspec.Struct, frozen=True):
     share: float
 
 
-class Hyperparameters(msgspec.Struct, frozen=True):
+class Hyperparameters(Struct, frozen=True):
     """Settings of a run for the list of runs. `lr` is that of the main parameter group; `schedule` is "" for none."""
 
     optimizer: str
@@ -128,7 +129,7 @@ class Hyperparameters(msgspec.Struct, frozen=True):
     seed: int
 
 
-class StageRecord(msgspec.Struct, frozen=True):
+class StageRecord(Struct, frozen=True):
     """A stage that began with a surgery after `step`. `surgery` is the surgery without its net and settings, which are
     those of the stage's project; `layers` and `parameters` are as in `Beginning`.
     """
@@ -142,7 +143,7 @@ class StageRecord(msgspec.Struct, frozen=True):
     parameters: int
 
 
-class Record(msgspec.Struct, frozen=True):
+class Record(Struct, frozen=True):
     """`began` is a time in ISO form with its zone. `saved` has the step of each checkpoint by its file's name. `stages`
     are those after the first, and `stage` is the one that the run is in: later ones follow again in a resumed run.
     `name`, `note` and `tags` are the user's. `rates_set` counts how often the learning rate was set by hand, `skipped`
@@ -171,7 +172,7 @@ class Record(msgspec.Struct, frozen=True):
     stages: tuple[StageRecord, ...] = ()
     stage: int = 1
     note: Note = ""
-    tags: Annotated[tuple[Tag, ...], msgspec.Meta(max_length=MOST_TAGS)] = ()
+    tags: Annotated[tuple[Tag, ...], Meta(max_length=MOST_TAGS)] = ()
     settings: Hyperparameters | None = None
     rates_set: int = 0
     skipped: int = 0

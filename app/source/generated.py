@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import hashlib
 
-from msgspec import Struct, field
+from msgspec import Struct
 from msgspec.structs import replace
 
 from app.source.layer_files import LayerFile
@@ -69,12 +69,12 @@ class ClassText(Shared, frozen=True):
     ones. Their modules have numbers as names; `spread` counts the repetitions that take consecutive numbers.
     """
 
-    lines: FrozenMap[str, tuple[int, ...]] = field(default_factory=FrozenMap)
-    modules: FrozenMap[str, str] = field(default_factory=FrozenMap)
-    blocks: FrozenMap[str, str] = field(default_factory=FrozenMap)
+    lines: FrozenMap[str, tuple[int, ...]] = FrozenMap()
+    modules: FrozenMap[str, str] = FrozenMap()
+    blocks: FrozenMap[str, str] = FrozenMap()
     repeated: frozenset[str] = frozenset()
-    placed: FrozenMap[str, tuple[ClassText, ...]] = field(default_factory=FrozenMap)
-    spread: FrozenMap[str, int] = field(default_factory=FrozenMap)
+    placed: FrozenMap[str, tuple[ClassText, ...]] = FrozenMap()
+    spread: FrozenMap[str, int] = FrozenMap()
 
     def module(self, node: str, number: int) -> str:
         """Return the attribute path of one repetition of a node."""
@@ -102,12 +102,12 @@ class Source(Shared, frozen=True):
     text: str
     inputs: tuple[InputSpec, ...] = ()
     outputs: tuple[str, ...] = ()
-    lines: FrozenMap[str, tuple[int, ...]] = field(default_factory=FrozenMap)
-    modules: FrozenMap[str, str] = field(default_factory=FrozenMap)
+    lines: FrozenMap[str, tuple[int, ...]] = FrozenMap()
+    modules: FrozenMap[str, str] = FrozenMap()
     class_name: str = "Net"
-    classes: FrozenMap[str, ClassText] = field(default_factory=FrozenMap)
+    classes: FrozenMap[str, ClassText] = FrozenMap()
     files: tuple[LayerFile, ...] = ()
-    further: FrozenMap[str, tuple[str, ...]] = field(default_factory=FrozenMap)
+    further: FrozenMap[str, tuple[str, ...]] = FrozenMap()
     ends: tuple[OutputSpec, ...] = ()
     own: OwnModel | None = None
 

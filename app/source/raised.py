@@ -13,7 +13,6 @@ _BLOCK = "Traceback (most recent call last):"
 _FRAME = re.compile(r'^ *File "([^"]+)", line (\d+)', re.M)
 _MEMORY = "OutOfMemoryError"
 _NEEDED = re.compile(r"tried to allocate ([\d.,]+ ?\w+)", re.IGNORECASE)
-FOREIGN = "raised"  # code of what another library raised in an engine, whose class this process does not have
 
 
 def trace_of(error: BaseException) -> str:

@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Literal
 
 import msgspec
+from msgspec import Struct
 
 from app.source import layer_files
 from app.source.layer_files import LayerFile
@@ -19,7 +20,7 @@ MOST = 500
 LONGEST_KEPT, MOST_KEPT = 200_000, 50
 
 
-class TrustRecord(msgspec.Struct, frozen=True):
+class TrustRecord(Struct, frozen=True):
     """What was trusted at once: the hash that `layer_files.allow` takes, the path of the file, and when (UTC).
 
     `tried` means that it was imported successfully here. `texts` are those that were shown, by path, and stored for the
@@ -33,7 +34,7 @@ class TrustRecord(msgspec.Struct, frozen=True):
     texts: dict[str, str] = {}
 
 
-class _Stored(msgspec.Struct):
+class _Stored(Struct):
     """The whole file. Format 1 was a list of hashes of single texts, whose files could import any others: of it nothing
     is trusted."""
 

@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Any
 
 import torch
-from msgspec import Struct, field
+from msgspec import Struct
 from msgspec.structs import replace
 from torch import Tensor, nn
 
@@ -64,8 +64,8 @@ class Loaded(Struct):
 
     model: nn.Module
     args: tuple[Any, ...] = ()
-    kwargs: dict[str, Any] = field(default_factory=dict)
-    targets: dict[str, Any] = field(default_factory=dict)
+    kwargs: dict[str, Any] = {}
+    targets: dict[str, Any] = {}
     lazy: bool = False
     guessed: tuple[InputSpec, ...] = ()
     refusal: str = ""

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from msgspec import Struct, field
+from msgspec import Struct
 
 from app.source.interface import Argument, Interface
 from app.sources.spec import InputSpec, SourceSpec
@@ -20,7 +20,7 @@ class OpenedModel(Struct, frozen=True):
     """
 
     source: SourceSpec
-    arguments: FrozenMap[str, Any] = field(default_factory=FrozenMap)
+    arguments: FrozenMap[str, Any] = FrozenMap()
     inputs: tuple[InputSpec, ...] = ()
     folder: str = ""
     sha256: str = ""

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Annotated, Any, Literal
 
-from msgspec import Meta, Struct, field
+from msgspec import Meta, Struct
 from msgspec.structs import replace
 
 from app.data.config import Seed
@@ -35,7 +35,7 @@ class Choice(Struct, frozen=True):
     """A class of `torch.optim` or a loss of `torch.nn` by name, with the parameters that differ from its defaults."""
 
     name: str
-    params: FrozenMap[str, Any] = field(default_factory=FrozenMap)
+    params: FrozenMap[str, Any] = FrozenMap()
 
 
 class StartWeights(Struct, frozen=True):
@@ -66,7 +66,7 @@ class ParameterGroup(Struct, frozen=True):
     """A parameter group: the parameters below the module or of the name `path`, with their own options."""
 
     path: str
-    options: FrozenMap[str, Any] = field(default_factory=FrozenMap)
+    options: FrozenMap[str, Any] = FrozenMap()
 
 
 class OutputLoss(Struct, frozen=True):
@@ -309,7 +309,7 @@ class TrainingConfig(Struct, frozen=True):
     metrics: tuple[str, ...] = ()
     loss_by: Literal["", "model", "data"] = ""
     losses: tuple[OutputLoss, ...] = ()
-    inputs: FrozenMap[str, str] = field(default_factory=FrozenMap)
+    inputs: FrozenMap[str, str] = FrozenMap()
 
     def changed(self, **values: Any) -> TrainingConfig:
         """Return the settings with other values; losses among them are chosen by the settings then."""

@@ -11,7 +11,7 @@ import math
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any, Literal
 
-import msgspec
+from msgspec import Struct
 
 from app.telemetry.histogram import Histogram
 from app.training.surgery.values import Outcome
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from torch import Tensor
 
 
-class _Event(msgspec.Struct, frozen=True, array_like=True, tag=True):
+class _Event(Struct, frozen=True, array_like=True, tag=True):
     """Base of the events; the encoding of each names its class."""
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from msgspec import Struct, field
+from msgspec import Struct
 
 from app.data.spec import CLASSES, TOKENS, VALUES
 from app.util.formatting import counted
@@ -35,7 +35,7 @@ class Score(Struct, frozen=True):
     kinds: tuple[str, ...]
     metric: str
     module: str
-    arguments: FrozenMap[str, Any] = field(default_factory=FrozenMap)
+    arguments: FrozenMap[str, Any] = FrozenMap()
     least: int = 2
     share: bool = True
     doc: str = ""

@@ -8,7 +8,7 @@ from collections.abc import Mapping
 from functools import cache
 from pathlib import Path, PurePath
 
-from msgspec import Struct, field
+from msgspec import Struct
 from msgspec.structs import replace
 from msgspec.structs import replace as with_values
 
@@ -68,7 +68,7 @@ class Cut(Struct, frozen=True):
     function: str = ""
     parameters: tuple[str, ...] = ()
     reaches_end: bool = False
-    chains: Mapping[str, tuple[PathStep, ...]] = field(default_factory=dict)
+    chains: Mapping[str, tuple[PathStep, ...]] = {}
 
 
 class GradAnswer(Struct, frozen=True):
@@ -102,8 +102,8 @@ class GradientPaths(Struct, frozen=True):
 
     answers: FrozenMap[str, GradAnswer]
     cuts: tuple[Cut, ...]
-    requires: FrozenMap[str, bool] = field(default_factory=FrozenMap)
-    layer_requires: FrozenMap[str, bool] = field(default_factory=FrozenMap)
+    requires: FrozenMap[str, bool] = FrozenMap()
+    layer_requires: FrozenMap[str, bool] = FrozenMap()
     tape: Tape | None = None
     error: str = ""
 

@@ -8,7 +8,7 @@ from copy import copy
 from typing import TYPE_CHECKING
 
 import torch
-from msgspec import Struct, field
+from msgspec import Struct
 
 from app.autograd.gradient_norms import measure, products
 from app.autograd.playback.node_call import added
@@ -36,7 +36,7 @@ class AccumulatedGradient(Struct):
     """
 
     summed: bool = False
-    parts: list[tuple[Edge, Tensor]] = field(default_factory=list)
+    parts: list[tuple[Edge, Tensor]] = []
     total: Tensor | None = None
     count: int = 0
 

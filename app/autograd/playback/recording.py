@@ -15,7 +15,7 @@ from functools import cached_property
 from typing import TYPE_CHECKING, Any, Self
 
 import torch
-from msgspec import Struct, field
+from msgspec import Struct
 
 from app.autograd.tape import Tape, TapeEdge
 from app.autograd.walk import execution_order, short_name, walk
@@ -55,8 +55,8 @@ class Recorded(Struct, frozen=True, dict=True):
     edges: tuple[TapeEdge, ...]
     roots: tuple[int, ...]
     sequences: tuple[int, ...]
-    node_norms: FrozenMap[int, float] = field(default_factory=FrozenMap)
-    edge_norms: FrozenMap[tuple[int, int], float] = field(default_factory=FrozenMap)
+    node_norms: FrozenMap[int, float] = FrozenMap()
+    edge_norms: FrozenMap[tuple[int, int], float] = FrozenMap()
 
     @cached_property
     def order(self) -> tuple[int, ...]:

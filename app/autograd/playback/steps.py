@@ -1,6 +1,6 @@
 """The steps of a played backward pass and one gradient inspected: frozen plain data without tensors or autograd nodes.
 
-Classes with tens of thousands of instances are `msgspec.Struct`s, as in `app.autograd.tape`.
+Classes with tens of thousands of instances are `Struct`s, as in `app.autograd.tape`.
 """
 
 from __future__ import annotations
@@ -8,15 +8,14 @@ from __future__ import annotations
 from collections.abc import Iterable
 from functools import cached_property
 
-import msgspec
-from msgspec import Struct, field
+from msgspec import Struct
 
 from app.autograd.grouping import node_keys
 from app.autograd.tape import Tape
 from app.telemetry.histogram import Histogram
 
 
-class GradStats(msgspec.Struct, frozen=True, array_like=True):
+class GradStats(Struct, frozen=True, array_like=True):
     """A gradient in numbers. `norm` is the L2 norm, `zeros` the share of elements that are exactly 0.
 
     NaN and Inf show in `norm`, `absmax` and `mean` as they are, and are counted in `nonfinite`. Of complex gradients
@@ -34,7 +33,7 @@ class GradStats(msgspec.Struct, frozen=True, array_like=True):
     unscaled: float
 
 
-class EdgeGrad(msgspec.Struct, frozen=True, array_like=True):
+class EdgeGrad(Struct, frozen=True, array_like=True):
     """The gradient that leaves node `source` by `slot`, reduced to the input's shape and dtype, before it is added to
     those of other edges. `stats` is None without a gradient."""
 
@@ -45,7 +44,7 @@ class EdgeGrad(msgspec.Struct, frozen=True, array_like=True):
     stats: GradStats | None
 
 
-class Share(msgspec.Struct, frozen=True, array_like=True):
+class Share(Struct, frozen=True, array_like=True):
     """Contribution of one edge to a sum. `source` and `slot` are -1 for the given seed or an edited gradient.
 
     `projection` is its signed fraction of the sum, by projection: those of a sum add up to 1, and a negative one
@@ -58,7 +57,7 @@ class Share(msgspec.Struct, frozen=True, array_like=True):
     projection: float | None
 
 
-class FanIn(msgspec.Struct, frozen=True, array_like=True):
+class FanIn(Struct, frozen=True, array_like=True):
     """Several gradients added up before output `output_nr` of `node`. `cosines[i][j]` is between shares i and j, None
     where one of them is 0 or not finite. `shares` and `cosines` are empty where too many edges meet to keep them."""
 
@@ -70,7 +69,7 @@ class FanIn(msgspec.Struct, frozen=True, array_like=True):
     edges: int
 
 
-class StepRecord(msgspec.Struct, frozen=True, array_like=True):
+class StepRecord(Struct, frozen=True, array_like=True):
     """One node's run. `position` is its index in the order.
 
     `arriving` are the incoming gradients by output number, after all sums, edits and hooks. `leaving` has an entry for
@@ -160,8 +159,8 @@ class Breaks(Struct, frozen=True):
 
     norm_above: float | None = None
     non_finite: bool = False
-    nodes: frozenset[int] = field(default_factory=frozenset)
-    layers: frozenset[str] = field(default_factory=frozenset)
+    nodes: frozenset[int] = frozenset()
+    layers: frozenset[str] = frozenset()
 
 
 class Stop(Struct, frozen=True):

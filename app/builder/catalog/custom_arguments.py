@@ -10,7 +10,7 @@ import math
 import re
 from typing import Any
 
-from msgspec import Struct, field
+from msgspec import Struct
 from msgspec.structs import replace
 
 from app.builder.catalog.catalog import Param, Port
@@ -69,7 +69,7 @@ class Scope(Struct, frozen=True):
     """What names of the file mean: `imported` by dotted name, `constants` by expression, `stars` are whole modules."""
 
     imported: dict[str, str]
-    constants: dict[str, ast.expr] = field(default_factory=dict)
+    constants: dict[str, ast.expr] = {}
     stars: tuple[str, ...] = ()
 
     def dotted(self, node: ast.expr) -> str:

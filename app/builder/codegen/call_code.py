@@ -7,7 +7,7 @@ import re
 from collections.abc import Mapping
 from typing import Any
 
-from msgspec import Struct, field
+from msgspec import Struct
 
 from app.builder.catalog import custom, ops
 from app.builder.catalog.catalog import Param, Port
@@ -55,10 +55,8 @@ class CallWriter(Struct, frozen=True):
     results: Mapping[str, StepResult]
     variables: Mapping[Ref, str]
     modules: Mapping[str, str]
-    texts: Mapping[tuple[str, int, str], str] = field(default_factory=dict)
-    imported: Mapping[str, str] = field(
-        default_factory=dict
-    )  # what classes of files are called, by op
+    texts: Mapping[tuple[str, int, str], str] = {}
+    imported: Mapping[str, str] = {}  # what classes of files are called, by op
 
     def constructor(self, step: Step) -> str:
         """Return the callable that constructs a step's module, parameter or buffer."""

@@ -10,7 +10,7 @@ import ast
 from collections.abc import Iterator, Mapping
 from typing import Any
 
-from msgspec import Struct, field
+from msgspec import Struct
 
 from app.builder.blocks import Block
 from app.builder.codegen.containers import Chains
@@ -54,17 +54,15 @@ class BlockClass(Struct):
     graph: Graph
     block: Block | None
     insides: list[Inside]
-    arguments: list[Argument] = field(default_factory=list)
-    texts: dict[tuple[str, int, str], str] = field(default_factory=dict)
-    stored: set[str] = field(default_factory=set)
-    imported: Mapping[str, str] = field(
-        default_factory=dict
-    )  # local names of custom classes, by op
+    arguments: list[Argument] = []
+    texts: dict[tuple[str, int, str], str] = {}
+    stored: set[str] = set()
+    imported: Mapping[str, str] = {}  # local names of custom classes, by op
     chain: tuple[Node, ...] = ()
     given: Mapping[str, Any] | None = None
     turn: int = 0
-    inner: dict[str, list[BlockClass]] = field(default_factory=dict)
-    renamed: dict[str, str] = field(default_factory=dict)
+    inner: dict[str, list[BlockClass]] = {}
+    renamed: dict[str, str] = {}
 
     @property
     def plan(self) -> Plan:

@@ -10,7 +10,7 @@ from collections.abc import Callable, Iterator, Mapping
 from functools import cache
 from itertools import pairwise
 
-from msgspec import Struct, field
+from msgspec import Struct
 from msgspec.structs import replace
 
 from app.builder.blocks import Block
@@ -42,7 +42,7 @@ def _refused() -> dict[str, frozenset[str]]:
 class Container(Struct):
     """Modules with a common prefix. A child is a container, or id and kind of a step."""
 
-    children: dict[str, Container | tuple[str, str]] = field(default_factory=dict)
+    children: dict[str, Container | tuple[str, str]] = {}
 
     def add(self, path: list[str], step: str, kind: str) -> None:
         container = self

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from typing import Any, TypeVar
 
-from msgspec import Struct, field
+from msgspec import Struct
 from msgspec.structs import replace
 
 from app.builder import rules
@@ -29,8 +29,8 @@ class Fragment(Struct, frozen=True):
 
     graph: Graph
     positions: Positions
-    comments: Comments = field(default_factory=FrozenMap)
-    bends: Bends = field(default_factory=FrozenMap)
+    comments: Comments = FrozenMap()
+    bends: Bends = FrozenMap()
     unfolded: frozenset[str] = frozenset()
 
 

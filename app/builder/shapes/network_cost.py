@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from functools import cached_property
 
-from msgspec import Struct, field
+from msgspec import Struct
 
 from app.builder.graph import Graph
 from app.builder.shapes.receptive_field import Receptive
@@ -90,7 +90,7 @@ class NetworkCost(Shared, frozen=True, dict=True):
     """The cost of every node of a graph, in running order; the totals are of the nodes that an output needs."""
 
     graph: Graph
-    nodes: FrozenMap[str, NodeCost] = field(default_factory=FrozenMap)
+    nodes: FrozenMap[str, NodeCost] = FrozenMap()
 
     @cached_property
     def _live(self) -> list[NodeCost]:

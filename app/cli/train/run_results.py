@@ -10,7 +10,7 @@ from contextlib import suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from msgspec import Struct, field
+from msgspec import Struct
 
 from app.builder.analysis import analyse
 from app.engine.requests.capture import CaptureRequest, node_labels
@@ -45,8 +45,8 @@ class Results(Struct):
     """`names` are the files that were written into `folder`, `missing` has those that could not be, by the reason."""
 
     folder: Path
-    names: list[str] = field(default_factory=list)
-    missing: dict[str, list[str]] = field(default_factory=dict)
+    names: list[str] = []
+    missing: dict[str, list[str]] = {}
 
     def part(self, name: str, write: Callable[[], Any]) -> None:
         """Write one file; `write` may return the names of further files."""

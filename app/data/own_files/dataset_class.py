@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-from msgspec import Struct, field
+from msgspec import Struct
 
 from app.data.config import DataConfig
 from app.data.spec import DataError
@@ -60,7 +60,7 @@ class DatasetCall(Struct, frozen=True):
 
     name: str
     args: tuple[Any, ...] = ()
-    kwargs: FrozenMap[str, Any] = field(default_factory=FrozenMap)
+    kwargs: FrozenMap[str, Any] = FrozenMap()
 
     @property
     def code(self) -> str:

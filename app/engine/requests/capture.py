@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import ClassVar
 
-from msgspec import Struct, field
+from msgspec import Struct
 from msgspec.structs import replace
 
 from app.autograd.capture_options import PLAIN_OPTIONS, CaptureOptions
@@ -62,7 +62,7 @@ class CaptureRequest(Request[Captured], frozen=True):
 
     lane: ClassVar[str] = "capture"
     job: Job
-    labels: FrozenMap[str, Label] = field(default_factory=FrozenMap)
+    labels: FrozenMap[str, Label] = FrozenMap()
     train: bool = True
     weights: WeightsChoice = InitialWeights()
     options: CaptureOptions = CaptureOptions()

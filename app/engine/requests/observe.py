@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any, ClassVar
 
-from msgspec import Struct, field
+from msgspec import Struct
 from msgspec.structs import replace
 
 from app.autograd.capture_options import CaptureOptions
@@ -40,7 +40,7 @@ class Observe(Request[Observation], frozen=True):
 
     lane: ClassVar[str] = MAIN
     source: SourceSpec
-    arguments: FrozenMap[str, Any] = field(default_factory=FrozenMap)
+    arguments: FrozenMap[str, Any] = FrozenMap()
     inputs: tuple[InputSpec, ...] = ()
     folder: str = ""
     train: bool = False

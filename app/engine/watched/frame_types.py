@@ -16,6 +16,7 @@ from typing import (
 )
 
 import msgspec
+from msgspec import Struct
 
 from app.util import regular_files
 from tapedeck import frames
@@ -26,7 +27,7 @@ LONGEST = 1 << 20  # bytes of a first line
 KINDS: dict[str, type[Any]] = {frames.event_of(kind): kind for kind in frames.KINDS}
 
 
-class _Kind(msgspec.Struct):
+class _Kind(Struct):
     event: str
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Sequence
 from itertools import groupby
 
-from msgspec import Struct, field
+from msgspec import Struct
 
 from app.diagram.diagram import Box, Drawing, Group, Mark
 from app.features.compare.layer_rows import adds
@@ -31,7 +31,7 @@ class Module(Struct, eq=False):
     mark: Mark = ""
     notes: tuple[str, ...] = ()
     adds: bool = False
-    children: list[Module] = field(default_factory=list)
+    children: list[Module] = []
     count: int = 1  # of modules in it, with itself
     differing: int = 0  # of those in it that differ, with itself
 

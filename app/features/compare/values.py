@@ -9,7 +9,6 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING, ClassVar, Literal
 
-import msgspec
 from msgspec import Struct
 
 from app.engine.protocol import MAIN, Request
@@ -30,7 +29,7 @@ KNOWN = tuple(name for kind in KINDS for name in kind)
 Pass = Literal["forward", "backward"]
 
 
-class Setting(msgspec.Struct, frozen=True, array_like=True):
+class Setting(Struct, frozen=True, array_like=True):
     """A setting that differs between two matched modules, as text; "" where one has none."""
 
     name: str
@@ -46,7 +45,7 @@ class Setting(msgspec.Struct, frozen=True, array_like=True):
         return f"{self.name} {self.a or 'none'} → {self.b or 'none'}"
 
 
-class Changed(msgspec.Struct, frozen=True, array_like=True):
+class Changed(Struct, frozen=True, array_like=True):
     """Two matched modules whose settings differ."""
 
     a: str
@@ -54,14 +53,14 @@ class Changed(msgspec.Struct, frozen=True, array_like=True):
     settings: tuple[Setting, ...]
 
 
-class Alone(msgspec.Struct, frozen=True, array_like=True):
+class Alone(Struct, frozen=True, array_like=True):
     """A module that only one of the models has; `kind` is its class."""
 
     path: str
     kind: str
 
 
-class Moved(msgspec.Struct, frozen=True, array_like=True):
+class Moved(Struct, frozen=True, array_like=True):
     """Two matched modules of different paths; those in them moved along and are not listed."""
 
     a: str
@@ -84,7 +83,7 @@ class Structure(Struct, frozen=True):
         return not (self.added or self.removed or self.changed)
 
 
-class Apart(msgspec.Struct, frozen=True, array_like=True):
+class Apart(Struct, frozen=True, array_like=True):
     """How far the tensors of a layer in B are from those in A, both models run on their own.
 
     `relative` is ‖b−a‖₂ / ‖a‖₂ and infinite where shapes differ or one has no gradient; `cosine` is that of the angle
@@ -96,7 +95,7 @@ class Apart(msgspec.Struct, frozen=True, array_like=True):
     ulp: float = 0.0
 
 
-class Added(msgspec.Struct, frozen=True, array_like=True):
+class Added(Struct, frozen=True, array_like=True):
     """What a layer of B adds to the error when it gets exactly what that of A got: the relative error, the largest one
     that rounding explains, and what differs, as text."""
 
@@ -110,7 +109,7 @@ class Added(msgspec.Struct, frozen=True, array_like=True):
         return not self.error <= self.bound
 
 
-class Layer(msgspec.Struct, frozen=True, array_like=True):
+class Layer(Struct, frozen=True, array_like=True):
     """A call of two matched modules. `forward` compares its outputs, `backward` their gradients and those of its
     parameters; None where there are none."""
 
@@ -128,7 +127,7 @@ class Layer(msgspec.Struct, frozen=True, array_like=True):
     backward_added: Added | None = None
 
 
-class Distance(msgspec.Struct, frozen=True, array_like=True):
+class Distance(Struct, frozen=True, array_like=True):
     """How far the parameters of a matched module are apart: ‖b−a‖₂, the same relative to ‖a‖₂, and how many numbers
     differ of how many."""
 

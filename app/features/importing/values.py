@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from typing import Any, ClassVar
 
-from msgspec import Struct, field
+from msgspec import Struct
 
 from app.engine.protocol import MAIN, Request
 from app.project.project import Project
@@ -66,7 +66,7 @@ class ImportModel(Request[Project], frozen=True):
 
     lane: ClassVar[str] = MAIN
     source: SourceSpec
-    arguments: Mapping[str, Any] = field(default_factory=dict)
+    arguments: Mapping[str, Any] = {}
     inputs: tuple[InputSpec, ...] = ()
     pretrained: bool = False
     keep_weights: bool = True

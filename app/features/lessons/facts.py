@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from typing import Any
 
-from msgspec import Struct, field
+from msgspec import Struct
 
 from app.builder.graph import Graph
 from app.project.project import Project
@@ -40,9 +40,9 @@ class TapeFigures(Struct, frozen=True):
     saved: int = 0
     held: int = 0
     mode: str = ""
-    names: Mapping[str, int] = field(default_factory=dict)
+    names: Mapping[str, int] = {}
     played: float = 0.0
-    grads: Mapping[str, float] = field(default_factory=dict)
+    grads: Mapping[str, float] = {}
 
 
 class SnippetFigures(Struct, frozen=True):
@@ -50,7 +50,7 @@ class SnippetFigures(Struct, frozen=True):
 
     name: str = ""
     error: str = ""
-    values: Mapping[str, Mapping[str, Value]] = field(default_factory=dict)
+    values: Mapping[str, Mapping[str, Value]] = {}
 
 
 class Situation(Struct, frozen=True):
@@ -63,13 +63,13 @@ class Situation(Struct, frozen=True):
     errors: int | None = None
     parameters: int | None = None
     trainable: int | None = None
-    shapes: Mapping[str, str] = field(default_factory=dict)
+    shapes: Mapping[str, str] = {}
     run: RunFigures | None = None
     runs: int = 0
     tape: TapeFigures | None = None
     snippet: SnippetFigures | None = None
     findings: Mapping[str, int] | None = None
-    measured: Mapping[str, Mapping[str, Value]] = field(default_factory=dict)
+    measured: Mapping[str, Mapping[str, Value]] = {}
     pages: frozenset[str] = frozenset()
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from typing import NamedTuple
 
-from msgspec import Struct, field
+from msgspec import Struct
 
 from app.diagram.layout import KnownPlaces
 from app.features.opened.folding import Tree
@@ -50,7 +50,7 @@ class Arranger(Struct):
     """Lays out one model again and again; groups that stay as they are keep the places that were worked out."""
 
     tree: Tree
-    _known: KnownPlaces = field(default_factory=dict)
+    _known: KnownPlaces = {}
 
     def arrange(
         self,

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import Any
 
-from msgspec import Struct, field
+from msgspec import Struct
 from PySide6.QtCore import QSize, Qt, Signal
 from PySide6.QtGui import QPainter, QPixmap, QResizeEvent
 from PySide6.QtWidgets import QAbstractItemView, QWidget
@@ -58,7 +58,7 @@ class RunColumn(Struct):
     words: str = ""
     busy: bool = False
     goes_on: bool = False
-    samples: dict[int, RunSample] = field(default_factory=dict)
+    samples: dict[int, RunSample] = {}
 
 
 def pixmap_of(pictures: Sequence[Picture], side: int) -> QPixmap:

@@ -7,7 +7,7 @@ from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from msgspec import Struct, field
+from msgspec import Struct
 from msgspec.structs import replace
 from PySide6.QtCore import QObject, Qt, QTimer, Signal
 from PySide6.QtWidgets import QProgressBar, QSizePolicy, QWidget
@@ -113,9 +113,9 @@ class Sweep(Struct):
     search: Search
     tag: str = ""
     trial: Trial | None = None
-    losses: list[float] = field(default_factory=list)
-    started: list[tuple[Run, str]] = field(default_factory=list)
-    failures: list[str] = field(default_factory=list)
+    losses: list[float] = []
+    started: list[tuple[Run, str]] = []
+    failures: list[str] = []
     made: int = 0
     stopped: bool = False
     note: str = ""

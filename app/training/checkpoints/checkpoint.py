@@ -255,13 +255,6 @@ def step_by_name(path: Path) -> int | None:
     return int(match[1]) if match else None
 
 
-def to_revisit(folder: Path) -> list[Path]:
-    """List the checkpoints that are kept for revisiting, in the order of their steps."""
-    return sorted(
-        file for file in folder.glob("revisit-*.pt") if _TO_REVISIT.fullmatch(file.name)
-    )
-
-
 def save(path: Path, state: dict[str, Any]) -> None:
     """Write a checkpoint atomically. Raises OSError."""
     contents = {"tapedeck_checkpoint": VERSION, **state}

@@ -239,7 +239,6 @@ def recompute_steps(
     at_end: Callable[[RecomputeWatcher, StepFigures], T],
     *,
     resume: Path | None = None,
-    threads: int | None = None,
     tell: Callable[[int, int], None] = lambda _done, _of: None,
     cancelled: Callable[[], bool] = lambda: False,
     probe: Probe | None = None,
@@ -263,7 +262,7 @@ def recompute_steps(
 
     unlimited = replace(job, training=replace(job.training, max_minutes=None))
     began, changed, per_epoch = 0, "", 0
-    events = train(unlimited, control, threads=threads, resume=resume, watch=watch)
+    events = train(unlimited, control, resume=resume, watch=watch)
     try:
         for event in events:
             match event:

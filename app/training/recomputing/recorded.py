@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from msgspec import Struct, field
+from msgspec import Struct
 
 EPOCH, BATCH, GENERATOR, FIRST = range(4)  # of a row, then the layers
 
@@ -27,8 +27,8 @@ class Recorded(Struct, frozen=True):
     """
 
     layers: tuple[str, ...] = ()
-    hashes: Mapping[int, tuple[int, ...]] = field(default_factory=dict)
-    losses: Mapping[int, float] = field(default_factory=dict)
+    hashes: Mapping[int, tuple[int, ...]] = {}
+    losses: Mapping[int, float] = {}
     rates: tuple[RateChange, ...] = ()
     not_finite: frozenset[int] = frozenset()
     failed: int = 0

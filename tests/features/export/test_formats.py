@@ -60,7 +60,7 @@ def test_a_file_takes_any_batch_and_gives_the_same(
     tmp_path: Path, kind: Kind, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     work_in_forks(monkeypatch) if kind == "PT2" else work_here(monkeypatch)
-    path = tmp_path / f"net{formats.SUFFIXES[kind]}"
+    path = tmp_path / f"net.{kind.lower()}"
     seen: list[str] = []
     written = write_format(PAIR, state_of(PAIR), path, kind, tell=seen.append)
     assert written.passed and written.any_batch and path.stat().st_size > 1000, written
@@ -84,7 +84,7 @@ def test_an_open_axis_is_run_with_another_size_and_the_fixed_ones_are_named(
     source = replace(
         net(layers, ["return self.rows(self.embedding(x))"]), inputs=(tokens,)
     )
-    path = tmp_path / f"net{formats.SUFFIXES[kind]}"
+    path = tmp_path / f"net.{kind.lower()}"
     fixed = write_format(source, state_of(source), path, kind)
     assert fixed.fixed == ("x.1 = 6",) and "any size with x.1 = 6" in fixed.message
     written = write_format(

@@ -6,7 +6,7 @@ import ast
 from collections.abc import Iterator, Mapping
 from typing import Any
 
-from msgspec import Struct, field
+from msgspec import Struct
 
 from app.builder.catalog.catalog import OpSpec, Param
 from app.builder.expressions import Expr, ExpressionError
@@ -48,7 +48,7 @@ def short_source(tree: ast.AST) -> str:
 class ValueReader(Struct, frozen=True):
     """Reads values in a class. `names` are its arguments, each with the name of the block's parameter that it is."""
 
-    names: Mapping[str, str] = field(default_factory=dict)
+    names: Mapping[str, str] = {}
 
     def value(self, param: Param, tree: ast.expr) -> Any:
         """Return the value typed for a parameter. Raises CodeEditError with the expected kind."""

@@ -18,7 +18,7 @@ from types import FrameType
 from typing import Any
 
 import torch
-from msgspec import Struct, field
+from msgspec import Struct
 from torch import Tensor, nn
 
 from app.features.compare.compute import metrics
@@ -57,18 +57,18 @@ class Call(Struct, eq=False):
     number: int
     module: nn.Module
     place: tuple[str, int] = ("", 0)
-    inputs: list[Spot] = field(default_factory=list)
-    outputs: list[Spot] = field(default_factory=list)
-    written: dict[int, Spot] = field(default_factory=dict)
-    buffers: dict[str, Tensor] = field(default_factory=dict)
+    inputs: list[Spot] = []
+    outputs: list[Spot] = []
+    written: dict[int, Spot] = {}
+    buffers: dict[str, Tensor] = {}
     before: Tensor | None = None
     after: Tensor | None = None
     roundoff: float = 0.0
     length: int = 1
     operations: list[Operation] | None = None
     # While it runs: the tensors that it was called with, what was given in their place, and the version of that.
-    given: list[tuple[Tensor, Tensor, int]] = field(default_factory=list)
-    replaced: dict[int, Tensor] = field(default_factory=dict)
+    given: list[tuple[Tensor, Tensor, int]] = []
+    replaced: dict[int, Tensor] = {}
     caller: Call | None = None
     reference: Call | None = None
 
@@ -80,7 +80,7 @@ class Call(Struct, eq=False):
 class Gradients(Struct):
     """Those of parameters by name; `refused` is torch's error where backward raised."""
 
-    of_parameters: dict[str, Tensor | None] = field(default_factory=dict)
+    of_parameters: dict[str, Tensor | None] = {}
     refused: str = ""
 
 

@@ -17,10 +17,9 @@ from msgspec import Struct
 from app.features.compare.values import Alone, Changed, Moved, Setting, Structure
 
 MOST_EDITS = 1000  # of two sequences; with more of them they are matched in order
-CONTAINERS = ("Sequential", "ModuleList", "ModuleDict")
 
 
-class ModuleFacts(msgspec.Struct, frozen=True, array_like=True):
+class ModuleFacts(Struct, frozen=True, array_like=True):
     """A module: its path, class, the position of the module that it is in (-1 for the model), its settings, and its own
     parameters and buffers, both as names and texts."""
 

@@ -39,7 +39,6 @@ from app.util.leftovers import TemporaryFolder
 if TYPE_CHECKING:
     from app.export.weights import StateDict
 
-SUFFIXES: Mapping[Kind, str] = {"PT2": ".pt2", "ONNX": ".onnx"}
 # Of the largest number of an output: torch's own operators, and those of another library.
 ALLOWED: Mapping[Kind, float] = {"PT2": 1e-5, "ONNX": 1e-4}
 SLOWER = 30  # how many times the seconds of the net here the writing may take

@@ -13,7 +13,7 @@ from types import FrameType
 from typing import Any
 
 import torch
-from msgspec import Struct, field
+from msgspec import Struct
 from msgspec.structs import replace
 from torch import Tensor, nn
 from torch.utils._pytree import tree_leaves, tree_map
@@ -42,7 +42,7 @@ class RecordedCall(Struct, frozen=True, eq=False):
 
     function: Callable[..., Any]
     args: tuple[Any, ...]
-    kwargs: Mapping[str, Any] = field(default_factory=dict)
+    kwargs: Mapping[str, Any] = {}
     names: tuple[str | None, ...] = ()
     name: str = ""
     custom: bool = False

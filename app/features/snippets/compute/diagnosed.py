@@ -14,7 +14,7 @@ from types import FrameType
 from typing import Any
 
 import torch
-from msgspec import Struct, field
+from msgspec import Struct
 from torch import Tensor, nn
 from torch.autograd import gradcheck
 from torch.utils._pytree import tree_leaves
@@ -82,7 +82,7 @@ class _Text(Struct):
     execute: Execute
     last: str
     given: frozenset[str]
-    scope: dict[str, Any] = field(default_factory=dict)
+    scope: dict[str, Any] = {}
 
     def run(self, statements: list[ast.stmt]) -> None:
         with FunctionCalls(_without_backward):

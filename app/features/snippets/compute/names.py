@@ -7,7 +7,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from typing import Any
 
 import torch
-from msgspec import Struct, field
+from msgspec import Struct
 from torch import Tensor, nn
 
 from app.autograd.walk import short_name
@@ -22,8 +22,8 @@ MOST = 400  # rows
 class ScopeNames(Struct):
     """Tensors and modules by name, in the order of first binding; a name comes before its members."""
 
-    tensors: dict[str, Tensor] = field(default_factory=dict)
-    modules: dict[str, nn.Module] = field(default_factory=dict)
+    tensors: dict[str, Tensor] = {}
+    modules: dict[str, nn.Module] = {}
 
     def add(self, scope: Mapping[str, Any]) -> None:
         """Add the tensors and modules bound in a scope, including members of lists and tuples."""

@@ -6,7 +6,7 @@ import math
 from collections.abc import Iterable, Mapping
 
 import numpy as np
-from msgspec import Struct, field
+from msgspec import Struct
 
 from app.source.generated import Path, Source
 from app.training.columns import Columns
@@ -90,7 +90,7 @@ def nodes_by_layer(source: Source, layers: Iterable[str]) -> dict[str, tuple[str
 class Overlay(Struct, frozen=True):
     """Values of the canvas overlay: up to `NEWEST` norms per node, oldest first, and the limits of the ramp."""
 
-    norms: Mapping[str, tuple[float, ...]] = field(default_factory=dict)
+    norms: Mapping[str, tuple[float, ...]] = {}
     low: float = 0.001
     high: float = 10.0
 

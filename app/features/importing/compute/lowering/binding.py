@@ -12,7 +12,7 @@ from functools import cache
 from typing import Any
 
 import torch
-from msgspec import Struct, field
+from msgspec import Struct
 from torch import fx
 from torch.nn import functional as F
 
@@ -45,9 +45,9 @@ class Bound(Struct):
     """
 
     key: str
-    ports: dict[str, list[fx.Node]] = field(default_factory=dict)
-    params: dict[str, Any] = field(default_factory=dict)
-    wired: dict[str, fx.Node] = field(default_factory=dict)
+    ports: dict[str, list[fx.Node]] = {}
+    params: dict[str, Any] = {}
+    wired: dict[str, fx.Node] = {}
 
     def check(self, spec: OpSpec) -> None:
         """Raise BindingError if a required argument is missing."""

@@ -19,7 +19,7 @@ from functools import cache
 from typing import Any
 
 import torch
-from msgspec import Struct, field
+from msgspec import Struct
 from torch import fx
 from torch.fx.operator_schemas import get_signature_for_torch_op
 
@@ -69,8 +69,8 @@ class FunctionCall(Struct):
 
     name: str
     text: str = ""
-    ports: dict[str, fx.Node] = field(default_factory=dict)
-    params: dict[str, Any] = field(default_factory=dict)
+    ports: dict[str, fx.Node] = {}
+    params: dict[str, Any] = {}
 
     def bound(self, key: str) -> Bound:
         """Return the call of the layer's op."""

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Any
 
-from msgspec import Struct, field
+from msgspec import Struct
 
 from app.features.importing.compute.tracing.source_lines import SourceLine
 from app.util.errors import CodedError
@@ -60,12 +60,12 @@ class DraftNode(Struct):
     id: str
     op: str
     name: str
-    params: dict[str, Any] = field(default_factory=dict)
+    params: dict[str, Any] = {}
     inner: Draft | None = None
     shares: str = ""
     repeat: int = 1
     kept: bool = False
-    tied: dict[str, tuple[str, str]] = field(default_factory=dict)
+    tied: dict[str, tuple[str, str]] = {}
     frozen: bool | None = None
     order: int = 0
     written: bool = False
@@ -76,12 +76,12 @@ class Draft(Struct):
 
     path: str
     kind: str
-    nodes: dict[str, DraftNode] = field(default_factory=dict)
-    wires: list[tuple[str, int, str, str, int]] = field(default_factory=list)
-    inputs: list[str] = field(default_factory=list)
-    outputs: list[str] = field(default_factory=list)
+    nodes: dict[str, DraftNode] = {}
+    wires: list[tuple[str, int, str, str, int]] = []
+    inputs: list[str] = []
+    outputs: list[str] = []
     made: int = 0  # nodes so far, for their ids
-    numbers: set[str] = field(default_factory=set)  # those that give one number
+    numbers: set[str] = set()  # those that give one number
 
     def add(
         self, op: str, name: str, params: dict[str, Any], inner: Draft | None = None

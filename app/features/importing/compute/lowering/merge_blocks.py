@@ -9,7 +9,7 @@ from collections.abc import Iterator
 from itertools import pairwise, starmap
 from typing import Any
 
-from msgspec import Struct, field
+from msgspec import Struct
 from msgspec.structs import replace
 
 from app.builder.blocks import PREFIX, Block, Blocks, unused_name
@@ -37,10 +37,10 @@ class _Group(Struct):
     """Drafts that are the same but for numbers."""
 
     key: Key
-    members: list[Draft] = field(default_factory=list)
-    params: dict[str, Param] = field(default_factory=dict)
-    vectors: dict[str, tuple[Any, ...]] = field(default_factory=dict)
-    graph: Graph = field(default_factory=Graph)
+    members: list[Draft] = []
+    params: dict[str, Param] = {}
+    vectors: dict[str, tuple[Any, ...]] = {}
+    graph: Graph = Graph()
     name: str = ""
     run: Node | None = None
 

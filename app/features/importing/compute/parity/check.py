@@ -13,7 +13,7 @@ from collections.abc import Callable, Container, Iterator
 from typing import Any
 
 import torch
-from msgspec import Struct, field
+from msgspec import Struct
 from msgspec.structs import replace
 from torch import nn
 
@@ -109,10 +109,10 @@ class ParityResult(Struct, frozen=True):
 class _State(Struct):
     """The state of the comparison so far."""
 
-    modes: list[str] = field(default_factory=list)
-    batches: list[int] = field(default_factory=list)
-    notes: list[str] = field(default_factory=list)
-    cases: list[Case] = field(default_factory=list)
+    modes: list[str] = []
+    batches: list[int] = []
+    notes: list[str] = []
+    cases: list[Case] = []
     gradients: bool = False
     double: bool = True
     largest: float = 0.0

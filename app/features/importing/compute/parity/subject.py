@@ -13,7 +13,7 @@ from typing import Any
 
 import numpy
 import torch
-from msgspec import Struct, field
+from msgspec import Struct
 from torch import nn
 
 from app.export import measure
@@ -57,15 +57,13 @@ class ModuleResult(Struct):
     that it drew random numbers. Large tensors are stored as sketches."""
 
     outputs: dict[str, torch.Tensor]
-    gradients: dict[str, torch.Tensor | None] = field(default_factory=dict)
-    state: dict[str, torch.Tensor | None] = field(default_factory=dict)
-    moving: dict[str, Any] = field(default_factory=dict)
+    gradients: dict[str, torch.Tensor | None] = {}
+    state: dict[str, torch.Tensor | None] = {}
+    moving: dict[str, Any] = {}
     others: tuple[str, ...] = ()
     drew: bool = False
     refused: str = ""  # why it does not go backward
-    buffers: dict[str, torch.Tensor | None] = field(
-        default_factory=dict
-    )  # after the first call
+    buffers: dict[str, torch.Tensor | None] = {}  # after the first call
 
 
 def run_module(

@@ -9,7 +9,7 @@ from collections.abc import Iterator
 from typing import Any
 
 import torch
-from msgspec import Struct, field
+from msgspec import Struct
 from torch import Tensor, fx, nn
 from torch.utils._pytree import tree_flatten
 
@@ -67,7 +67,7 @@ class Apart(Struct):
 
     real: nn.Module
     spec: OpSpec
-    params: dict[str, Any] = field(default_factory=dict)
+    params: dict[str, Any] = {}
     record: Any = None
 
 
@@ -83,13 +83,13 @@ class Frame(Struct):
     path: str
     module: nn.Module
     graph: fx.Graph
-    inputs: list[fx.Node] = field(default_factory=list)
-    names: list[str] = field(default_factory=list)
-    inner: dict[fx.Node, Frame] = field(default_factory=dict)
-    outer: dict[fx.Node, fx.Node] = field(default_factory=dict)
-    outputs: list[Any] = field(default_factory=list)
+    inputs: list[fx.Node] = []
+    names: list[str] = []
+    inner: dict[fx.Node, Frame] = {}
+    outer: dict[fx.Node, fx.Node] = {}
+    outputs: list[Any] = []
     structure: Any = None
-    extra: dict[int, fx.Node] = field(default_factory=dict)
+    extra: dict[int, fx.Node] = {}
     recorded: bool = True
 
 
