@@ -11,6 +11,7 @@ from collections.abc import Callable, Iterable
 from functools import lru_cache
 from typing import NamedTuple, TypeVar
 
+from rapidfuzz import process
 from rapidfuzz.distance import OSA
 
 T = TypeVar("T")
@@ -35,6 +36,7 @@ class _Text(NamedTuple):
     """A text as it is compared: its words, its letters and digits, and where words start in it."""
 
     words: frozenset[str]
+    spaced: str  # the words, each after a space: to look through a text takes less than to loop over them
     letters: str
     lowered: str
     starts: frozenset[int]
@@ -45,8 +47,10 @@ def _text(text: str) -> _Text:
     text = unicodedata.normalize("NFKC", text)  # such as R²
     tokens = {*re.findall(r"\w+", text), *re.findall(r"[^\W_]+", text)}
     parts = {part for token in tokens for part in _CAMEL.findall(token)}
+    words = frozenset(word.lower() for word in tokens | parts)
     return _Text(
-        frozenset(word.lower() for word in tokens | parts),
+        words,
+        "".join(f" {word}" for word in words),
         _letters(text),
         text.lower(),
         frozenset(match.start() for match in _WORD_START.finditer(text)),
@@ -81,14 +85,26 @@ def score(query: str, *fields: tuple[str, float], partly: bool = False) -> float
     """
     words = query_words(query)
     if not words:
-        return 0.0 if not query.strip() else None
-    values = [_best(word, fields) for word in words]
-    matched = [value for value in values if value > 0.0]
-    if len(matched) < len(words) and not (partly and 2 * len(matched) > len(words)):
+        return None if query.strip() else 0.0
+    return _score(words, fields, partly)
+
+
+def _score(
+    words: list[str], fields: Iterable[tuple[str, float]], partly: bool
+) -> float | None:
+    texts = list(fields)
+    values = []
+    for word in words:
+        value = max((weight * _worth(word, text) for text, weight in texts), default=0)
+        if not value and not partly:  # most things end here
+            return None
+        values.append(value)
+    matched = len(words) - values.count(0)
+    if matched < len(words) and 2 * matched <= len(words):
         return None
     letters = "".join(map(_letters, words))
-    exact = max(weight * _likeness(letters, text) for text, weight in fields)
-    shortness = min(len(letters) / max(len(_text(fields[0][0]).letters), 1), 1.0)
+    exact = max(weight * _likeness(letters, text) for text, weight in texts)
+    shortness = min(len(letters) / max(len(_text(texts[0][0]).letters), 1), 1.0)
     return sum(values) / len(words) + EXACT * exact + 0.02 * shortness
 
 
@@ -97,30 +113,28 @@ def _likeness(letters: str, text: str) -> float:
     return 1.0 if other == letters else 0.5 if other.startswith(letters) else 0.0
 
 
-def _best(word: str, fields: Iterable[tuple[str, float]]) -> float:
-    return max((weight * _worth(word, text) for text, weight in fields), default=0.0)
-
-
 @lru_cache(65536)
 def _worth(word: str, text: str) -> float:
     """Return what a word is worth in a text, 0 if it does not match."""
     against = _text(text)
     if word in against.words:
         return WHOLE
-    begun = [len(other) for other in against.words if other.startswith(word)]
-    if begun or against.letters.startswith(word):
+    if f" {word}" in against.spaced or against.letters.startswith(word):
+        begun = [len(other) for other in against.words if other.startswith(word)]
         return START + 0.1 * len(word) / min(begun, default=len(against.letters))
     if len(text) > SENTENCE:
         return 0.0
     if len(word) > 1 and word in against.letters:
         return INSIDE
     if len(word) >= LEAST:
-        likeness = max(
-            (OSA.normalized_similarity(word, other) for other in against.words),
-            default=0.0,
+        closest = process.extractOne(
+            word,
+            against.words,
+            scorer=OSA.normalized_similarity,
+            score_cutoff=SIMILAR,
         )
-        if likeness >= SIMILAR:
-            return MISSPELT * likeness
+        if closest is not None:
+            return MISSPELT * closest[1]
     return _initials(word, against)
 
 
@@ -150,16 +164,16 @@ def ranked(
 
     Where none matches all words, those are taken that match most of them, if it may be `partly`.
     """
-    candidates = list(things)
-    scores = [
-        (value, thing)
-        for thing in candidates
-        if (value := score(query, *fields(thing))) is not None
-    ]
-    if partly and not scores:
+    candidates = [(thing, tuple(fields(thing))) for thing in things]
+    words = query_words(query)
+    if not words:
+        return [] if query.strip() else [thing for thing, _ in candidates]
+    for some in (False, True) if partly else (False,):
         scores = [
             (value, thing)
-            for thing in candidates
-            if (value := score(query, *fields(thing), partly=True)) is not None
+            for thing, texts in candidates
+            if (value := _score(words, texts, some)) is not None
         ]
+        if scores:
+            break
     return [thing for _, thing in sorted(scores, key=lambda pair: -pair[0])]
