@@ -79,6 +79,7 @@ COUNTS = {
     "diff_control._sides",
     "autograd_control.shows_step",
     "recompute_control._page",
+    "RunFeature._said",
 }
 # What stays of the first import that is compared with its model, and of the first screen reader: once in each window.
 ONCE = [

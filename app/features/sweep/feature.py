@@ -234,6 +234,7 @@ class PageControl(QObject):
         workspace.pages.shown.connect(lambda _key: self.refresh())
         workspace.document.replaced.connect(lambda _project: self._choose(""))
         workspace.session.stateChanged.connect(lambda _state: self._show_buttons())
+        self._show_buttons()
         self.refresh()
 
     def refresh(self) -> None:
