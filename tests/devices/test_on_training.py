@@ -499,7 +499,8 @@ def test_a_plan_that_fits_runs_within_its_limit_and_its_peak_is_the_allocator_s(
     finally:
         torch.sim.set_memory_limit(None)
     assert on_cpu.device == "cpu" and on_cpu.scope == "operations"
-    assert on_cpu.peak > limit and on_cpu.plans[0].fits
+    # What earlier tests have left on the device is not there.
+    assert 0 < on_cpu.peak <= whole.peak and on_cpu.plans[0].fits
     # Of the smallest a copy of the parameters is 8 %, and a run may have one more for a moment.
     for plan, error in zip(result.plans, (0.05, 0.05, 0.1), strict=True):
         assert plan.fits and ran_within(limit, plan.training), plan

@@ -265,7 +265,8 @@ def test_status_inspector_and_canvas_show_the_cost_and_follow_an_edit(
     ids = {node.name: node.id for node in graph.nodes.values()}
     assert window.status.text("compute") == "2.53 MFLOP per sample"
     window.selection.set([ids["conv2"]])
-    assert "N = 1" in window.inspector.node_page.cost.caption()
+    cost = window.inspector.node_page.cost
+    qtbot.waitUntil(lambda: "N = 1" in cost.caption())
     window.overlay.set_value("Cost")
     items = window.canvas.scene.nodes
     plain, striped = items[ids["relu1"]], items[ids["conv2"]]
