@@ -9,6 +9,7 @@ from app.autograd.errors import CaptureError
 from app.engine.requests.findings import CheckpointRequest, FindingsRequest
 from app.engine.server import Context, handles
 from app.engine.tasks.capture import batch_of
+from app.util.language import tr
 
 
 def stopped(context: Context) -> bool:
@@ -29,8 +30,10 @@ def measure_blocks(request: CheckpointRequest, context: Context) -> tuple[WhatIf
     paths = checkpointing.blocks(batch.model)
     if not paths:
         raise CaptureError(
-            "This net has no blocks, that is, modules with submodules. A checkpointed single layer "
-            "still stores its input, so little would be freed."
+            tr(
+                "This net has no blocks, that is, modules with submodules. A checkpointed single layer "
+                "still stores its input, so little would be freed."
+            )
         )
     for number, path in enumerate(paths, 1):
         context.progress(f"Checkpointing {path} ({number} of {len(paths)})")

@@ -102,7 +102,7 @@ class ProblemRow(ListRow):
         if problem.torch_message:
             quote = label(" ".join(problem.torch_message.split()), "formula", "text2")
             quote.setMinimumWidth(1)
-            title = label("PyTorch's error message", "label", "text3")
+            title = label(tr("PyTorch's error message"), "label", "text3")
             text.addLayout(hbox(title, (quote, 1), spacing=6))
         self._beside = hbox((text, 1), spacing=_SPACING)
         self.cure: Button | None = None

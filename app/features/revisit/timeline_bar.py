@@ -18,7 +18,7 @@ from PySide6.QtWidgets import (
 )
 
 from app.training.history import History
-from app.util import formatting
+from app.util.language import tr
 from app.views.ui import theme
 from app.views.ui.layouts import hbox
 from app.views.ui.widgets.button import Button
@@ -178,7 +178,7 @@ class TimelineBar(QWidget):
                 self.slider.setValue(max(count - 1, 0))
         if self._step is None and not self.field.hasFocus():
             self.field.set_value(max(last, 1))
-        self._of.setText(f"of {formatting.grouped_digits(last)}" if last else "")
+        self._of.setText(tr("of {number:,}", number=last) if last else "")
         self._enable()
 
     def _enable(self) -> None:

@@ -300,7 +300,7 @@ class ProblemBox(QWidget):
         if problem.reason:
             column.addWidget(label(problem.reason, "label", "text2", wrap=True))
         if problem.torch_message:
-            column.addWidget(label("PyTorch's error message", "caption", "text2"))
+            column.addWidget(label(tr("PyTorch's error message"), "caption", "text2"))
             torch_label = label(problem.torch_message, "formula", "text2", wrap=True)
             torch_label.setTextInteractionFlags(
                 Qt.TextInteractionFlag.TextSelectableByMouse
