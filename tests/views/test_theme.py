@@ -20,6 +20,7 @@ from PySide6.QtWidgets import QApplication, QPushButton
 
 from app.util import resources
 from app.views.ui import icons, theme
+from app.views.ui.tables import FiguresTable
 
 MODES = theme.THEMES
 CATEGORIES = {
@@ -317,3 +318,24 @@ def test_a_change_within_the_event_loop_is_painted_without_any_other_event(qapp,
         assert painted == ["dark", "light"], "once, and in the new colours"
     finally:
         theme.apply(qapp, "dark", 1.0)
+
+
+def test_the_heads_of_a_table_have_the_same_size_in_the_next_theme(qtbot, qapp):
+    theme.apply(qapp, "dark")
+    table = FiguresTable(["A heading of some length"], "Figures", ())
+    qtbot.addWidget(table)
+    table.resize(400, 120)
+    table.show()
+
+    def inked_columns() -> int:
+        head = table.horizontalHeader().viewport()
+        image = head.grab().toImage().convertToFormat(QImage.Format.Format_Grayscale8)
+        grey = np.frombuffer(image.constBits(), np.uint8)
+        grey = grey.reshape(image.height(), image.bytesPerLine())[:12]  # above the line
+        grey = grey[:, 2 : image.width() - 2].astype(int)
+        return int((np.ptp(grey, axis=0) > 40).sum())
+
+    before = inked_columns()
+    theme.apply(qapp, "light")
+    theme.apply(qapp, "dark")
+    assert inked_columns() == before > 30

@@ -143,6 +143,8 @@ class RowsModel(QAbstractTableModel):
             return side(column.number)
         if role == Role.ToolTipRole:
             return column.meaning or None
+        if role == Role.FontRole:  # the header paints on a child that has the body's
+            return theme.font("caption")
         return column.title if role == Role.DisplayRole else None
 
     def data(self, index: Index, role: int = Role.DisplayRole) -> Any:
@@ -227,7 +229,6 @@ class Table(QTableView):
         self.verticalHeader().hide()
         RowHeight(self, height, room)
         header = self.horizontalHeader()
-        header.setFont(theme.font("caption"))
         header.setHighlightSections(False)
         header.setTextElideMode(Qt.TextElideMode.ElideRight)
         self.doubleClicked.connect(self._open)
