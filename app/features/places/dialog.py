@@ -8,7 +8,7 @@ from contextlib import closing, suppress
 from typing import Any
 
 from PySide6.QtCore import Signal, Slot
-from PySide6.QtWidgets import QWidget
+from PySide6.QtWidgets import QGridLayout, QWidget
 
 from app import __version__
 from app.features.places import values
@@ -16,7 +16,6 @@ from app.features.places.line import Line, state_of
 from app.features.places.values import Place, PlaceError
 from app.util.formatting import bytes_text
 from app.views.ui.dialogs.base import Dialog
-from app.views.ui.layouts import hbox
 from app.views.ui.tables import Column, Table
 from app.views.ui.widgets import TextField
 from app.views.ui.widgets.button import Button
@@ -24,8 +23,8 @@ from app.views.ui.widgets.painting import announce, label
 
 WORDS = (
     "A place is a machine that ssh reaches without a question, and a command that gives a Python with torch there. The "
-    "device box lists them: a run there goes on when this window is closed. Where there is a queue of SLURM, runs "
-    "are its jobs: tapedeck places add NAME --slurm TEMPLATE in a terminal makes one."
+    "device box lists them: a run there goes on when this window is closed. With a template for sbatch, runs are jobs "
+    "of the queue of SLURM there, or of this machine without ssh; a template that is not there yet is made."
 )
 COLUMNS = (
     Column("Name", lambda place: place.name),
@@ -48,24 +47,27 @@ class PlacesDialog(Dialog):
         self.table.setMinimumHeight(120)
         self.table.horizontalHeader().setStretchLastSection(True)
         self.name, self.ssh = TextField(), TextField()
-        self.python = TextField("python3")
+        self.python, self.slurm = TextField("python3"), TextField()
         self.answer = label("", "body", "text2", wrap=True)
         self.body.addWidget(label(WORDS, "body", "text2", wrap=True))
         self.body.addWidget(self.table, 1)
-        row = hbox(spacing=8)
-        for title, field, hint in (
+        fields = (
             ("Name", self.name, "gpubox"),
             ("ssh", self.ssh, "a Host of ~/.ssh/config, or user@host"),
             ("Python", self.python, "a command for the shell there"),
-        ):
+            ("Queue", self.slurm, "a template for sbatch, or empty"),
+        )
+        grid = QGridLayout()
+        for number, (title, field, hint) in enumerate(fields):
             field.setAccessibleName(title)
             field.setPlaceholderText(hint)
             field.setToolTip(hint)
-            row.addWidget(label(title, "label", "text2"))
-            row.addWidget(field, 1)
+            line, column = divmod(number, 2)
+            grid.addWidget(label(title, "label", "text2"), line, 2 * column)
+            grid.addWidget(field, line, 2 * column + 1)
         self.add = Button("Add", "secondary")
-        row.addWidget(self.add)
-        self.body.addLayout(row)
+        grid.addWidget(self.add, 1, 4)
+        self.body.addLayout(grid)
         self.body.addWidget(self.answer)
         self.remove = self.add_button("Remove", left=True)
         self.check = self.add_button("Check")
@@ -86,6 +88,7 @@ class PlacesDialog(Dialog):
 
     def _show(self) -> None:
         self.table.cells.set_rows(tuple(self._places().values()))
+        self.table.fit_columns()
         self._enable()
 
     def _enable(self, *_selection: object) -> None:
@@ -98,10 +101,21 @@ class PlacesDialog(Dialog):
 
     def _add(self) -> None:
         """Add the place that the fields describe, in place of one of that name."""
-        place = Place(
-            self.name.text(), self.ssh.text(), self.python.text() or "python3"
-        )
-        self._save(lambda stored: {**stored, place.name: values.checked(place)})
+        template = values.template_path(self.slurm.text())
+        python = self.python.text() or "python3"
+        place = Place(self.name.text(), self.ssh.text(), python, template)
+        note = ""
+
+        def added(stored: dict[str, Place]) -> dict[str, Place]:
+            nonlocal note
+            values.checked(place)
+            note = values.make_template(place)
+            place.request()
+            return {**stored, place.name: place}
+
+        self._save(added)
+        if note:
+            self.answer.setText(note)
 
     def _remove(self) -> None:
         place = self._chosen()

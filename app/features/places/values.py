@@ -15,6 +15,7 @@ from app.project.project import Project
 from app.training.job import Job
 from app.util import atomic, user_folders
 from app.util.errors import CodedError
+from app.util.resources import path as resource
 
 FILE = "places.json"
 NOTE = "place.json"  # in the folder of a run that goes on at a place
@@ -175,6 +176,22 @@ def checked(place: Place) -> Place:
     else:
         return place
     raise PlaceError(problem)
+
+
+def template_path(text: str) -> str:
+    """Return the whole path of a template; "" for none."""
+    return str(Path(text).expanduser().absolute()) if text else ""
+
+
+def make_template(place: Place) -> str:
+    """Write the template of a queue where there is none, and return what is to be done with it; else "". Raises
+    OSError.
+    """
+    template = Path(place.slurm)
+    if not place.slurm or template.exists():
+        return ""
+    atomic.write_bytes(template, resource("slurm.sbatch").read_bytes())
+    return f"{template} is new: edit its lines of #SBATCH for your queue"
 
 
 def split(text: str) -> tuple[str, str]:

@@ -6,7 +6,7 @@ import argparse
 import json
 import sys
 from contextlib import closing
-from pathlib import PurePosixPath
+from pathlib import Path, PurePosixPath
 from typing import Any
 
 import msgspec
@@ -16,9 +16,7 @@ from app.cli import console
 from app.features.places import values
 from app.features.places.line import Line, state_of
 from app.features.places.values import Place
-from app.util import atomic
 from app.util.formatting import bytes_text
-from app.util.resources import path as resource
 
 LITTLE = 1 << 30  # bytes free
 
@@ -49,14 +47,13 @@ def _add(options: argparse.Namespace) -> None:
         raise console.CommandError(
             "places add NAME --ssh ALIAS: name a Host of ~/.ssh/config, or user@host; or --slurm TEMPLATE, a queue"
         )
-    template = options.slurm.expanduser().absolute() if options.slurm else None
+    template = values.template_path(str(options.slurm or ""))
     python = options.python or ("python3" if options.ssh else sys.executable)
-    place = Place(options.name, options.ssh or "", python, str(template or ""))
-    place = values.checked(place)
-    if template is not None and not template.exists():
-        with console.writing(template):
-            atomic.write_bytes(template, resource("slurm.sbatch").read_bytes())
-        console.warn(f"{template} is new: edit its lines of #SBATCH for your queue")
+    place = values.checked(Place(options.name, options.ssh or "", python, template))
+    with console.writing(Path(template)):
+        note = values.make_template(place)
+    if note:
+        console.warn(note)
     place.request()
     _save({**values.places(), place.name: place})
     if not options.json:
