@@ -264,13 +264,16 @@ class AnalysisService(QObject):
         if after.opened is not None:
             if before is not after:
                 self._analyse_opened()
+        elif before.opened is not None:
+            self._answered_question = None  # its graph may be the same empty one
+            self._request_analysis()
         elif before.graph is not after.graph:
             self._request_analysis()
         elif before.data != after.data or before.training != after.training:
             self._publish()
 
     def _replaced(self, _project: Project) -> None:
-        self._raised = None
+        self._raised = self._answered_question = None
         self._awaiting.clear()
         self._recall.stop()
         self._forget()

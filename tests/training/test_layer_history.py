@@ -86,7 +86,7 @@ def test_the_first_layer_that_vanishes_is_the_last_of_them_on_the_way_back():
     assert (found.kind, found.layer) == (
         "vanishing",
         "b",
-    ) and "at b, 10,000,000 times less" in found.text
+    ) and "at b, 1e7 times less" in found.text
     assert verdict(("a", "b"), np.array([[0.1], [1.0]])) is None
     assert (
         verdict(("a", "b"), np.array([[0.0], [1.0]])).text

@@ -264,3 +264,18 @@ def test_a_project_with_a_file_stays_until_the_model_is_to_be_trained(
     assert window.document.project.opened is not None and window.document.path is None
     assert window.pages.is_front("training") and not offered(window, "network")
     assert project_file.read(tmp_path / "drawn.tape") == drawn
+
+
+def test_a_new_project_after_a_model_has_nothing_of_its_analysis(
+    qtbot: QtBot, window: WholeWindow
+) -> None:
+    window.actions_by_key.trigger(
+        "open-source", AskedModel("mine_opened.py:Net", "", ("2x1x8x8",), trust=True)
+    )
+    qtbot.waitUntil(window.observed.train.isVisible)
+    qtbot.mouseClick(window.observed.train, Qt.MouseButton.LeftButton)
+    qtbot.waitUntil(lambda: bool(window.live.analysis.parameters))
+    window.document.undo_stack.setClean()
+    window.document.new()
+    qtbot.waitUntil(lambda: window.live.up_to_date)
+    assert not window.live.analysis.parameters

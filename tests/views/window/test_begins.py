@@ -31,7 +31,9 @@ def test_the_window_of_a_script_has_its_name_and_no_network(
     begin(qtbot, window, str(script.watch.frames))
     session, control, deck = window.session, window.run_control, window.toolbar.deck
     script.start()
-    qtbot.waitUntil(lambda: session.commands and len(session.history.steps) > 3)
+    qtbot.waitUntil(
+        lambda: session.commands and session.history and len(session.history.steps) > 3
+    )
     assert (
         window.windowTitle().startswith("frames.jsonl")
         and not window.document.project.graph.nodes
