@@ -134,14 +134,11 @@ def cases(count: int) -> list[Expected]:
             True,
         )
     )
-    huge = good.graph.with_param(
-        next(node.id for node in good.graph.nodes.values() if node.name == "first"),
-        "out_features",
-        2_000_000_000,
-    )
-    found.append(
-        Expected("huge", "huge.tape", file.dumps(replace(good, graph=huge)), 5, True)
-    )
+    first = next(node.id for node in good.graph.nodes.values() if node.name == "first")
+    for width in (500_000_000, 1_000_000_000, 2_000_000_000):
+        huge = replace(good, graph=good.graph.with_param(first, "out_features", width))
+        name = f"huge-{width}.tape"
+        found.append(Expected("huge", name, file.dumps(huge), 5, True))
     return found
 
 

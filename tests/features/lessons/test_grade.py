@@ -195,7 +195,7 @@ def test_few_of_the_two_hundred() -> None:
     """The short form of `python -m tests.slow.graded_hand_ins`."""
     cases = graded_hand_ins.cases(1)
     kinds = {case.kind for case in cases}
-    assert len(cases) == len(kinds) >= 15
+    assert len(cases) >= len(kinds) >= 15
     lesson, text = grade.lesson_named(LESSON)
     for case in cases:
         if case.kind in ("own files", "deep JSON", "names a file", "wrong answer"):
