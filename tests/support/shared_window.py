@@ -136,6 +136,7 @@ class SharedWindow:
         window, self.window = self.window, None
         if window is not None:
             window.session.close_and_wait()
+            take_typed(window)  # else it is an edit as the window closes, which asks
             window.document.undo_stack.setClean()
             leave(window)
 
