@@ -188,6 +188,9 @@ class Server:
         files = request.get("files", {})
         if not cwd.is_dir():
             raise OSError(f"there is no folder {cwd}")
+        for path in map(Path, files):
+            if path.is_absolute() or ".." in path.parts:
+                raise OSError(f"{path} is outside of the run's folder")
         runs_file = not request["module"] and not files
         if runs_file and not (cwd / Path(script).expanduser()).is_file():
             raise OSError(f"there is no file {script} in {cwd.resolve()}")

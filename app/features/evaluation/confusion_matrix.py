@@ -40,8 +40,11 @@ DOT = 2.5
 
 
 class _Plan(NamedTuple):
-    """What is drawn where: the cells in `grid`, beside and below it the `names`, each as its lines, of which `room` and
-    `foot` px are seen. Heads of columns stand on end where a cell is narrower than they are."""
+    """Layout of a confusion matrix, in px.
+
+    `grid` is the area of the cells. `names` are the classes with their line breaks; row labels are `room` wide, and
+    column labels `foot` high, upright if `on_end`. `is_whole`: no label is cut.
+    """
 
     grid: QRectF
     names: tuple[str, ...]

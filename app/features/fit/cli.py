@@ -45,14 +45,14 @@ def run(options: argparse.Namespace) -> int:
 
 
 def _on_synthetic_data(project: Project) -> Project:
-    """Return the project of a model with data that fit it, where there are such, and say so."""
-    fitted = synthetic_data.with_these(project, opened.analysis_of(project))
-    if fitted is None:
+    """Return the project of a model with synthetic data of its shapes, and warn; the same project if there are none."""
+    synthetic = synthetic_data.with_these(project, opened.analysis_of(project))
+    if synthetic is None:
         return project
     console.warn(
         "measured on synthetic data that fit the model; --on DATA names others"
     )
-    return fitted
+    return synthetic
 
 
 def _total(device: str) -> int:

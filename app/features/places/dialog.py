@@ -104,17 +104,13 @@ class PlacesDialog(Dialog):
         template = values.template_path(self.slurm.text())
         python = self.python.text() or "python3"
         place = Place(self.name.text(), self.ssh.text(), python, template)
-        note = ""
-
-        def added(stored: dict[str, Place]) -> dict[str, Place]:
-            nonlocal note
-            values.checked(place)
-            note = values.make_template(place)
+        try:
+            note = values.make_template(values.checked(place))
             place.request()
-            return {**stored, place.name: place}
-
-        self._save(added)
-        if note:
+        except (PlaceError, OSError) as error:
+            self.answer.setText(str(error))
+            return
+        if self._save(lambda stored: {**stored, place.name: place}):
             self.answer.setText(note)
 
     def _remove(self) -> None:
@@ -124,15 +120,17 @@ class PlacesDialog(Dialog):
                 lambda stored: {k: v for k, v in stored.items() if k != place.name}
             )
 
-    def _save(self, change: Callable[[dict[str, Place]], dict[str, Place]]) -> None:
+    def _save(self, change: Callable[[dict[str, Place]], dict[str, Place]]) -> bool:
+        """Write the changed places, and show them; return whether it could be done."""
         try:
             values.save(change(values.places()))
         except (PlaceError, OSError) as error:
             self.answer.setText(str(error))
-            return
+            return False
         self.answer.clear()
         self._show()
         self.changed.emit()
+        return True
 
     def _check(self) -> None:
         """Reach the chosen place on a thread of its own: it may not answer."""
@@ -160,7 +158,7 @@ class PlacesDialog(Dialog):
 
 
 def _described(facts: dict[str, Any]) -> str:
-    """Return what a place has, or what it lacks; of a queue, what its job has told."""
+    """Return the result of a check as text: host, torch and devices, or the state of the job in the queue."""
     if "host" not in facts:
         return f"{state_of(facts['job'])} {facts.get('problem', '')}".strip()
     torch = (

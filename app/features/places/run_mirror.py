@@ -58,8 +58,8 @@ class RunMirror(Mirror):
         self._cancels = 0  # the number of the request that cancels the job
         self._batches = 0  # of an epoch, 0 if unknown
         self._early: deque[bytes] = deque()  # frames before the script's own start
-        # What is printed of epochs, by the step that it is of and its kind; a script that goes on from an earlier step
-        # prints it again.
+        # Lines that train.py prints of epochs, by step and event: those to write, and those written. After a resume
+        # from an earlier step they are printed again.
         self._epochs: dict[tuple[int, str], bytes] = {}
         self._told: dict[tuple[int, str], bytes] = {}
         self._ending = b""
@@ -90,7 +90,7 @@ class RunMirror(Mirror):
             self._note()
         self._path = PurePosixPath(self._there, frames.FRAMES)
         if self._place.slurm and not self._offset:
-            # A job may wait for days for its script: what is commanded until then comes here.
+            # The job may be pending for days: with this event the window takes Stop until the script starts.
             script = frames.Script([SCRIPT], 0, commands=True)
             self._write(frames.line_of(script).encode() + b"\n")
         super()._begin(line)
@@ -99,12 +99,12 @@ class RunMirror(Mirror):
 
     @property
     def _resuming(self) -> list[str]:
-        """The arguments by which the script goes on from the newest checkpoint, at each of its starts."""
+        """The arguments that resume from the newest checkpoint, at each start of the script."""
         resumes = self._place.slurm or checkpoint_of(self._run.step) in self._run.files
         return ["--resume", CHECKPOINTS] if resumes else []
 
     def _introduce(self) -> None:
-        """Tell, once, that the run goes on without this window."""
+        """Write a notice, once, that closing the window does not end the run."""
         if self._introduced:
             return
         self._introduced = True
@@ -180,8 +180,9 @@ class RunMirror(Mirror):
                 self._write(self._at_epoch(line))
 
     def _tell_start(self, hook_start: dict[str, Any]) -> None:
-        """Tell how the run starts, by what the script and its hooks have said; what comes after its step is told
-        again.
+        """Write the event `started`, merged from that of the hooks and that of train.py.
+
+        Epochs after the step that it resumes from are written again.
         """
         step = hook_start.get("resumed_at", 0)
         start = {**hook_start, **self._script_start, "resumed_at": step}

@@ -184,8 +184,9 @@ def template_path(text: str) -> str:
 
 
 def make_template(place: Place) -> str:
-    """Write the template of a queue where there is none, and return what is to be done with it; else "". Raises
-    OSError.
+    """Write the default sbatch template if its file does not exist, and return a hint to edit it, else "".
+
+    Raises OSError.
     """
     template = Path(place.slurm)
     if not place.slurm or template.exists():

@@ -16,6 +16,7 @@ from app.features.places import line, values
 from app.features.places.line import remote_command, ssh_command
 from app.features.places.values import Place, PlaceError, RunAtPlace
 from app.main import main
+from tapedeck.place import Server
 from tests.support.ssh_host import SshHost, one_host, ssh_host
 
 __all__ = ["one_host", "ssh_host"]
@@ -283,3 +284,10 @@ def test_a_flood_from_there_leaves_time_for_what_is_commanded_here(monkeypatch):
     for calls in (1, 2):
         assert len([*kept.messages(60.0)]) == line.AT_ONCE
         assert flood.signs == calls
+
+
+@pytest.mark.parametrize("name", ["../train.py", "checkpoints/../../x.pt", "/tmp/x.pt"])
+def test_no_file_is_put_outside_of_the_folder_of_its_run(name: str) -> None:
+    request = {"script": "train.py", "cwd": "", "module": False, "files": {name: ""}}
+    with pytest.raises(OSError, match="outside of the run's folder"):
+        Server(0, 1).do_start(request)

@@ -66,8 +66,8 @@ class Call(Struct, eq=False):
     roundoff: float = 0.0
     length: int = 1
     operations: list[Operation] | None = None
-    # While it runs: the tensors that it was called with, what was given in their place, and the version of that.
-    given: list[tuple[Tensor, Tensor, int]] = []
+    # While it runs: the tensors that it was called with, their replacements, and the versions of these.
+    substitutes: list[tuple[Tensor, Tensor, int]] = []
     replaced: dict[int, Tensor] = {}
     caller: Call | None = None
     reference: Call | None = None
@@ -233,7 +233,7 @@ class ModelPass(ABC):
                 self.stack.pop()
             call = self.stack.pop()
             output = self.leave(call, output)
-            call.given.clear()
+            call.substitutes.clear()
             call.replaced.clear()
             return output
 
@@ -282,14 +282,14 @@ class Recording(ModelPass):
     def enter(self, call: Call, tensor: Tensor) -> Tensor:
         spot, watched = _watched(tensor)
         call.inputs.append(spot)
-        call.given.append((tensor, watched, tensors.version_of(watched)))
+        call.substitutes.append((tensor, watched, tensors.version_of(watched)))
         return watched
 
     def begun(self, call: Call) -> None:
         call.before = torch.get_rng_state()
 
     def leave(self, call: Call, output: Any) -> Any:
-        for number, (tensor, watched, version) in enumerate(call.given):
+        for number, (tensor, watched, version) in enumerate(call.substitutes):
             if tensors.version_of(watched) != version:
                 spot, after = _watched(watched)
                 call.written[number] = spot
@@ -392,7 +392,9 @@ class Forced(ModelPass):
         if reference is None or number >= len(reference.inputs):
             replacement = tensor.clone() if tensor.requires_grad else tensor
             call.inputs.append(Spot(tensor.detach()))
-            call.given.append((tensor, replacement, tensors.version_of(replacement)))
+            call.substitutes.append(
+                (tensor, replacement, tensors.version_of(replacement))
+            )
             return replacement
         spot = reference.inputs[number]
         self._judge(
@@ -406,7 +408,7 @@ class Forced(ModelPass):
         replacement = self._cut(
             call, tensor, spot, call, f"the gradient at its input {number + 1}"
         )
-        call.given.append((tensor, replacement, tensors.version_of(replacement)))
+        call.substitutes.append((tensor, replacement, tensors.version_of(replacement)))
         return replacement
 
     def begun(self, call: Call) -> None:
@@ -425,7 +427,7 @@ class Forced(ModelPass):
         reference = call.reference
         if reference is None:
             return output
-        for number, (tensor, watched, version) in enumerate(call.given):
+        for number, (tensor, watched, version) in enumerate(call.substitutes):
             wrote, spot = (
                 tensors.version_of(watched) != version,
                 reference.written.get(number),

@@ -355,7 +355,7 @@ class _Trial:
         if not self._gradients_as_is:
             try:
                 self._gradients_as_is = self._gradients(self.job.training)
-            except (RuntimeError, TypeError):  # a net with a dtype of its own
+            except (RuntimeError, TypeError):  # a net that casts to a fixed dtype
                 self._widest = torch.float32
                 self._gradients_as_is = self._gradients(self.job.training)
         return gradient_difference(
