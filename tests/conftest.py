@@ -263,11 +263,16 @@ class PatientBot(QtBot):
         return super().waitUntil(callback, timeout=0)
 
     @staticmethod
-    def mouseClick(widget, *args, **kwargs):
-        """Clicks where the widget is painted next, as a hand does that sees it."""
+    def mouseClick(widget, *args, pos=None, **kwargs):
+        """Clicks where the widget is painted next, as a hand does that sees it.
+
+        `pos` may be what computes it: a point in a picture or a list moves when those are laid out.
+        """
         from PySide6.QtCore import QCoreApplication, QEvent
 
         QCoreApplication.sendPostedEvents(None, QEvent.Type.LayoutRequest)
+        if pos is not None:
+            kwargs["pos"] = pos() if callable(pos) else pos
         QtBot.mouseClick(widget, *args, **kwargs)
 
     def _go_on(self, milliseconds):

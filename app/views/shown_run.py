@@ -120,12 +120,17 @@ class ShownRun(QObject):
         )  # layers of the nodes that are selected
 
     def show(self, figures: Figures | None) -> None:
-        """Show a run, or none. The one that is shown already stays as it is."""
-        if figures is None or self.figures is None or not figures.same(self.figures):
-            self.figures = figures
+        """Show a run, or none. The one that is shown already stays at its step, also under another name."""
+        before = self.figures
+        if figures is not None and before is not None and figures.same(before):
+            return
+        self.figures = figures
+        if figures is None or before is None or figures.history is not before.history:
             self.show_recomputed(None)
             self.choose_step(None)
-            self.changed.emit(figures)
+        self.changed.emit(figures)
+        if self.step is not None:
+            self.stepped.emit(self.step)  # who hears of a run shows its newest
 
     def choose_step(self, step: int | None) -> None:
         """Show what was recorded of a step; None for the newest."""

@@ -17,7 +17,7 @@ from app.runs.record import RunError
 from app.training.recomputing.errors import RecomputeError
 from app.util import formatting
 from app.util.formatting import plural
-from app.views.shown_run import RecomputedStep
+from app.views.shown_run import Figures, RecomputedStep
 
 if TYPE_CHECKING:
     from app.views.ui.background import WorkerFailure
@@ -45,7 +45,7 @@ class RecomputeControl(QObject):
         self._page = ""  # what was in front when the step was asked for
         bar.recomputeRequested.connect(self.recompute)
         bar.cancelRequested.connect(self.cancel)
-        workspace.shown_run.changed.connect(lambda _figures: self.cancel())
+        workspace.shown_run.changed.connect(self._run_changed)
         workspace.engine.ended.connect(self._engine_ended)
 
     def recompute(
@@ -79,6 +79,11 @@ class RecomputeControl(QObject):
             on_error=self._failed,
             on_progress=self._progressed,
         )
+
+    def _run_changed(self, figures: Figures | None) -> None:
+        """Cancel where another run is shown; one that got another name goes on."""
+        if figures is None or figures.folder != self._folder:
+            self.cancel()
 
     def cancel(self) -> None:
         """Cancel the recomputation under way."""

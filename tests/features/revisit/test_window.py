@@ -10,7 +10,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 from msgspec.structs import replace
-from PySide6.QtCore import QPointF, Qt
+from PySide6.QtCore import QPoint, QPointF, Qt
 from PySide6.QtWidgets import QMenu
 
 from app.features.revisit.feature import TimelineFeature
@@ -87,10 +87,13 @@ def test_a_step_chosen_by_key_click_or_number_is_shown_by_charts_and_strips(
     qtbot.waitUntil(
         lambda: curves.loss.plot.isVisible() and view.viewRange()[0][1] >= steps[-1]
     )
-    at = curves.loss.plot.mapFromScene(
-        view.mapViewToScene(QPointF(x, sum(view.viewRange()[1]) / 2))
-    )
-    qtbot.mouseClick(curves.loss.plot.viewport(), Qt.MouseButton.LeftButton, pos=at)
+    plot = curves.loss.plot
+
+    def spot() -> QPoint:
+        middle = QPointF(x, sum(view.viewRange()[1]) / 2)
+        return plot.mapFromScene(view.mapViewToScene(middle))
+
+    qtbot.mouseClick(plot.viewport(), Qt.MouseButton.LeftButton, pos=spot)
     qtbot.waitUntil(lambda: abs((trained.shown_run.step or 0) - x) <= 1)
     qtbot.keyClick(bar.slider, Qt.Key.Key_Escape)
     assert trained.shown_run.step is None and bar.field.value() == steps[-1]
@@ -122,6 +125,27 @@ def test_a_step_chosen_by_key_click_or_number_is_shown_by_charts_and_strips(
     assert trained.canvas.scales.heat.accessibleName().startswith(
         "Gradient norm until step 7"
     )
+
+
+def test_the_chosen_step_stays_when_the_run_gets_another_name(
+    qtbot, trained: WholeWindow
+) -> None:
+    trained.pages.show("curves")
+    bar, shown = timeline(trained).timeline, trained.shown_run
+    bar.slider.setFocus()
+    qtbot.keyClick(bar.slider, Qt.Key.Key_Home)
+    qtbot.keyClick(bar.slider, Qt.Key.Key_Right)
+    bar.recompute.click()
+    assert bar.recompute.text() == CANCEL
+    shown.show(replace(shown.figures, label="Run 1 · wide"))
+    assert shown.step == 2 == bar.field.value() and bar.slider.value() == 1
+    assert bar.recompute.text() == CANCEL, "it goes on"
+    qtbot.waitUntil(lambda: bar.recompute.text() == RECOMPUTE, timeout=60_000)
+    assert shown.past is not None and shown.past.step == 2
+    shown.show(replace(shown.figures, label="Run 1 · wide again"))
+    assert shown.past is not None and shown.past.step == 2
+    loss = figure(float(trained.curves.history.steps["loss"][1]))
+    qtbot.waitUntil(lambda: f"training {loss}" in trained.curves.loss.legend.texts)
 
 
 def test_a_step_is_debugged_its_graph_plays_to_the_recorded_norms_and_its_batch_is_shown(
