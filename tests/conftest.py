@@ -43,7 +43,7 @@ if TYPE_CHECKING:
 THREADS = (
     1 if "PYTEST_XDIST_WORKER" in os.environ else 2
 )  # of torch; beside others, one each
-PATIENCE = 60_000  # milliseconds; a wait that takes so long is a hang on any machine, however busy
+PATIENCE = 300_000  # milliseconds; a wait that takes so long is a hang on any machine, however busy
 LOOK = 10  # milliseconds from one look to the next, at most
 HANGS = 600  # seconds that no test takes
 STACKS = "TAPEDECK_TEST_STACKS"  # the folder in which workers write where they hang
@@ -255,7 +255,7 @@ class PatientBot(QtBot):
 
         Most of what is waited for comes at once, so the first looks follow one another soon.
         """
-        for look in range(LOOK + timeout // LOOK):
+        for look in range(LOOK + max(timeout, PATIENCE) // LOOK):
             with suppress(AssertionError):
                 if (found := callback()) is None or found:
                     return

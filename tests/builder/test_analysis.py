@@ -637,11 +637,11 @@ def test_no_random_number_is_drawn_and_no_lock_is_taken(
     def hold() -> None:
         with rng.GENERATOR:
             taken.set()
-            assert done.wait(60)
+            assert done.wait(300)
 
     holder = threading.Thread(target=hold)
     holder.start()
-    assert taken.wait(60)
+    assert taken.wait(300)
     try:
         for graph in broken_and_whole():
             analyse(graph)

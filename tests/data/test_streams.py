@@ -106,7 +106,7 @@ def test_the_next_batch_is_read_while_one_is_learnt_from() -> None:
         [torch.tensor([1, 2]), torch.tensor([3])]
     )
     assert samples[torch.tensor([1, 2])].tolist() == [[1, 1], [2, 2]]
-    assert third.wait(60), "nobody has asked for it yet"
+    assert third.wait(300), "nobody has asked for it yet"
     assert samples[torch.tensor([3])].tolist() == [[3, 3]]
     assert asked == [0, 1, 2, 3], "none is read twice"
     assert samples[torch.tensor([9])].tolist() == [[9, 9]], (
@@ -119,7 +119,7 @@ def test_what_takes_too_long_is_named() -> None:
 
     def read(number: int) -> torch.Tensor:
         if number:
-            over.wait(60)
+            over.wait(300)
         return torch.zeros(1)
 
     samples = Streamed(read, torch.arange(2), 1, 0.01, False)

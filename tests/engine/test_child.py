@@ -56,7 +56,7 @@ def alive(pid: int) -> bool:
         return False
 
 
-def wait_for(holds, seconds=120.0):
+def wait_for(holds, seconds=300.0):
     end = time.monotonic() + seconds
     while not holds():
         assert time.monotonic() < end
@@ -150,10 +150,10 @@ def test_hands_reach_it(tmp_path):
     for event in run_process.train(job(SMALL_NET, epochs=10_000), control):
         seen.append(event)
         if isinstance(event, Paused) and event.step == 1:
-            before = control.weights(timeout=60)
+            before = control.weights(timeout=300)
             control.step()
         elif isinstance(event, Paused) and event.step == 2:
-            after = control.weights(timeout=60)
+            after = control.weights(timeout=300)
             with pytest.raises(RemoteRunError):
                 control.call(lambda live: live.step).result()
             assert control.call(SetRate(0.25)).result(60) == 0.001

@@ -39,7 +39,7 @@ from app.util.frozen import FrozenMap
 from tests.support.builder_nets import net
 from tests.support.engines import asked, stop
 
-PATIENCE = 60.0
+PATIENCE = 300.0
 
 
 @pytest.fixture(scope="module")

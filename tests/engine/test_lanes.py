@@ -12,7 +12,7 @@ from app.engine import server as server_module
 from app.engine.protocol import Ask, Cancel, Request
 from app.engine.server import Context, Server
 
-PATIENCE = 60.0
+PATIENCE = 300.0
 
 
 class Slow(Request[int], frozen=True):

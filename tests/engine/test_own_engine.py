@@ -22,7 +22,7 @@ from app.engine.values import Codec
 from tests.engine.test_engine import stop
 from tests.support.builder_nets import net
 
-PATIENCE = 60.0
+PATIENCE = 300.0
 
 
 @pytest.fixture

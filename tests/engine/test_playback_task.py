@@ -53,7 +53,7 @@ from app.engine.tasks.playback import PlaybackSession
 from tests.support.engines import asked, stop
 from tests.support.training_jobs import job
 
-PATIENCE = 60.0
+PATIENCE = 300.0
 
 
 @pytest.fixture(scope="module")

@@ -70,7 +70,7 @@ def output_of(child: pool.Child) -> Any:
     said, errors = child.stdout.read(), child.stderr.read()
     child.stdout.close()
     child.stderr.close()
-    assert child.wait(120) == 0, errors.decode()
+    assert child.wait(300) == 0, errors.decode()
     return json.loads(said)
 
 
@@ -106,12 +106,12 @@ def test_it_is_given_what_a_fresh_process_would_be_given_and_its_answer_and_end_
         "line": "hello",
         "own": True,
     }
-    assert child.wait(60) == child.poll() == child.returncode == 3
+    assert child.wait(300) == child.poll() == child.returncode == 3
 
 
 def test_what_it_says_last_is_on_its_stderr(begin):
     child = begin("raise SystemExit('no good')")
-    assert child.stderr.read() == b"no good\n" and child.wait(60) == 1
+    assert child.stderr.read() == b"no good\n" and child.wait(300) == 1
 
 
 NUMBERS = """
@@ -186,10 +186,10 @@ def test_of_a_killed_one_is_known_which_signal_it_was(begin):
     assert child.poll() is None
     os.kill(child.pid, signal.SIGSEGV)
     os.kill(child.pid, signal.SIGCONT)
-    assert child.wait(60) == -signal.SIGSEGV
+    assert child.wait(300) == -signal.SIGSEGV
     child = begin("input()")
     child.kill()
-    assert child.wait(60) == -signal.SIGKILL
+    assert child.wait(300) == -signal.SIGKILL
     child.kill()  # has nothing to do any more
 
 
@@ -200,7 +200,7 @@ def test_a_killed_fork_server_takes_its_processes_along_and_the_next_one_is_fork
     child.stdout.readline()
     before = server()
     os.kill(before, signal.SIGKILL)
-    assert child.wait(60) == -signal.SIGKILL and not alive(child.pid)
+    assert child.wait(300) == -signal.SIGKILL and not alive(child.pid)
     wait_for(
         lambda: not alive(before)
     )  # its processes end first, and one that is amid its end is asked in vain

@@ -72,7 +72,7 @@ def test_one_that_cannot_be_started_says_why(monkeypatch):
 def test_one_that_nobody_wants_any_more_goes_in_good_order():
     child = pool.start("engine")
     child.stdin.close()
-    assert child.stderr.read() == b"" and child.wait(120) == 0
+    assert child.stderr.read() == b"" and child.wait(300) == 0
 
 
 def looked_at(

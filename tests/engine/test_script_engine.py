@@ -67,7 +67,7 @@ def test_a_closed_engine_leaves_no_open_socket(answering, tmp_path):
         warnings.simplefilter("always", ResourceWarning)
         engine = ScriptEngine(tmp_path)
         engine.close()
-        assert answering.wait(60.0)
+        assert answering.wait(300)
         del engine
         gc.collect()
     # the thread of the script has closed its end before it says so

@@ -44,7 +44,7 @@ JobRequeue=1
 NodeName={host} NodeAddr=127.0.0.1 CPUs={cpus} State=UNKNOWN
 PartitionName=short Nodes={host} Default=YES MaxTime=INFINITE State=UP
 """
-STARTS = 120.0  # seconds
+STARTS = 300.0  # seconds
 
 
 class Queue:

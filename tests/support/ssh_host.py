@@ -106,7 +106,7 @@ class SshHost:
             stdout=self._log,
             stderr=self._log,
         )
-        until = time.monotonic() + 60
+        until = time.monotonic() + 300
         while time.monotonic() < until:
             with suppress(OSError), socket.create_connection(("127.0.0.1", self.port)):
                 return

@@ -137,7 +137,7 @@ class Window:
             Play(Breaks()),
         ):
             playing.send(command)
-            while not isinstance(event := events.get(timeout=60), MovementEnded):
+            while not isinstance(event := events.get(timeout=300), MovementEnded):
                 continue
         assert event.stop.reason == "end", event
 
@@ -252,7 +252,7 @@ def test_every_backward_is_captured_played_and_that_of_the_script(
         window.play(engine, held, step)
         capture = window.link.send("capture")  # by which the script goes on
         engine.close()
-    thread.join(60)
+    thread.join(300)
     window.close()
     assert not thread.is_alive() and watched == alone
     assert (

@@ -304,7 +304,7 @@ def script(tmp_path: Path) -> Iterator[Script]:
     made = Script(tmp_path)
     yield made
     made.ending.set()
-    made.join(60)
+    made.join(300)
     assert not made.is_alive()
 
 
@@ -441,7 +441,7 @@ def test_another_rank_speaks_when_it_is_asked_to(tmp_path, monkeypatch):
     asked(link, "pause")
     asked(link, "resume")
     made.ending.set()
-    made.join(60)
+    made.join(300)
     assert {"script", "started", "layers", "step"} <= {
         each["event"] for each in told(made.watch.frames)
     }

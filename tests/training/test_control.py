@@ -25,7 +25,7 @@ class Runner(threading.Thread):
                 self.stands.release()
 
     def wait_until_it_stands(self):
-        assert self.stands.acquire(timeout=30)
+        assert self.stands.acquire(timeout=300)
 
 
 @pytest.fixture
@@ -37,17 +37,17 @@ def standing():
     runner.wait_until_it_stands()
     yield runner
     control.stop()
-    runner.join(30)
+    runner.join(300)
     assert not runner.is_alive()
 
 
 def test_one_step_at_a_time_and_weights_in_between(standing):
     import torch
 
-    before = standing.control.weights(timeout=30)
+    before = standing.control.weights(timeout=300)
     standing.control.step()
     standing.wait_until_it_stands()
-    after = standing.control.weights(timeout=30)
+    after = standing.control.weights(timeout=300)
     assert not torch.equal(before["linear1.weight"], after["linear1.weight"])
     # What was handed out is a copy: the run does not change it.
     standing.control.step()
@@ -63,7 +63,7 @@ def test_one_step_at_a_time_and_weights_in_between(standing):
 
 def test_resume_from_another_thread_gives_the_same_numbers(standing):
     standing.control.resume()
-    standing.join(60)
+    standing.join(300)
     assert losses(standing.events) == losses(run(job(epochs=1)))
     assert any(isinstance(event, Resumed) for event in standing.events)
     assert isinstance(standing.events[-1], Finished)
@@ -71,7 +71,7 @@ def test_resume_from_another_thread_gives_the_same_numbers(standing):
 
 def test_stop_wakes_a_run_that_stands(standing):
     standing.control.stop()
-    standing.join(30)
+    standing.join(300)
     assert standing.events[-1].reason == "stopped" and standing.control.result.step == 0
 
 

@@ -48,7 +48,7 @@ def test_threads_that_compute_at_once_get_the_same() -> None:
     both, found = threading.Barrier(2), []
 
     def compute() -> Thing:
-        both.wait(10)
+        both.wait(300)
         return Thing()
 
     threads = [

@@ -336,7 +336,7 @@ def test_a_download_is_confirmed_shows_bytes_and_ends(
     ) -> None:
         asked.append((source, root))
         progress(4_000_000, 8_000_000, "train-images.gz")
-        go_on.wait(10)
+        go_on.wait(300)
 
     dialog = DownloadDialog(MNIST, tmp_path, fetch=fetch)
     show(qtbot, dialog)

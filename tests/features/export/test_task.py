@@ -20,7 +20,7 @@ from app.features.export.values import Export, ExportChoice, NameWeights, Prove
 from app.project.project import Project
 from tests.support.training_jobs import SMALL_NET, job
 
-PATIENCE = 60.0
+PATIENCE = 300.0
 
 
 @pytest.fixture(scope="module")

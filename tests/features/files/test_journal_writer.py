@@ -47,13 +47,13 @@ def test_of_two_states_that_wait_only_the_newer_is_written(
 
     def slowly(_self: Journal, one: JournalEntry) -> None:
         begun.set()
-        go_on.wait(60)
+        go_on.wait(300)
         written.append(one.project.name)
 
     monkeypatch.setattr(Journal, "write", slowly)
     writer = JournalWriter(tmp_path, lambda _written: None)
     writer.put(entry(Project("a")))
-    begun.wait(60)
+    begun.wait(300)
     writer.put(entry(Project("b")))
     writer.put(entry(Project("c")))
     assert not writer.flush(0)

@@ -24,7 +24,7 @@ from tests.support import own_code
 from tests.support.opened_models import INPUTS, NETS
 from tests.support.training_jobs import job
 
-PATIENCE = 60.0
+PATIENCE = 300.0
 
 
 @pytest.fixture(scope="module")

@@ -75,7 +75,7 @@ def address_of(process: subprocess.Popen[str]) -> str:
     return process.stderr.readline().split("watched in ")[1].strip()
 
 
-def wait_until(condition: Callable[[], object], seconds: float = 60.0) -> None:
+def wait_until(condition: Callable[[], object], seconds: float = 300.0) -> None:
     until = time.monotonic() + seconds
     while not condition():
         assert time.monotonic() < until

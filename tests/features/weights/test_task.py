@@ -36,7 +36,7 @@ from app.util.frozen import FrozenMap
 from tests.support.engines import asked, stop
 from tests.support.training_jobs import SMALL_NET
 
-PATIENCE = 60.0
+PATIENCE = 300.0
 
 
 @pytest.fixture(scope="module")

@@ -20,7 +20,7 @@ class Gate:
 
     def hold(self, answer: Any = None) -> Any:
         self.inside.set()
-        assert self.open.wait(60)
+        assert self.open.wait(300)
         return answer
 
 
@@ -62,7 +62,7 @@ def test_only_the_newest_of_a_key_is_answered(
         return number
 
     background.ask("a", gate.hold, "stale", on_answer=heard.append)
-    assert gate.inside.wait(60)
+    assert gate.inside.wait(300)
     for number in range(500):
         background.ask("a", question, number, on_answer=heard.append)
     background.ask("b", question, -1, on_answer=heard.append)
@@ -123,7 +123,7 @@ def test_a_stale_failure_is_dropped_as_a_stale_answer_is(
 
     heard: list[Any] = []
     background.ask("a", late, on_answer=heard.append, on_error=heard.append)
-    assert gate.inside.wait(60)
+    assert gate.inside.wait(300)
     background.ask("a", lambda: "new", on_answer=heard.append, on_error=heard.append)
     gate.open.set()
     qtbot.waitUntil(lambda: not background.busy)
@@ -137,7 +137,7 @@ def test_a_forgotten_question_is_not_answered(
     busy: list[bool] = []
     background.busy_changed.connect(busy.append)
     background.ask("a", gate.hold, 1, on_answer=heard.append)
-    assert gate.inside.wait(60)
+    assert gate.inside.wait(300)
     background.ask(
         "b", lambda: pytest.fail("asked all the same"), on_answer=heard.append
     )
@@ -179,7 +179,7 @@ def test_closing_while_a_question_is_under_way(qtbot, gate: Gate) -> None:
     heard: list[Any] = []
     background.ask("a", gate.hold, on_answer=heard.append, on_error=heard.append)
     background.ask("b", heard.append, "asked", on_answer=heard.append)
-    assert gate.inside.wait(60)
+    assert gate.inside.wait(300)
 
     def open_once_closing() -> None:
         while not background._worker._leaving:
