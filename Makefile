@@ -1,6 +1,6 @@
 # Every target makes the environment first, once; it is made again when pyproject.toml or the constraints change.
 #   make PYTHON=/path/to/python3.12 ...     build it on that interpreter
-#   make TORCH_INDEX=URL ...                take torch from that index (see docs/installing.md)
+#   make TORCH_INDEX=URL ...                take torch from that index (see docs/howto/installing.md)
 #   make test ARGS="-k canvas"              anything after pytest's name; likewise for run
 #   make test-slow ARGS="damaged_data"      some of the long checks
 #   make test JOBS=0                        the suite in one process; two work side by side, and take from each other
@@ -16,7 +16,7 @@ export PYTHON TORCH_INDEX
 unexport PYTHONDONTWRITEBYTECODE
 
 .DEFAULT_GOAL := help
-.PHONY: help run test test-slow lint bench screenshots gpu doctor wheel clean
+.PHONY: help run test test-slow lint bench screenshots gpu doctor docs wheel clean
 
 help: ## list the targets
 	@sed -n 's/^\([a-z-]*\):.*## \(.*\)/  make \1\t\2/p' Makefile | expand -t 22
@@ -44,13 +44,22 @@ bench: $(READY) ## every promise of speed, measured as ratios in one run
 screenshots: $(READY) ## the pictures of README and docs, from a real window under Xvfb
 	$(PY) scripts/under_xvfb.py scripts/screenshots.py $(ARGS)
 
-gpu: $(READY) ## what takes a device, on this machine's accelerator; writes docs/gpu.md
+gpu: $(READY) ## what takes a device, on this machine's accelerator; writes docs/measured/gpu.md
 	$(PY) scripts/gpu.py $(ARGS)
 
 doctor: $(READY) ## what this machine has and lacks
 	@$(PY) -m app.cli.doctor
 
-wheel: $(READY) ## build dist/tapedeck_torch-VERSION.whl
+build/sphinx/.installed: $(READY) constraints-docs.txt
+	rm -rf build/sphinx
+	$(PY) -m pip install --disable-pip-version-check --quiet --no-deps --require-hashes --target build/sphinx \
+		--requirement constraints-docs.txt
+	touch $@
+
+docs: build/sphinx/.installed ## the manual in build/manual, without a network once Sphinx is there; a warning is an error
+	PYTHONPATH=build/sphinx $(PY) -m scripts.manual
+
+wheel: docs ## build dist/tapedeck_torch-VERSION.whl, with the manual
 	$(PY) -m hatchling build -t wheel
 
 clean: ## remove the environment and the caches (results in out/ stay)

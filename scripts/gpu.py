@@ -2,7 +2,7 @@
 
     python scripts/gpu.py [FILE [ARGUMENTS OF PYTEST]]
 
-FILE is `docs/gpu.md` unless it is given. Exit 1 if a test fails, 2 without an accelerator.
+FILE is `docs/measured/gpu.md` unless it is given. Exit 1 if a test fails, 2 without an accelerator.
 """
 
 from __future__ import annotations
@@ -105,5 +105,5 @@ def page(rows: dict[str, object], failed: list[str]) -> str:
 
 
 if __name__ == "__main__":
-    file, *others = sys.argv[1:] or [str(ROOT / "docs" / "gpu.md")]
+    file, *others = sys.argv[1:] or [str(ROOT / "docs" / "measured" / "gpu.md")]
     raise SystemExit(main(Path(file), *others))

@@ -1,4 +1,4 @@
-"""Write the hashes of every file of every release in `constraints.txt`, in its order and with its headings.
+"""Write the hashes of every file of every release in `constraints.txt` and `constraints-docs.txt`, in their order.
 
     python scripts/hashes.py
 
@@ -12,7 +12,7 @@ import subprocess
 import sys
 from pathlib import Path
 
-CONSTRAINTS = Path(__file__).resolve().parent.parent / "constraints.txt"
+ROOT = Path(__file__).resolve().parent.parent
 PINNED = re.compile(r"[A-Za-z0-9._-]+==\S+")
 
 
@@ -64,14 +64,20 @@ def hashes_of(pins: list[str]) -> dict[str, list[str]]:
     return hashes
 
 
-def main() -> None:
-    lines = plain(CONSTRAINTS.read_text("utf-8"))
+def write(constraints: Path) -> None:
+    """Write the hashes into a file."""
+    lines = plain(constraints.read_text("utf-8"))
     hashes = hashes_of([line for line in lines if PINNED.match(line)])
     written = []
     for line in lines:
         rows = hashes[normalized(line)] if PINNED.match(line) else []
         written.append(" \\\n    ".join([line, *rows]))
-    CONSTRAINTS.write_text("\n".join(written) + "\n", "utf-8")
+    constraints.write_text("\n".join(written) + "\n", "utf-8")
+
+
+def main() -> None:
+    for name in ("constraints.txt", "constraints-docs.txt"):
+        write(ROOT / name)
 
 
 if __name__ == "__main__":

@@ -1,10 +1,10 @@
 """Imports public models that nobody tuned the import for, and says of each whether the drawing's code is the same net.
 
-`python scripts/import_public.py` writes docs/import_public.md, a row after every model; stopped, it goes on where it
-was. Names on the command line are made anew. The packages are a development check, no dependency: install them with
-`pip install --no-deps` (no other torch is to come along) in an environment of its own: timm, vit-pytorch, einops,
-segmentation-models-pytorch, transformers and what these ask for. A model comes from a file that imports
-its package, in a process of its own, as a person's does; the comparison is that of `scripts/import_check.py`.
+`python scripts/import_public.py` writes docs/measured/import_public.md, a row after every model; stopped, it goes on
+where it was. Names on the command line are made anew. The packages are a development check, no dependency: install them
+with `pip install --no-deps` (no other torch is to come along) in an environment of its own: timm, vit-pytorch, einops,
+segmentation-models-pytorch, transformers and what these ask for. A model comes from a file that imports its package, in
+a process of its own, as a person's does; the comparison is that of `scripts/import_check.py`.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ from app.util.torchvision_import import import_torchvision
 from scripts.import_check import PREPARED, ROOT, Clean, Table, drawn_row
 from tests.support.own_code import trust
 
-FILE = ROOT / "docs" / "import_public.md"
+FILE = ROOT / "docs" / "measured" / "import_public.md"
 HEAD = """# Public models, imported
 
 Made by `python scripts/import_public.py`: {passed} of {whole} models pass. The architectures of public packages and of

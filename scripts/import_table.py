@@ -1,8 +1,9 @@
 """Imports torchvision's models and says of each whether the drawing's code is the same net.
 
-`python scripts/import_table.py` writes docs/import_table.md, a row after every model; stopped, it goes on where it was.
-Names on the command line are made anew. Each model is imported with the defaults of `tapedeck import`, saved and
-opened, and its export compared with it as `scripts/import_check.py` says. What does not pass stands in the table too.
+`python scripts/import_table.py` writes docs/measured/import_table.md, a row after every model; stopped, it goes on
+where it was. Names on the command line are made anew. Each model is imported with the defaults of `tapedeck import`,
+saved and opened, and its export compared with it as `scripts/import_check.py` says. What does not pass stands in the
+table too.
 """
 
 from __future__ import annotations
@@ -24,7 +25,7 @@ from app.sources.spec import SourceSpec, parse_input
 from app.util.torchvision_import import import_torchvision
 from scripts.import_check import PREPARED, ROOT, Clean, Table, drawn_row
 
-FILE = ROOT / "docs" / "import_table.md"
+FILE = ROOT / "docs" / "measured" / "import_table.md"
 GROUPS = ("classification", "segmentation", "video")
 HEAD = """# torchvision's models, imported
 

@@ -41,6 +41,8 @@ class CustomBuildHook(BuildHookInterface):  # type: ignore[type-arg]
         shutil.rmtree(made, ignore_errors=True)
         write_program(root / "app", made)
         build_data["force_include"][str(made)] = "tapedeck/_program"
-        build_data["force_include"][str(root / "resources")] = (
-            "tapedeck/_program/_resources"
-        )
+        resources = "tapedeck/_program/_resources"
+        build_data["force_include"][str(root / "resources")] = resources
+        manual = root / "build" / "manual"
+        if manual.is_dir():  # `make wheel` makes it first
+            build_data["force_include"][str(manual)] = f"{resources}/manual"

@@ -32,6 +32,13 @@ def _root() -> Path:
     return packed if packed.is_dir() else _PACKAGE.parent / "resources"
 
 
+def manual() -> Path | None:
+    """Return the first page of the manual where it has been built or came with a wheel."""
+    folders = (_PACKAGE / "_resources", _PACKAGE.parent / "build")
+    pages = (folder / "manual" / "index.html" for folder in folders)
+    return next((page for page in pages if page.is_file()), None)
+
+
 def path(*parts: str) -> Path:
     """Return the file or folder `parts` under the resources: `path("examples", "digits.tape")`.
 

@@ -1,7 +1,7 @@
 """The battery of an accelerator: what a person does with a device, on the one that torch finds in this process.
 
 Without one nothing of it is collected, but for the test that has a process of its own run it on `sim`. `make gpu` runs
-it on a real one and writes `docs/gpu.md`.
+it on a real one and writes `docs/measured/gpu.md`.
 """
 
 from __future__ import annotations
@@ -45,7 +45,7 @@ def same(exact: bool) -> Callable[[object, object], bool]:
 
 @pytest.fixture
 def figure(request: pytest.FixtureRequest) -> Callable[[str, object], None]:
-    """Notes a figure for `docs/gpu.md`."""
+    """Notes a figure for `docs/measured/gpu.md`."""
 
     def note(name: str, value: object) -> None:
         if path := os.environ.get("DEVICE_FIGURES"):

@@ -1,6 +1,6 @@
 """What public nets look at, held against their own eager code: attention maps, attributions, muted and patched losses.
 
-    python -m tests.slow.looked_at [--out docs/looked_at.md] [NAME ...]
+    python -m tests.slow.looked_at [--out docs/measured/looked_at.md] [NAME ...]
 
 Each net has random weights. Its fused attention is looked at by `app.features`; the maps are held against those that
 the package's eager implementation returns for the same weights, or that its softmax gives. Integrated gradients are

@@ -1,7 +1,8 @@
 """Draws public models from one forward pass, plays their backward passes, and redraws what can be.
 
-`python -m tests.slow.observed_models` writes docs/observed_public.md, a row after every model; stopped, it goes on
-where it was. Names on the command line are made anew. Each model is made in a process of its own, with a time limit.
+`python -m tests.slow.observed_models` writes docs/measured/observed_public.md, a row after every model; stopped, it
+goes on where it was. Names on the command line are made anew. Each model is made in a process of its own, with a time
+limit.
 
 - drawn: it ran to its end under observation, and its picture holds every flow between its boxes;
 - played: the tape of its `.loss`, or of the sum of its float outputs, was played node by node, and each gradient equals
@@ -35,7 +36,7 @@ from scripts.import_check import ROOT, Table
 from tests.slow.material.observed_list import MODELS, Public
 from tests.support import own_code
 
-FILE = ROOT / "docs" / "observed_public.md"
+FILE = ROOT / "docs" / "measured" / "observed_public.md"
 HEAD = """# Public models, observed
 
 Made by `python -m tests.slow.observed_models`: {counts}. Small models of public packages, with random weights, each

@@ -5,7 +5,7 @@
 Each run is paused and operated on as the window does. Then: are the parameters that stay the same objects with the same
 moments; does the exported `train.py` give the same losses in a separate process; is the run the same when resumed
 from its checkpoints before and after the surgery; and are all hashes equal when it is recomputed from its start? All
-of them together write docs/surgeries.md.
+of them together write docs/measured/surgeries.md.
 """
 
 from __future__ import annotations
@@ -474,7 +474,7 @@ def main() -> int:
             + "\n".join(rows)
             + "\n"
         )
-        (ROOT / "docs" / "surgeries.md").write_text(text, encoding="utf-8")
+        (ROOT / "docs" / "measured" / "surgeries.md").write_text(text, encoding="utf-8")
     return int(wrong > 0)
 
 

@@ -1,9 +1,9 @@
 """Training scripts as people write them, run as `python train.py` and unchanged under `tapedeck run`.
 
-`python -m tests.slow.watched_scripts` writes docs/watched_scripts.md; only scripts that are named are run anew. Every
-script of `material/scripts_watched/` prints at each step its loss with all digits and the `.grad.norm()` of each
-parameter. What both runs print has to be the same line by line; the frames have to tell each loss, and at some steps
-the norms of the layers, as the script printed them.
+`python -m tests.slow.watched_scripts` writes docs/measured/watched_scripts.md; only scripts that are named are run
+anew. Every script of `material/scripts_watched/` prints at each step its loss with all digits and the `.grad.norm()` of
+each parameter. What both runs print has to be the same line by line; the frames have to tell each loss, and at some
+steps the norms of the layers, as the script printed them.
 
     python -m tests.slow.watched_scripts [--python FILE] [SCRIPT ...]
 
@@ -28,7 +28,7 @@ from typing import Any
 
 ROOT = Path(__file__).resolve().parents[2]
 SCRIPTS = ROOT / "tests" / "slow" / "material" / "scripts_watched"
-FILE = ROOT / "docs" / "watched_scripts.md"
+FILE = ROOT / "docs" / "measured" / "watched_scripts.md"
 NEEDS = {
     "lightning_module": ("lightning",),
     "transformers_trainer": ("transformers", "accelerate"),
@@ -38,7 +38,7 @@ LIMIT = 240.0  # seconds for one run of a script
 HEAD = """# Training scripts, watched
 
 Made by `python -m tests.slow.watched_scripts`: {counts} Each script of
-[`scripts_watched`](../tests/slow/material/scripts_watched) is a common form of training loop, and ran as
+`tests/slow/material/scripts_watched` is a common form of training loop, and ran as
 `python train.py` and unchanged under `tapedeck run`. *Lines* are those that both runs printed, with every loss to all
 its digits; *losses* those that the window received exactly as the script printed them; *norms* those of layers,
 at so many steps, equal to the script's `.grad.norm()` to 1e-5 of it.

@@ -1,4 +1,4 @@
-"""A script that is written from docs/reproducing_runs.md alone gives the losses of a run."""
+"""A script that is written from docs/explanation/reproducing_runs.md alone gives the losses of a run."""
 
 import re
 from pathlib import Path
@@ -8,7 +8,7 @@ from app.source.compiled import make_module
 from app.training.events import StepDone
 from tests.support.training_jobs import SMALL_NET, job, run
 
-PAGE = Path(__file__).parents[2] / "docs" / "reproducing_runs.md"
+PAGE = Path(__file__).parents[2] / "docs" / "explanation" / "reproducing_runs.md"
 
 
 def test_the_documented_script_gives_the_losses_of_a_run_bit_for_bit():

@@ -9,8 +9,8 @@ from functools import cache, partial
 from pathlib import Path
 
 from msgspec.structs import replace
-from PySide6.QtCore import Qt
-from PySide6.QtGui import QKeySequence
+from PySide6.QtCore import Qt, QUrl
+from PySide6.QtGui import QDesktopServices, QKeySequence
 from PySide6.QtWidgets import QApplication
 
 from app.builder.results import Analysis
@@ -142,6 +142,7 @@ def _gestures(show_help: Callable[[], None]) -> Iterator[SearchEntry]:
             )
 
 
+NO_MANUAL = "In a checkout `make docs` builds it; until then its pages are the Markdown files in docs."
 ENGINE_ENDED = "The engine stopped"
 TORCH_FAILED = "PyTorch cannot be loaded"
 TORCH_CURE = (
@@ -239,6 +240,14 @@ class ShellFeature(Feature):
                 "help",
                 menu="help.search",
             ),
+            Action(
+                "manual",
+                "&Manual",
+                self._show_manual,
+                icon="help",
+                tip="Tutorials, jobs, commands, settings and limits, in the browser and without a network",
+                menu="help.learn",
+            ),
             Action("about", "&About Tapedeck", self._show_about, menu="help.about"),
             Action("about-qt", "About &Qt", QApplication.aboutQt, menu="help.about"),
         )
@@ -285,6 +294,13 @@ class ShellFeature(Feature):
             others(self.workspace, self._show_shortcuts, self.show_settings),
             self.workspace.window,
         ).open()
+
+    def _show_manual(self) -> None:
+        page = resources.manual()
+        if page is None:
+            self.workspace.notifier.refuse("There is no manual here", NO_MANUAL)
+        elif not QDesktopServices.openUrl(QUrl.fromLocalFile(str(page))):
+            self.workspace.notifier.refuse("No browser opens the manual", str(page))
 
     def _show_about(self) -> None:
         AboutDialog(self.workspace.window).open()

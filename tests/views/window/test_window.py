@@ -8,7 +8,8 @@ from pathlib import Path
 
 import pytest
 from msgspec.structs import replace
-from PySide6.QtCore import QPoint, QPointF, QRect, QSize, Qt
+from PySide6.QtCore import QPoint, QPointF, QRect, QSize, Qt, QUrl
+from PySide6.QtGui import QDesktopServices
 from PySide6.QtTest import QTest
 from PySide6.QtWidgets import QAbstractButton, QApplication, QDialog, QLabel, QMenu
 
@@ -17,6 +18,7 @@ from app.project.project import Project
 from app.runs import store
 from app.runs.checkpoint_files import checkpoints
 from app.training.config import Choice
+from app.util import resources
 from app.util.frozen import FrozenMap
 from app.util.resources import path as resource_path
 from app.views.canvas.gestures.gesture import Hit
@@ -766,6 +768,21 @@ def test_the_sheets_open_and_close(qtbot, window: WholeWindow, key: str) -> None
     qtbot.waitUntil(dialog.isActiveWindow)  # before that a key belongs to the canvas
     QTest.keyClick(dialog, Qt.Key.Key_Escape)
     assert not dialog.isVisible()
+
+
+def test_the_manual_opens_where_it_is_built_and_else_says_how(
+    window: WholeWindow, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    opened: list[QUrl] = []
+    monkeypatch.setattr(QDesktopServices, "openUrl", lambda url: not opened.append(url))
+    monkeypatch.setattr(resources, "_PACKAGE", tmp_path / "app")
+    window.actions_by_key["manual"].trigger()
+    assert "`make docs`" in window.banner.reason() and not opened
+    page = tmp_path / "build" / "manual" / "index.html"
+    page.parent.mkdir(parents=True)
+    page.write_text("")
+    window.actions_by_key["manual"].trigger()
+    assert [url.toLocalFile() for url in opened] == [str(page)]
 
 
 def test_enter_on_a_node_puts_the_caret_into_its_first_field(
