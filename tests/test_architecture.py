@@ -303,6 +303,7 @@ def test_the_package_that_watches_imports_the_standard_library_and_torch_alone()
         "tapedeck.frames",
         "tapedeck.norms",
         "tapedeck.devices",
+        "tapedeck.plugin",
     }, used
 
 

@@ -13,6 +13,7 @@ from __future__ import annotations
 import argparse
 import sys
 from collections.abc import Sequence
+from contextlib import nullcontext
 from difflib import get_close_matches
 from functools import partial
 from importlib import import_module
@@ -39,6 +40,11 @@ def commands() -> dict[str, str]:
     ]
     package = __name__.rpartition(".")[0]
     modules_by_name = {
+        f"{plugin_file.stem.removesuffix('_command')}": f"{plugin}.{plugin_file.stem}"
+        for plugin, folder in shelf.plugins().items()
+        for plugin_file in folder.glob("*_command.py")
+    }
+    modules_by_name |= {
         (file.stem.removesuffix("command").rstrip("_") or file.parent.name): ".".join(
             (package, *file.relative_to(PROGRAM).with_suffix("").parts)
         )
@@ -180,5 +186,7 @@ def _parser(command: str) -> argparse.ArgumentParser:
     )
     modules = commands()
     for name in [command] if command in modules else modules:
-        import_module(modules[name]).add(subparsers)
+        plugin = shelf.plugin_of(modules[name])
+        with shelf.noting(plugin) if plugin and name != command else nullcontext():
+            import_module(modules[name]).add(subparsers)
     return parser

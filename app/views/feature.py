@@ -5,7 +5,8 @@ A feature is made with a workspace and nothing else, and reaches other features 
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import AbstractContextManager, nullcontext
 from importlib import import_module
 from inspect import isclass
 from pathlib import Path
@@ -142,18 +143,37 @@ class Feature(QObject):
         """Cancel running work: the window closes."""
 
 
+def guarded(kind: type[Feature]) -> AbstractContextManager[None]:
+    """Return what calls code of a feature in: of one of another package, what it raises is noted on the shelf."""
+    package = shelf.plugin_of(kind.__module__)
+    return shelf.noting(package) if package else nullcontext()
+
+
+def made(workspace: Workspace) -> Iterator[Feature]:
+    """Yield the features, those of other packages only if they say what they contribute."""
+    for kind in feature_classes():
+        with guarded(kind):
+            owner = kind(workspace)
+            if shelf.plugin_of(kind.__module__):
+                _ = [*owner.pages(), *owner.actions(), *owner.overlays()]
+            yield owner
+
+
 def feature_classes() -> list[type[Feature]]:
-    """Return the class of each `feature.py` on the shelf and below this folder, by rank."""
+    """Return the class of each `feature.py` on the shelf, below this folder, and in other packages, by rank."""
     here = Path(__file__).parent
     feature_files = sorted(here.glob("*/**/feature.py"))
     names = [
         ".".join((__package__, *file.relative_to(here).with_suffix("").parts))
         for file in feature_files
     ]
+    own = map(import_module, (*names, *shelf.modules("feature")))
     classes = [
         value
-        for name in (*names, *shelf.modules("feature"))
-        for value in vars(import_module(name)).values()
-        if isclass(value) and issubclass(value, Feature) and value.__module__ == name
+        for module in (*own, *shelf.plugin_modules("feature"))
+        for value in vars(module).values()
+        if isclass(value)
+        and issubclass(value, Feature)
+        and value.__module__ == module.__name__
     ]
     return sorted(classes, key=lambda kind: kind.rank)

@@ -22,6 +22,8 @@ from app.project import journal
 from app.project.document import Document
 from app.project.project import Project
 from app.sources.spec import AskedModel
+from app.util import shelf
+from app.util.language import tr
 from app.views import feature
 from app.views.actions import Actions
 from app.views.activity import Activity
@@ -100,7 +102,7 @@ class MainWindow(ShowsCutTexts, PaintedLaidOut, QMainWindow):
         section.set_folds(self.settings.folds)
         self._make_models()
         self._make_services()
-        self.features = [kind(self.workspace) for kind in feature.feature_classes()]
+        self.features = [*feature.made(self.workspace)]
         self.workspace.searched.extend(owner.searched for owner in self.features)
         self._pages_of = [(owner, tuple(owner.pages())) for owner in self.features]
         self._pages = [page for _, pages in self._pages_of for page in pages]
@@ -108,6 +110,7 @@ class MainWindow(ShowsCutTexts, PaintedLaidOut, QMainWindow):
             page.key: owner for owner, pages in self._pages_of for page in pages
         }
         self._unmade = set(self.features)
+        self._said_broken: set[str] = set()
         self._followers = [owner for owner in self.features if owner.follows]
         steps = [partial(self.furnish, owner) for owner in self._followers]
         self._starting = Turns(self, *steps, self.live.start)
@@ -120,9 +123,11 @@ class MainWindow(ShowsCutTexts, PaintedLaidOut, QMainWindow):
         self._make_menus()
         self._lay_out()
         self._follow()
-        for window_feature in self.features:
-            window_feature.begin()
+        for owner in self.features:
+            with feature.guarded(type(owner)):
+                owner.begin()
         self._restore()
+        self._say_broken()
 
     def _make_models(self) -> None:
         self.document = Document(parent=self)
@@ -487,10 +492,23 @@ class MainWindow(ShowsCutTexts, PaintedLaidOut, QMainWindow):
         for owner, pages in self._pages_of:
             if owner in self._unmade and (not features or owner in features):
                 self._unmade.remove(owner)
-                for page in pages:
-                    if not page.early:
-                        self.pages.fill(page.key, page.make(), page.controls)
-                owner.finish()
+                with feature.guarded(type(owner)):
+                    for page in pages:
+                        if not page.early:
+                            self.pages.fill(page.key, page.make(), page.controls)
+                    owner.finish()
+                self._say_broken()
+
+    def _say_broken(self) -> None:
+        """Name the packages whose features have failed, if there is one more."""
+        broken = shelf.broken()
+        if broken.keys() - self._said_broken:
+            self._said_broken = {*broken}
+            errors = (f"{name}: {error.rstrip('.')}." for name, error in broken.items())
+            advice = tr("All else works; TAPEDECK_PLUGINS=none starts without plugins.")
+            self.notifier.warn(
+                tr("A plugin does not work"), " ".join((*errors, advice))
+            )
 
     def open_on(self, file: str | None, model: AskedModel | None) -> None:
         """Show what the program was started with, and nothing else: a model, a script, a project or journal; without

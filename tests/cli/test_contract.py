@@ -38,7 +38,15 @@ def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 
 def test_every_command_is_in_these_tables() -> None:
-    missing = NO_SOURCES - {"run", "runs", "doctor", "grade", "lesson", "places"}
+    missing = NO_SOURCES - {
+        "run",
+        "runs",
+        "doctor",
+        "grade",
+        "lesson",
+        "places",
+        "plugin",
+    }
     assert not missing, (
         f"{missing}: add what each needs beside its source to ON_PROJECTS of tests/slow/cli_contract.py if it takes a "
         ".tape file, and to ON_MODELS if it takes a model"

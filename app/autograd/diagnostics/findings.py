@@ -31,7 +31,7 @@ from app.autograd.playback.playback import Playback, StepError
 from app.autograd.playback.recording import record
 from app.autograd.tape import Tape
 from app.autograd.walk import is_accumulate
-from app.util import module_tree
+from app.util import module_tree, shelf
 from app.util.language import marked, tr, trn
 
 STAGES = (
@@ -126,6 +126,7 @@ def find_all(
             Finding("failed", "error", tr("The network"), str(error)),
             *_of_paths(paths),
         ]
+    findings += _of_plugins(batch)
     findings = by_cause(
         sorted(
             findings,
@@ -133,6 +134,18 @@ def find_all(
         )
     )
     return Findings(tuple(findings), tape, paths, rungs, cancelled())
+
+
+def _of_plugins(batch: TrainingBatch) -> list[Finding]:
+    """Return what the `findings.py` of other packages find, or which of them fails."""
+    findings: list[Finding] = []
+    for module in shelf.plugin_modules("findings"):
+        with shelf.noting(shelf.plugin_of(module.__name__)):
+            findings += module.find(batch)
+    return findings + [
+        Finding("failed", "info", package, error)
+        for package, error in shelf.broken().items()
+    ]
 
 
 def _forward(batch: TrainingBatch) -> tuple[NonFinite | None, NonFinite | None]:

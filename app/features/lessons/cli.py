@@ -90,7 +90,7 @@ def lesson_named(name: str) -> tuple[Lesson, str]:
             raise console.CommandError(
                 f"There is no lesson {name!r}; there are {', '.join(names)}, or name the folder of one."
             )
-        folder = resources.path("lessons", name)
+        folder = names[name].folder
     try:
         lesson = read(folder)
     except (LessonError, OSError) as error:

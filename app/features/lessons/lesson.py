@@ -49,7 +49,7 @@ from app.features.lessons.facts import (
 )
 from app.project.limits import LARGEST_LESSON, MOST_GOALS
 from app.project.project import LessonWork, Project
-from app.util import regular_files, resources
+from app.util import regular_files, resources, shelf
 from app.util.errors import CodedError
 from app.util.language import marked, tr
 
@@ -311,11 +311,19 @@ def seen_of(goal: Goal, situation: Situation, answers: Mapping[str, str]) -> str
 
 
 def bundled() -> list[Lesson]:
-    """Return the lessons that come with the program, in their order."""
-    folders = resources.path("lessons").glob(f"*/{FILE}")
+    """Return the lessons that come with the program and with other packages, in their order."""
+    own = [read(path) for path in resources.path("lessons").glob(f"*/{FILE}")]
     return sorted(
-        (read(path) for path in folders), key=lambda lesson: (lesson.order, lesson.name)
+        (*own, *_of_plugins()), key=lambda lesson: (lesson.order, lesson.name)
     )
+
+
+def _of_plugins() -> Iterator[Lesson]:
+    """Yield the lessons of other packages; one that cannot be read is noted."""
+    for package, folder in shelf.plugins().items():
+        for path in folder.glob(f"lessons/*/{FILE}"):
+            with shelf.noting(package):
+                yield read(path)
 
 
 def read(path: Path) -> Lesson:
