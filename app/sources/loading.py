@@ -190,7 +190,7 @@ def _fit(
     if not free or is_lazy(loaded.model):
         return
     ranges = ranges_of(
-        _trial_copy(loaded.model),
+        trial_copy(loaded.model),
         loaded.args,
         loaded.kwargs,
         [tensor for _, tensor in free],
@@ -214,7 +214,7 @@ def _propose(source: SourceSpec, loaded: Loaded) -> None:
     on_meta = any(
         parameter.device.type == "meta" for parameter in module_tree.parameters(model)
     )
-    trial = model if on_meta else _trial_copy(model)
+    trial = model if on_meta else trial_copy(model)
     first: tuple[InputSpec, ...] = ()
     error: BaseException | None = None
     for inputs in proposals(model):
@@ -251,7 +251,7 @@ def _propose(source: SourceSpec, loaded: Loaded) -> None:
     loaded.guessed, loaded.refusal = first, raised.sentence(error)
 
 
-def _trial_copy(model: nn.Module) -> nn.Module:
+def trial_copy(model: nn.Module) -> nn.Module:
     """Return a copy to call, so that what a call changes in the model stays as it is; the model itself where it cannot
     be copied or is large."""
     if weight_bytes(model) > TRIAL:
