@@ -16,7 +16,7 @@ export PYTHON TORCH_INDEX
 unexport PYTHONDONTWRITEBYTECODE
 
 .DEFAULT_GOAL := help
-.PHONY: help run test test-slow lint bench screenshots gpu doctor docs wheel clean
+.PHONY: help run test test-slow lint bench screenshots gpu doctor docs wheel release changelog clean
 
 help: ## list the targets
 	@sed -n 's/^\([a-z-]*\):.*## \(.*\)/  make \1\t\2/p' Makefile | expand -t 22
@@ -61,6 +61,15 @@ docs: build/sphinx/.installed ## the manual in build/manual, without a network o
 
 wheel: docs ## build dist/tapedeck_torch-VERSION.whl, with the manual
 	$(PY) -m hatchling build -t wheel
+
+release: wheel ## beside the wheel in dist: the source, what it pulls with licences and hashes, SHA-256 of all
+	rm -f dist/*.tar.gz dist/SHA256SUMS
+	$(PY) -m hatchling build -t sdist
+	$(PY) -m scripts.packages dist/sbom.cdx.json
+	cd dist && sha256sum *.whl *.tar.gz sbom.cdx.json > SHA256SUMS
+
+changelog: build/sphinx/.installed ## write the fragments of changes/ into CHANGELOG.md: VERSION=0.2.0
+	PYTHONPATH=build/sphinx $(PY) -m towncrier build --yes --name Tapedeck --version $(VERSION)
 
 clean: ## remove the environment and the caches (results in out/ stay)
 	rm -rf $(VENV) build dist .pytest_cache .mypy_cache .ruff_cache .hypothesis *.egg-info

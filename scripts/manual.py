@@ -26,6 +26,7 @@ from app.features.lessons import lesson as lessons
 from app.project import file
 from app.training.config import TrainingConfig
 from app.util.described import settings_of
+from scripts.packages import pulled
 
 ROOT = Path(__file__).resolve().parents[1]
 PAGES, BUILT = ROOT / "build" / "pages", ROOT / "build" / "manual"
@@ -138,6 +139,12 @@ def file_format_page() -> str:
     )
 
 
+def licences_page() -> str:
+    """Return what a wheel pulls, with licences."""
+    text = "# Packages and licences\n\nWhat a wheel pulls on Linux with torch for the CPU; other builds bring more.\n\n"
+    return text + table(("package", "version", "licence"), pulled())
+
+
 def made_pages() -> dict[str, str]:
     """Return the pages that nobody writes, by their path."""
     tutorials = {
@@ -149,6 +156,7 @@ def made_pages() -> dict[str, str]:
         "reference/settings.md": settings_page(),
         "reference/ops.md": ops_page(),
         "reference/file_format.md": file_format_page(),
+        "reference/licences.md": licences_page(),
         "reference/api.md": API,
     }
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import shutil
 import subprocess
 import sys
 import sysconfig
@@ -36,16 +37,44 @@ print(app.__file__)
 """
 
 
-@pytest.fixture(scope="module")
-def installed(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """The commands of a fresh environment, which finds torch where this one has it."""
-    folder = tmp_path_factory.mktemp("wheel")
-    quiet = {"check": True, "capture_output": True, "cwd": ROOT}
+def built(checkout: Path, folder: Path) -> Path:
+    """Build the wheel of a checkout into a folder."""
+    command = [sys.executable, "-m", "hatchling", "build", "-t", "wheel"]
     subprocess.run(
-        [sys.executable, "-m", "hatchling", "build", "-t", "wheel", "-d", str(folder)],
-        **quiet,
+        [*command, "-d", str(folder)], check=True, capture_output=True, cwd=checkout
     )
     (wheel,) = folder.glob("tapedeck_torch-*.whl")
+    return wheel
+
+
+@pytest.fixture(scope="module")
+def wheel(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return built(ROOT, tmp_path_factory.mktemp("wheel"))
+
+
+def test_another_checkout_gives_the_same_bytes(wheel: Path, tmp_path: Path) -> None:
+    """With other times and modes of its files, and another path."""
+    parts = ["app", "tapedeck", "resources", "scripts", "build/manual"]
+    unlike = shutil.ignore_patterns("__pycache__")
+    for name in parts:
+        if (ROOT / name).is_dir():
+            shutil.copytree(
+                ROOT / name,
+                tmp_path / "copy" / name,
+                ignore=unlike,
+                copy_function=shutil.copyfile,
+            )
+    for name in ("pyproject.toml", "README.md", "LICENSE"):
+        shutil.copyfile(ROOT / name, tmp_path / "copy" / name)
+    again = built(tmp_path / "copy", tmp_path / "wheel")
+    assert again.name == wheel.name and again.read_bytes() == wheel.read_bytes()
+
+
+@pytest.fixture(scope="module")
+def installed(tmp_path_factory: pytest.TempPathFactory, wheel: Path) -> Path:
+    """The commands of a fresh environment, which finds torch where this one has it."""
+    folder = tmp_path_factory.mktemp("installed")
+    quiet = {"check": True, "capture_output": True, "cwd": ROOT}
     names = zipfile.ZipFile(wheel).namelist()
     fonts = [
         name.rpartition("/")[2]

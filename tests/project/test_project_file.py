@@ -24,6 +24,7 @@ from app.builder.sheet import KINDS, Comment
 from app.data.config import DataConfig, Transform
 from app.project import file as project_file
 from app.project import limits
+from app.project.custom_layers import ops_of
 from app.project.file import ProjectFileError, dumps, loads, read, write
 from app.project.project import Project
 from app.source.generated import Source
@@ -818,6 +819,24 @@ def test_the_file_is_fit_for_version_control() -> None:
         and max(map(len, text.splitlines())) < 200
     )
     assert dumps(NEW) == dumps(loads(dumps(NEW)))
+
+
+WRITTEN = {1: 68_170, 2: 68_682}  # by each version: the parameters of its net
+
+
+@pytest.mark.parametrize("version", range(1, project_file.VERSION + 1))
+def test_a_file_that_each_version_wrote_opens_as_the_same_net(
+    version: int, tmp_path: Path
+) -> None:
+    """The transformer among the examples, as programs of that version saved it."""
+    written = Path(__file__).parent / "versions" / f"{version}.tape"
+    assert json.loads(written.read_text("utf-8"))["tapedeck"] == version
+    project = read(written)
+    analysis = analyse(project.graph, ops_of(project))
+    assert analysis.problems == () and analysis.total_parameters == WRITTEN[version]
+    write(project, tmp_path / "new.tape")
+    assert read(tmp_path / "new.tape") == project
+    assert f'"tapedeck": {project_file.VERSION}' in (tmp_path / "new.tape").read_text()
 
 
 def test_migrations_are_taken_one_by_one(monkeypatch: pytest.MonkeyPatch) -> None:
