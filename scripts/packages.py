@@ -2,7 +2,8 @@
 
     python -m scripts.packages dist/sbom.cdx.json
 
-They are those of this environment, on this system; other builds of torch bring others, such as those of CUDA.
+They are those of this environment that are pinned; other builds of torch bring others, such as those of CUDA, under the
+licences of their makers.
 """
 
 from __future__ import annotations
@@ -64,13 +65,14 @@ def licence_of(about: metadata.PackageMetadata) -> str:
 @cache
 def pulled() -> tuple[Package, ...]:
     """Return the packages that a wheel needs on this system, and what these need, by name."""
+    pinned = {pin.partition("==")[0] for pin in hashes()} | {"torch", "torchvision"}
     waiting = [*(metadata.requires(NAME) or ())]
     packages: dict[str, Package] = {}
     while waiting:
         need = Requirement(waiting.pop())
         name = re.sub(r"[-_.]+", "-", need.name).lower()
         fits = need.marker is None or need.marker.evaluate({"extra": ""})
-        if fits and name not in packages:
+        if fits and name in pinned and name not in packages:
             about = metadata.metadata(need.name)
             packages[name] = Package(name, about["Version"], licence_of(about))
             waiting += metadata.requires(need.name) or ()

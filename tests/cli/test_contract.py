@@ -46,6 +46,7 @@ def test_every_command_is_in_these_tables() -> None:
         "lesson",
         "places",
         "plugin",
+        "desktop",
     }
     assert not missing, (
         f"{missing}: add what each needs beside its source to ON_PROJECTS of tests/slow/cli_contract.py if it takes a "
