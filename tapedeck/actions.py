@@ -38,19 +38,33 @@ class ActionError(Exception):
     code = "script_action"
 
 
+class Hold:
+    """Pauses a script from its first step on, as a client does that then is silent: who asked for it takes over."""
+
+    open = True
+
+    def __init__(self) -> None:
+        self.heard = monotonic()
+
+
 class Actions:
     """Executes the commands received over `listening`; the script waits while `paused`."""
 
     def __init__(self, watcher: Watcher, listening: CommandSocket) -> None:
         self.listening = listening
         self._watcher = watcher
-        self._pausers: set[Client] = set()
+        self._pausers: set[Client | Hold] = set()
         self._credits = 0  # steps that may be taken while paused
+        self.stops = False  # the script was told to end
         self.capturing = Capturing(watcher, self)
 
     @property
     def paused(self) -> bool:
         return bool(self._pausers)
+
+    def hold(self) -> None:
+        """Pause the script after this step, for SILENCE seconds at most without a client that pauses it."""
+        self._pausers.add(Hold())
 
     def obey(self, main: bool) -> float:
         """Execute pending commands; return the seconds for which the script was paused. Only a step of the `main`
@@ -99,9 +113,9 @@ class Actions:
                     client.answer(number, ok=True, **answer)
         self.capturing.drop_orphan()
         now = monotonic()
-        for client in list(self._pausers):
-            if not client.open or now - client.heard > SILENCE:
-                self._pausers.discard(client)  # who paused the script is gone, or hangs
+        for pauser in list(self._pausers):
+            if not pauser.open or now - pauser.heard > SILENCE:
+                self._pausers.discard(pauser)  # who paused the script is gone, or hangs
         if not self._pausers:
             self._credits = 0
 
@@ -153,6 +167,7 @@ class Actions:
             raise ActionError(
                 "The script ignores Ctrl+C. End its process where it was started."
             )
+        self.stops = True
         self._pausers.clear()
         self.capturing.release()
         client.answer(

@@ -119,11 +119,12 @@ class Job:
         self._folder, self._command = folder, command
         self._checkpoints = folder / slurm.CHECKPOINTS
         self._signals: list[int] = []
-        self._queued_again = self._time_is_over = False
+        self._queued_again = self._time_is_over = self._is_ended = False
 
     def run(self) -> int:
         """Run the command to its end, or to that of the job's time; return its exit status."""
-        (self._folder / slurm.EXIT).unlink(missing_ok=True)
+        for name in (slurm.EXIT, slurm.ENDED):
+            (self._folder / name).unlink(missing_ok=True)
         self._checkpoints.mkdir(exist_ok=True)
         begun = slurm.newest_checkpoint(self._checkpoints)
         for number in (signal.SIGTERM, signal.SIGUSR1):
@@ -132,6 +133,7 @@ class Job:
             **os.environ,
             resuming.FOLDER: str(self._checkpoints),
             resuming.NEWEST: str(begun or ""),
+            resuming.HELD: "1" * (self._folder / slurm.HELD).exists(),
         }
         child = subprocess.Popen(
             self._command, stdin=subprocess.DEVNULL, env=environment
@@ -143,11 +145,13 @@ class Job:
             time.sleep(EVERY)
         self._heed(child, relay)
         relay.close()
+        (self._folder / slurm.HELD).unlink(missing_ok=True)
         status = child.returncode if child.returncode >= 0 else 128 - child.returncode
         if self._time_is_over and status == frames.TRY_AGAIN:
             self._queued_again = self._queued_again or self._requeued(begun)
         if not self._queued_again:
-            (self._folder / slurm.EXIT).write_text(str(status))
+            name = slurm.ENDED if self._is_ended else slurm.EXIT
+            (self._folder / name).write_text(str(status))
         return status
 
     def _heed(self, child: subprocess.Popen[bytes], relay: Relay) -> None:
@@ -156,6 +160,7 @@ class Job:
             number = self._signals.pop(0)
             relay.close()  # a script that is held from elsewhere would not heed it
             child.send_signal(number)
+            self._is_ended = self._is_ended or number == signal.SIGTERM
             ending = slurm.ending() if number == signal.SIGTERM else slurm.SOON
             self._queued_again = self._queued_again or ending == slurm.AGAIN
             self._time_is_over = self._time_is_over or ending == slurm.SOON

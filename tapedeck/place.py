@@ -93,10 +93,12 @@ class Followed:
 
     def status(self) -> int | None:
         """Return the exit status of a script that has ended, None where it left none."""
-        try:
-            return int(self._exit.read_text()) if self._exit is not None else None
-        except (OSError, ValueError):
+        if self._exit is None:
             return None
+        for file in (self._exit, self._exit.with_name(slurm.ENDED)):
+            with contextlib.suppress(OSError, ValueError):
+                return int(file.read_text())
+        return None
 
     def close(self) -> None:
         if self._file >= 0:
@@ -269,6 +271,11 @@ class Server:
         slurm.cancel(Path(request["folder"]))
         return {}
 
+    def do_hold(self, request: dict[str, Any]) -> dict[str, Any]:
+        """Have the script of a job that waits begin paused."""
+        slurm.Job(Path(request["folder"])).hold()
+        return {}
+
     def do_join(self, request: dict[str, Any]) -> dict[str, Any]:
         """Join a channel to the socket of the script whose frames lie in a folder; over files where that is a job."""
         folder = Path(request["folder"]).expanduser()
@@ -333,6 +340,8 @@ class Server:
         return self._jobs.get(folder)
 
     def _join_job(self, channel: int, folder: Path, job: slurm.Job) -> None:
+        if not job.runs and job.has_begun and (state := job.look_now()) is not None:
+            self._tell(job=state)
         if not job.runs:
             self._tell(closed=channel, error="it waits in the queue, or has ended")
             return

@@ -31,6 +31,7 @@ from typing import Any
 from tapedeck.frames import RESUMED
 
 FOLDER, NEWEST = "TAPEDECK_CHECKPOINTS", "TAPEDECK_CHECKPOINT"
+HELD = "TAPEDECK_HELD"  # set where the first step is to be followed by a pause
 _NAMES = ("SIGTERM", "SIGUSR1")
 _SIGNALS = tuple(getattr(signal, name) for name in _NAMES if hasattr(signal, name))
 _TAIL = 1 << 14  # bytes

@@ -8,15 +8,18 @@ import shlex
 import shutil
 import subprocess
 from pathlib import Path
-from time import monotonic
+from time import monotonic, sleep
 
 JOB, SCRIPT = "job", "job.sbatch"  # its number and what was submitted, in its folder
 OUTPUT, EXIT = "output.txt", "exit"  # what it prints, and the status that it ends with
+ENDED = "ended"  # that status where the queue has ended it, who may start it again
 RUNS, SPOOL = "runs", "spool"  # a file while it runs; a folder of who commands it
+HELD = "held"  # a file, by which it begins paused
 SOON, AGAIN, OVER = "soon", "again", "over"  # what it means to be told to end
 CHECKPOINTS = "checkpoints"  # a folder
 EVERY = (0.5, 15.0)  # seconds between two looks at a queue: after a change, and at most
 ANSWERS = 60.0  # seconds in which a command of the queue answers
+ASKED_AGAIN = 0.02  # seconds until a command of the queue is looked at again
 LATE = 5.0  # seconds in which the files of a job that is over have come from its node
 GOES_ON = frozenset(
     "PENDING CONFIGURING RUNNING COMPLETING SUSPENDED STOPPED SIGNALING STAGE_OUT RESIZING "
@@ -169,9 +172,19 @@ class Job:
         goes_on = not state or state["state"] in GOES_ON
         self._gone = 0.0 if goes_on else self._gone or now
         changed = state != self.state
-        self._waits = EVERY[0] if changed else min(2 * self._waits, EVERY[1])
+        soon = changed or (self._folder / ENDED).exists()
+        self._waits = EVERY[0] if soon else min(2 * self._waits, EVERY[1])
         self._due, self.state = now + self._waits, state
         return {"job": self.number, **state} if changed else None
+
+    def look_now(self) -> dict[str, str] | None:
+        """Ask the queue at once, and wait for its answer; return the state of the job where it is another one."""
+        self._due, until = 0.0, monotonic() + ANSWERS
+        state = self.look()
+        while self._asked is not None and monotonic() < until:
+            sleep(ASKED_AGAIN)
+            state = self.look()
+        return state
 
     def _ask(self) -> subprocess.Popen[str] | None:
         command = ("squeue", "--noheader", "--states=all", f"--format={_FORMAT}")
@@ -192,11 +205,21 @@ class Job:
     def runs(self) -> bool:
         """Whether it listens, as far as can be known."""
         running = self.state.get("state", "RUNNING") == "RUNNING"
-        return running and (self._folder / RUNS).exists()
+        return running and self.has_begun
+
+    @property
+    def has_begun(self) -> bool:
+        """Whether it listened, and has not said that it is over, as one whose node is lost."""
+        return (self._folder / RUNS).exists()
+
+    def hold(self) -> None:
+        """Have its script begin paused. Raises OSError."""
+        (self._folder / HELD).touch()
 
     @property
     def over(self) -> bool:
         """Whether it has ended for good, and its files have come."""
         if (self._folder / EXIT).exists():
             return True
-        return bool(self._gone) and monotonic() - self._gone > LATE
+        has_come = (self._folder / ENDED).exists()
+        return bool(self._gone) and (has_come or monotonic() - self._gone > LATE)

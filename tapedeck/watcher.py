@@ -31,7 +31,7 @@ from tapedeck.actions import Actions, save
 from tapedeck.capture import notes_of
 from tapedeck.commands import CommandSocket
 from tapedeck.frames import TRY_AGAIN, Ending, FrameFile, number
-from tapedeck.resuming import Resuming, before
+from tapedeck.resuming import HELD, Resuming, before
 
 NORMS = (
     0.2,
@@ -525,6 +525,8 @@ class Watcher:
         note = ""
         if self._resuming is not None:
             self._step, self._earlier, note = self._resuming.begin()
+            if self.actions is not None and os.environ.get(HELD):
+                self.actions.hold()
         else:
             self._step, self._earlier = before()
         self._resumed_at = self._step

@@ -37,6 +37,7 @@ if TYPE_CHECKING:
 
 CAPTURE_ASKED = 60.0  # seconds
 WAITS = "The script has ended for its queue, and goes on as soon as the job is started again."
+STOPPED = Ending("stopped", "The script was stopped, and has saved a checkpoint.")
 
 
 class Watch:
@@ -152,7 +153,10 @@ class Watch:
     def _ending(self, code: object) -> Ending:
         """Return how a script ended that exits so; it may have outlived the thread that trained."""
         if self._resuming is not None and code == TRY_AGAIN:
-            return Ending(note=WAITS, again=True)
+            actions = self._watcher and self._watcher.actions
+            return (
+                STOPPED if actions and actions.stops else Ending(note=WAITS, again=True)
+            )
         ending = exits.by_status(code)
         return Ending(error=self._death) if self._death and ending is DONE else ending
 

@@ -89,6 +89,10 @@ class Queue:
             assert time.monotonic() < until, self.state_of(job)
             time.sleep(0.1)
 
+    def lose_node(self) -> None:
+        """Have the node fail, which is back at once."""
+        self.run("scontrol", "update", "NodeName=n1", "State=DOWN", "Reason=lost")
+
     def close(self) -> None:
         """End what runs."""
 

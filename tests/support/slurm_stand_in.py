@@ -164,7 +164,12 @@ def ran(job: dict[str, Any]) -> bool:
     again = False
     while process.poll() is None:
         for what in told(number):
-            if what in ("cancel", "requeue"):
+            if what == "lost":  # which the count of starts tells of once all is over
+                again = True
+                write(job, state="COMPLETING")
+                end(process)
+                write(job, restarts=job["restarts"] + 1)
+            elif what in ("cancel", "requeue"):
                 again = what == "requeue"
                 write(job, state="COMPLETING", restarts=job["restarts"] + again)
                 end(process)
@@ -222,6 +227,11 @@ def scontrol(arguments: list[str]) -> None:
             if read(number)["state"] != "PENDING":
                 fail(f"Job is no longer pending execution for job {number}")
             tell(number, "now")
+        case ["update", node, "State=DOWN", _] if node.startswith("NodeName="):
+            for file in HOME.glob("job-*.json"):
+                job = json.loads(file.read_text())
+                if job["state"] == "RUNNING":
+                    tell(job["id"], "lost")
         case ["update", _, "State=DOWN"]:
             (HOME / "down").touch()
         case ["update", _, "State=UP"]:

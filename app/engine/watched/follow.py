@@ -21,7 +21,7 @@ from app.engine.watched.script_link import ScriptLink
 from app.source.generated import Source
 from app.training.config import Choice, TrainingConfig
 from app.training.control import Control, Ending, Result, failed
-from app.training.events import Event, Failed, Finished, Noticed
+from app.training.events import Event, Failed, Finished, Noticed, Paused
 from app.training.job import Job
 from app.training.run_requests import SetRate
 from app.util import regular_files
@@ -53,6 +53,7 @@ class WatchedRunControl(Control):
     def __init__(self, owned: bool = False) -> None:
         super().__init__()
         self._owned, self._interrupted = owned, False
+        self._holds = False  # a pause was asked for that has not come yet
         self._link: ScriptLink | None = None
         self.folder = Path()  # of the frames of the script that is connected
         self._script: Script | None = None
@@ -87,11 +88,18 @@ class WatchedRunControl(Control):
             self._link.send("speak")  # rank 0 alone does so unasked
         if self._interrupted:
             self._link.send("interrupt")
+        elif self._holds:
+            self._link.send("pause")
 
     def disconnect(self) -> None:
         """Disconnect from the script, which continues if it was paused from here."""
         if self._link is not None:
             self._link.close()
+
+    def note(self, event: Event) -> None:
+        """Heed what the script tells of itself."""
+        if isinstance(event, Paused):
+            self._holds = False
 
     def poll(self) -> bool:
         """Take the answers of the script; whether it has ended since it was reached."""
@@ -126,10 +134,12 @@ class WatchedRunControl(Control):
 
     def pause(self) -> None:
         """Pause a connected script after the current step."""
+        self._holds = True
         self._command("pause")
 
     def resume(self) -> None:
         """Resume a paused script."""
+        self._holds = False
         self._command("resume")
 
     def step(self) -> None:
@@ -225,6 +235,7 @@ def follow(
                 if lines.broken:
                     break
                 if event is not None and ending is None:
+                    control.note(event)
                     yield event
             if lines.broken or (not new and (ending is not None or gone)):
                 last = Finished("stopped", 0, 0, 0.0, GONE)

@@ -29,6 +29,7 @@ _STEP = re.compile(rb'"step": (\d{1,15})\b')
 _PAUSED, _RESUMED = b'{"event": "paused"', b'{"event": "resumed"'
 _ENDS = b'{"event": "finished"', b'{"event": "failed"'
 _WAITS = "The script takes no commands now: its job waits in the queue, or has ended."
+STARTS_PAUSED = "It pauses after its first step."
 HOLDS, RELEASES = {"pause", "step"}, {"resume", "interrupt", "release", "capture"}
 
 
@@ -37,7 +38,7 @@ class _Joined:
 
     def __init__(self, client: Client) -> None:
         self.client = client
-        self.waiting: list[Any] = []  # the numbers of commands without an answer
+        self.waiting: dict[Any, str] = {}  # commands without an answer, by number
         self.holds = False
         self.rest = b""
         self.raw: socket.socket | None = None  # since it is one to the script's engine
@@ -167,7 +168,7 @@ class Mirror:
             copying = (joined.raw, line, channel)
             threading.Thread(target=_forward, args=copying, daemon=True).start()
         else:
-            joined.waiting.append(command.get("id"))
+            joined.waiting[command.get("id")] = str(do)
         line.send(channel, json.dumps(command).encode() + b"\n")
 
     def _answer(self, joined: _Joined, data: bytes) -> None:
@@ -185,7 +186,7 @@ class Mirror:
             answer = parsed(line)
             number = answer.pop("id", None)
             if number in joined.waiting:
-                joined.waiting.remove(number)
+                del joined.waiting[number]
                 joined.client.answer(number, **answer)
 
     def _heed(self, message: dict[str, Any]) -> None:
@@ -216,10 +217,19 @@ class Mirror:
         if joined is None or joined.raw is not None:
             self._leave(channel)
             return
-        for number in joined.waiting:
-            joined.client.answer(number, error=_WAITS)
+        for number, do in joined.waiting.items():
+            if do in HOLDS:
+                self._hold()
+                joined.client.answer(number, ok=True)
+            else:
+                joined.client.answer(number, error=_WAITS)
         joined.waiting.clear()
         del self._joined[channel]  # its next command joins it again
+
+    def _hold(self) -> None:
+        """Have a job begin paused; who asked for it pauses it again, once it has begun."""
+        self._kept.line.request("hold", folder=str(self._path.parent))
+        self._say(f"{self._state} {STARTS_PAUSED}".strip())
 
     def _leave(self, channel: int) -> None:
         """Close a client's connection: the script there is gone, or has closed it."""

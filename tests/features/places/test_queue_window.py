@@ -15,6 +15,7 @@ from PySide6.QtCore import Qt
 
 from app.features.places import values
 from app.features.places.feature import PlacesFeature
+from app.features.places.mirror import STARTS_PAUSED
 from app.features.places.values import Place
 from app.runs import store
 from app.util.resources import path as resource
@@ -122,6 +123,24 @@ def test_a_run_waits_in_the_queue_is_left_and_goes_on_after_its_job_was_ended(
         queue.is_up(True)
 
 
+def test_a_run_that_is_paused_while_it_waits_starts_paused(
+    qtbot, queue: Queue, window: WholeWindow, tmp_path: Path
+) -> None:
+    queue.is_up(False)
+    try:
+        begin(window, qtbot, tmp_path / "net.tape", 2)
+        says(qtbot, window, "(PENDING, PartitionDown)")
+        press(window, "pause")
+        says(qtbot, window, STARTS_PAUSED.removesuffix("."))
+    finally:
+        queue.is_up(True)
+    wait_for(qtbot, window, "paused")
+    assert window.session.progress().step == 1
+    press(window, "run")
+    wait_for(qtbot, window, "done")
+    assert len(window.session.history.epochs) == 2
+
+
 def test_a_run_that_waits_in_the_queue_is_cancelled_by_stop(
     qtbot, queue: Queue, window: WholeWindow, tmp_path: Path
 ) -> None:
@@ -168,3 +187,17 @@ def test_a_job_is_paused_gets_a_rate_is_stopped_and_goes_on_as_another_job(
     assert seconds == sorted(seconds) and len(history.epochs) == 4
     (kept,) = listed(qtbot, window, 1)
     assert kept.record.continued == (step,) and kept.record.state == "done"
+
+
+def test_a_run_goes_on_when_its_node_is_lost_and_back_at_once(
+    qtbot, queue: Queue, window: WholeWindow, tmp_path: Path
+) -> None:
+    begin(window, qtbot, tmp_path / "net.tape", 4)
+    wait_for(qtbot, window, "running")
+    qtbot.waitUntil(lambda: window.session.progress().step > 5)
+    queue.lose_node()
+    qtbot.waitUntil(lambda: queue.reason_of(job()) == "BeginTime", timeout=60_000)
+    queue.start_now(job())
+    wait_for(qtbot, window, "done")
+    alone = losses_here(folders()[-1] / "train.py", tmp_path)
+    assert list(window.session.history.steps["loss"]) == alone

@@ -25,6 +25,9 @@ from app.features.places.cli import elsewhere
 from app.features.places.values import Place
 from app.main import main
 from app.training.events import Failed, Finished, Noticed, Paused, Started, StepDone
+from tapedeck.frames import TRY_AGAIN
+from tapedeck.watching import STOPPED
+from tapedeck.watching import WAITS as WAITED
 from tests.features.places.test_elsewhere import (
     address_of,
     command,
@@ -44,6 +47,13 @@ import signal, sys, time
 signal.signal(signal.SIGUSR1, lambda *_: sys.exit(75))
 print("begun", flush=True)
 time.sleep(600)
+"""
+GOES_ON = """
+import os, sys, time
+if os.environ.get("SLURM_RESTART_COUNT", "0") == "0":
+    print("begun", flush=True)
+    time.sleep(600)
+sys.exit(3)
 """
 TRAINS = """
 import os, sys, time, torch
@@ -289,6 +299,24 @@ def test_a_job_is_watched_and_steered_over_files_and_goes_on_when_it_is_queued_a
     assert all(a.seconds <= b.seconds for a, b in itertools.pairwise(done))
 
 
+def test_a_script_that_is_told_to_stop_does_not_say_that_it_goes_on(
+    stand_in: Queue, template: Path, tmp_path: Path
+):
+    added(stand_in, template)
+    (tmp_path / "train.py").write_text(TRAINS)
+    with terminal(f"cluster:{tmp_path}", "train.py", "0") as process:
+        path = Path(elsewhere.frames_here(address_of(process)))
+        control, events = WatchedRunControl(), []
+        for event in follow(path, control, 0.01):
+            events.append(event)
+            if isinstance(event, StepDone) and event.step == 5:
+                control.ask("interrupt", saves=True)
+        assert process.wait() == TRY_AGAIN
+    *before, last = events
+    assert isinstance(last, Finished) and last.note == STOPPED.note
+    assert not any(isinstance(e, Noticed) and e.message == WAITED for e in before)
+
+
 def test_a_script_that_saves_nothing_is_not_queued_again_for_ever(
     stand_in: Queue, template: Path, tmp_path: Path
 ):
@@ -301,6 +329,23 @@ def test_a_script_that_saves_nothing_is_not_queued_again_for_ever(
         ends(stand_in, job_of(address))
         assert "no checkpoint was saved" in process.stdout.read()
         assert process.wait() == 75
+
+
+def test_a_script_goes_on_whose_node_is_lost_and_back_before_its_first_step(
+    place: Queue, tmp_path: Path
+):
+    (tmp_path / "train.py").write_text(GOES_ON)
+    with terminal(f"cluster:{tmp_path}", "train.py") as process:
+        job = job_of(address_of(process))
+        assert process.stdout is not None
+        assert process.stdout.readline() == "begun\n"
+        place.lose_node()
+        wait_until(
+            lambda: process.poll() is not None or place.reason_of(job) == "BeginTime"
+        )
+        if process.poll() is None:
+            place.start_now(job)
+        assert process.wait() == 3
 
 
 def test_a_project_that_a_queue_ends_and_starts_again_has_the_losses_of_its_script(
