@@ -25,6 +25,7 @@ from app.training.run_requests import LookInside, TellMemory
 from app.util.resources import path as resource_path
 from tapedeck import watcher
 from tests.export.test_script import write
+from tests.support.forked_python import run_forked
 from tests.support.needs import needs
 from tests.support.training_jobs import SMALL_NET, job, losses
 
@@ -121,27 +122,12 @@ def test_the_exported_script_runs_on_it(device: str, tmp_path: Path) -> None:
         state = torch.load(tmp_path / name, weights_only=True)
         model = state.get("model", state)
         assert {value.device.type for value in model.values()} == {"cpu"}
-    again = subprocess.run(
-        [
-            sys.executable,
-            "train.py",
-            "--json",
-            "--device",
-            "cpu",
-            "--resume",
-            "checkpoints/step-00000020.pt",
-        ],
-        cwd=tmp_path,
-        capture_output=True,
-        text=True,
+    resumed = ("--device", "cpu", "--resume", "checkpoints/step-00000020.pt")
+    again, auto = (
+        run_forked(Path("train.py"), "--json", *options, cwd=tmp_path)
+        for options in (resumed, ("--device", "auto"))
     )
     assert again.returncode == 0, again.stderr
-    auto = subprocess.run(
-        [sys.executable, "train.py", "--json", "--device", "auto"],
-        cwd=tmp_path,
-        capture_output=True,
-        text=True,
-    )
     assert json.loads(auto.stdout.splitlines()[0])["device"] == device
 
 

@@ -71,11 +71,13 @@ def stopped_after(a_job: Job, step: int, folder: Path) -> list[Any]:
 
 
 def answers(a_job: Job, *questions: Callable[[Any], Any]) -> list[Any]:
-    """Ask a run between two of its steps."""
+    """Ask a run between two of its steps, and end it."""
     control, asked = Control(), []
     for event in train(a_job, control):
         if isinstance(event, StepDone) and not asked:
             asked = [control.call(question) for question in questions]
+        if asked and all(each.done() for each in asked):
+            control.stop()
         assert not isinstance(event, Failed), event
     return [each.result(60) for each in asked]
 
@@ -150,7 +152,7 @@ def test_what_takes_float64_is_a_sentence_where_the_device_has_none(
 
 
 def test_its_memory_is_counted_and_said_as_the_device_s(device: str, figure) -> None:
-    events, _ = ran(job(CONV_NET, epochs=2, device=device))
+    events, _ = ran(job(CONV_NET, epochs=1, device=device))
     samples = [event for event in events if isinstance(event, MemorySample)]
     assert samples and all(sample.scope == "device" for sample in samples)
     assert all(0 < each.allocated <= each.peak for each in samples)
@@ -214,7 +216,7 @@ def test_measurements_are_those_of_the_cpu(device: str, same: Same) -> None:
 
 def test_losses_are_fetched_together_and_none_is_missed(device: str, figure) -> None:
     began = time.perf_counter()
-    events, _ = ran(job(CONV_NET, epochs=2, device=device))
+    events, _ = ran(job(CONV_NET, epochs=1, device=device))
     count = len(losses(events))
     steps = [event.step for event in events if isinstance(event, StepDone)]
     assert steps == list(range(1, count + 1))
@@ -485,7 +487,7 @@ def test_a_plan_that_fits_runs_within_its_limit_and_its_peak_is_the_allocator_s(
         assert isinstance(last, Finished) or last.kind == "memory", last
         return isinstance(last, Finished)
 
-    a_job = job(WIDE, epochs=20, max_steps=20, batch_size=1024, device=device)
+    a_job = job(WIDE, epochs=4, max_steps=4, batch_size=1024, device=device)
     gc.collect()
     whole = fit(a_job, 1 << 30)
     assert whole.scope == "device" and whole.fits

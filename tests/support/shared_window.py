@@ -60,6 +60,7 @@ ANEW = {
     "LessonView",
     "DiffPage",
 }
+FITTED = {"_Art"}  # there where it has room, which is measured as its page is shown
 # What features remember of what they were asked for last.
 ASKED = {
     "ObservedFeature": ("_model", "_digest", "_opened"),
@@ -80,6 +81,10 @@ COUNTS = {
     "autograd_control.shows_step",
     "recompute_control._page",
     "RunFeature._said",
+    "control._answers",  # of a lesson, which begins with those of its own
+    "control._reached",
+    "control._student",
+    "CoachFeature._done",  # of a run; the next begins with none
 }
 # What stays of the first import that is compared with its model, and of the first screen reader: once in each window.
 ONCE = [
@@ -186,8 +191,7 @@ class SharedWindow:
         shell.appearance.take_settings()
         window.actions_by_key["launch-blocking"].setChecked(False)
         window.actions_by_key["place.own"].trigger()
-        window.session.runs.clear()
-        window.session._count = 0
+        _forget_runs(window)
         if hasattr(window, "interpreted"):
             window.interpreted.view.set_value("attention")
         take_typed(window)
@@ -197,6 +201,7 @@ class SharedWindow:
         )  # of the project that was left: the next test opens it, too
         _forget_model(window)
         _forget_snippet(window)
+        _forget_lesson(window)
         window.place.go_to(NETWORK)
         window.selection.set(())
         if hasattr(window, "console"):
@@ -238,6 +243,21 @@ class SharedWindow:
         window.setUpdatesEnabled(True)
 
 
+def _forget_runs(window: WholeWindow) -> None:
+    """As if none had been started, of which something is said, and no script been watched, whose step is offered."""
+    session = window.session
+    session.runs.clear()
+    session._count = 0
+    if session._thread is not None and session._thread.isFinished():
+        session._thread.deleteLater()
+        session._thread = None
+        session.commandsChanged.emit()
+    for feature in window.features:
+        if type(feature).__name__ == "CoachFeature" and feature.remark is not None:
+            feature._run = feature.remark = None
+            feature._show()
+
+
 def _forget_model(window: WholeWindow) -> None:
     """As if none had been opened or compared, and no step of a script been captured; no command does that."""
     if hasattr(window, "diff"):
@@ -268,6 +288,14 @@ def _forget_snippet(window: WholeWindow) -> None:
             page.deleteLater()
     control._page = None
     window.tape_inspector.above.pop()  # its own, the last one
+
+
+def _forget_lesson(window: WholeWindow) -> None:
+    """As if none had been begun."""
+    for feature in window.features:
+        if type(feature).__name__ == "LessonsFeature" and feature.learn.currentIndex():
+            feature.workspace.activity.conceal(frozenset(), frozenset())
+            feature.control.list_lessons()
 
 
 def at_rest(window: WholeWindow) -> bool:
@@ -353,8 +381,10 @@ def _widgets(way: str, widget: QWidget, found: dict[str, Any]) -> None:
         if isinstance(child, QAction):
             found[name] = (child.text(), child.isEnabled(), child.isChecked())
             continue
-        if kind.startswith("qt_scrollarea_") or (
-            isinstance(child, QMenu) and child.isHidden()
+        if (
+            kind.startswith("qt_scrollarea_")
+            or kind in FITTED
+            or (isinstance(child, QMenu) and child.isHidden())
         ):
             continue
         found[name] = (hidden := child.isHidden(), child.isEnabled())

@@ -77,13 +77,12 @@ def file(tmp_path: Path) -> Path:
     return path
 
 
-@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGHUP])
 def test_an_untouched_project_leaves_no_lock_and_nothing_to_recover(
-    journals: Path, file: Path, number: int
+    journals: Path, file: Path
 ) -> None:
     with window("opened", file) as process:
         assert file_lock.lock_beside(file).exists()
-        end(process, number)
+        end(process, signal.SIGHUP)
     assert left(file.parent) == ["net.tape"] and not left(journals)
 
 
@@ -144,12 +143,13 @@ def test_a_run_of_another_program_that_was_watched_is_no_unsaved_work(
     assert not left(journals)
 
 
-def test_a_signal_that_is_ignored_stays_ignored(file: Path) -> None:
+def test_a_signal_that_is_ignored_stays_ignored(journals: Path, file: Path) -> None:
     before = signal.signal(signal.SIGHUP, signal.SIG_IGN)
     try:
         with window("opened", file) as process:
+            assert file_lock.lock_beside(file).exists()
             process.send_signal(signal.SIGHUP)
             end(process)
     finally:
         signal.signal(signal.SIGHUP, before)
-    assert left(file.parent) == ["net.tape"]
+    assert left(file.parent) == ["net.tape"] and not left(journals)

@@ -14,9 +14,8 @@ from app.features.places.values import Place
 from app.main import main
 from tests.support.needs import needs
 from tests.support.run_commands import DIGITS, TRAIN
-from tests.support.ssh_host import SshHost, one_host, ssh_host
+from tests.support.ssh_host import SshHost
 
-__all__ = ["one_host", "ssh_host"]
 Printed = tuple[int, bytes, bytes]
 
 

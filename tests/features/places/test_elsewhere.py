@@ -23,9 +23,8 @@ from app.features.places.values import Place, PlaceError
 from app.main import main
 from app.training.events import Failed, Finished, StepDone
 from tests.slow import place_cuts
-from tests.support.ssh_host import SshHost, one_host, ssh_host
+from tests.support.ssh_host import SshHost
 
-__all__ = ["one_host", "ssh_host"]
 ROOT = Path(__file__).resolve().parents[3]
 PRINTS = "import os, sys; print(sys.argv[1:], os.getcwd()); sys.exit(int(sys.argv[1]))"
 TRAINS = """

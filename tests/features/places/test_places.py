@@ -17,9 +17,8 @@ from app.features.places.line import remote_command, ssh_command
 from app.features.places.values import Place, PlaceError, RunAtPlace
 from app.main import main
 from tapedeck.place import Server
-from tests.support.ssh_host import SshHost, one_host, ssh_host
+from tests.support.ssh_host import SshHost
 
-__all__ = ["one_host", "ssh_host"]
 BOX = Place("gpubox", "box", sys.executable)
 
 

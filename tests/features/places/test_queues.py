@@ -1,6 +1,7 @@
 """A queue as a place: scripts are its jobs, watched and steered over files, ended and started again by it.
 
-On the real SLURM with one node, where it is installed and starts, and on a stand-in for its commands.
+On a stand-in for the commands of SLURM; what goes through the most of it also on the real one with one node, where that
+is installed and starts. See `tests.slow.slurm_requeue`.
 """
 
 from __future__ import annotations
@@ -34,11 +35,12 @@ from tests.features.places.test_elsewhere import (
     terminal,
     wait_until,
 )
+from tests.support.forked_python import run_forked
 from tests.support.run_commands import TRAIN, steps
 from tests.support.slurm_queue import Queue, one_slurm, one_stand_in, queue, stand_in
-from tests.support.ssh_host import SshHost, one_host, ssh_host
+from tests.support.ssh_host import SshHost
 
-__all__ = ["one_host", "one_slurm", "one_stand_in", "queue", "ssh_host", "stand_in"]
+__all__ = ["one_slurm", "one_stand_in", "queue", "stand_in"]
 ROOT = Path(__file__).resolve().parents[3]
 PRINTS = "import os, sys; print(sys.argv[1:], os.getcwd()); sys.exit(int(sys.argv[1]))"
 WAITS = "import time\nprint('begun', flush=True)\ntime.sleep(600)"
@@ -211,7 +213,10 @@ def test_a_job_looks_at_what_is_where_jobs_run(stand_in: Queue, template: Path, 
     assert facts["job"]["job"].isdigit() and facts["executable"] == sys.executable
 
 
-def test_a_script_runs_as_a_job_as_it_would_in_a_terminal(place: Queue, tmp_path: Path):
+def test_a_script_runs_as_a_job_as_it_would_in_a_terminal(
+    stand_in: Queue, template: Path, tmp_path: Path
+):
+    added(stand_in, template)
     (tmp_path / "-a b.py").write_text(PRINTS)
     arguments = ["7", "it's", 'a "b"', "-x", "two\nlines", "$HOME", "@NAME@", ""]
     done = subprocess.run(
@@ -226,7 +231,10 @@ def test_a_script_runs_as_a_job_as_it_would_in_a_terminal(place: Queue, tmp_path
     assert re.search(r"Job \d+ waits in the queue|Job \d+ runs on", done.stderr)
 
 
-def test_a_job_that_waits_says_why_and_is_cancelled(place: Queue, tmp_path: Path):
+def test_a_job_that_waits_says_why_and_is_cancelled(
+    stand_in: Queue, template: Path, tmp_path: Path
+):
+    place = added(stand_in, template)
     (tmp_path / "train.py").write_text(WAITS)
     place.is_up(False)
     try:
@@ -363,13 +371,9 @@ def test_a_project_that_a_queue_ends_and_starts_again_has_the_losses_of_its_scri
         json.loads(line).get("resumed_at", 0) for line in printed if '"started"' in line
     ]
     assert len(starts) == 2 and starts[1] >= 12
-    here = subprocess.run(
-        [sys.executable, str(out / "train.py"), "--device", "cpu", "--json"],
-        cwd=tmp_path,
-        capture_output=True,
-        text=True,
-        check=True,
-    )
+    options = ("--device", "cpu", "--json")
+    here = run_forked(out / "train.py", *options, cwd=tmp_path)
+    assert here.returncode == 0, here.stderr
     assert steps(here.stdout) == steps("\n".join(printed)) != []
     told = [
         json.loads(line) for line in (out / "frames.jsonl").read_text().splitlines()

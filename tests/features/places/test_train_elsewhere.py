@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import json
-import os
-import subprocess
 import sys
 from pathlib import Path
 
@@ -15,10 +13,9 @@ from app.features.places import values
 from app.features.places.cli.train_elsewhere import _target
 from app.features.places.values import Place, PlaceError
 from app.main import main
+from tests.support.forked_python import run_forked
 from tests.support.run_commands import TRAIN, steps
-from tests.support.ssh_host import SshHost, one_host, ssh_host
-
-__all__ = ["one_host", "ssh_host"]
+from tests.support.ssh_host import SshHost
 
 
 def test_a_project_trained_at_a_place_has_the_losses_and_weights_of_its_script_here(
@@ -35,14 +32,10 @@ def test_a_project_trained_at_a_place_has_the_losses_and_weights_of_its_script_h
         "train.py",
         "weights.pt",
     }
-    here = subprocess.run(
-        [sys.executable, str(out / "train.py"), "--device", "cpu", "--json"],
-        cwd=tmp_path,
-        env={**os.environ, "OMP_NUM_THREADS": "1", "MKL_NUM_THREADS": "1"},  # as there
-        capture_output=True,
-        text=True,
-        check=True,
-    )
+    one_thread = {"OMP_NUM_THREADS": "1", "MKL_NUM_THREADS": "1"}  # as there
+    options = ("--device", "cpu", "--json")
+    here = run_forked(out / "train.py", *options, cwd=tmp_path, **one_thread)
+    assert here.returncode == 0, here.stderr
     assert steps(here.stdout) == steps(printed) != []
     frames = (out / "frames.jsonl").read_text().splitlines()
     assert json.loads(frames[-1])["reason"] == "done"

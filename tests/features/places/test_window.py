@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import os
-import subprocess
 import sys
 from collections.abc import Iterator
 from pathlib import Path
@@ -22,13 +20,12 @@ from app.project.project import Project
 from app.runs import store
 from app.runs.checkpoint_files import checkpoints
 from tests.support import run_windows
+from tests.support.forked_python import run_forked
 from tests.support.run_commands import steps
 from tests.support.run_windows import listed, small
-from tests.support.ssh_host import SshHost, one_host, ssh_host
+from tests.support.ssh_host import SshHost
 from tests.support.whole_window import WholeWindow
 from tests.views.window.test_window import ready, wait_for
-
-__all__ = ["one_host", "ssh_host"]
 
 
 def project(epochs: int) -> Project:
@@ -53,14 +50,10 @@ def choose(qtbot, window: WholeWindow, name: str) -> None:
 
 def losses_here(script: Path, cwd: Path) -> list[float]:
     """The losses of a script that runs here to its end, without a stop."""
-    here = subprocess.run(
-        [sys.executable, str(script), "--device", "cpu", "--json"],
-        cwd=cwd,
-        env={**os.environ, "OMP_NUM_THREADS": "1", "MKL_NUM_THREADS": "1"},
-        capture_output=True,
-        text=True,
-        check=True,
-    )
+    one_thread = {"OMP_NUM_THREADS": "1", "MKL_NUM_THREADS": "1"}  # as there
+    options = ("--device", "cpu", "--json")
+    here = run_forked(script, *options, cwd=cwd, **one_thread)
+    assert here.returncode == 0, here.stderr
     return [loss for _, loss in steps(here.stdout)]
 
 
@@ -99,26 +92,6 @@ def test_a_run_at_a_place_is_the_run_of_its_script_and_is_kept_with_its_checkpoi
     assert losses_here(folder, tmp_path) == list(history.steps["loss"])
 
 
-def test_a_run_at_a_place_is_paused_takes_one_step_and_is_stopped_from_here(
-    qtbot, window: WholeWindow, tmp_path: Path
-) -> None:
-    opened(qtbot, window, tmp_path / "net.tape", epochs=500)
-    choose(qtbot, window, "gpubox")
-    window.start_run()
-    wait_for(qtbot, window, "running")
-    window.run_control.pause()
-    wait_for(qtbot, window, "paused")
-    steps_before = window.session.progress().step
-    window.run_control.step()
-    qtbot.waitUntil(lambda: window.session.progress().step == steps_before + 1)
-    window.run_control.stop()
-    wait_for(qtbot, window, "stopped")
-    (kept,) = listed(qtbot, window, 1)
-    ending = kept.record.ending
-    assert kept.record.state == "stopped" and ending is not None and not ending.note
-    assert f"step-{ending.step:08d}.pt" in {f.name for f in kept.checkpoints.iterdir()}
-
-
 def test_a_place_that_cannot_be_reached_ends_the_run_with_the_cure(
     qtbot, window: WholeWindow, tmp_path: Path
 ) -> None:
@@ -129,19 +102,6 @@ def test_a_place_that_cannot_be_reached_ends_the_run_with_the_cure(
     wait_for(qtbot, window, "failed")
     failed = window.session.current.failed
     assert failed is not None and "Correct it: tapedeck places add" in failed.message
-
-
-def test_a_run_at_a_place_goes_on_when_the_window_is_left(
-    qtbot, gpubox: SshHost, window: WholeWindow, tmp_path: Path
-) -> None:
-    opened(qtbot, window, tmp_path / "net.tape", epochs=4)
-    choose(qtbot, window, "gpubox")
-    window.start_run()
-    wait_for(qtbot, window, "running")
-    assert window.session.close_and_wait()
-    (folder,) = gpubox.home.glob("**/watched/*/")
-    qtbot.waitUntil(lambda: (folder / "exit").is_file())
-    assert (folder / "exit").read_text().strip() == "0"
 
 
 def test_a_run_that_was_left_is_watched_again_by_the_next_window(
@@ -170,12 +130,13 @@ def test_a_run_that_was_left_is_watched_again_by_the_next_window(
         assert list(store.history_of(kept).steps["loss"]) == list(history.steps["loss"])
         assert {"best.pt", "last.pt"} <= {f.name for f in kept.checkpoints.iterdir()}
         assert not (kept.folder / values.NOTE).exists()
-        assert len([*gpubox.home.glob("**/watched/*/")]) == 1
+        (folder,) = gpubox.home.glob("**/watched/*/")
+        assert (folder / "exit").read_text().strip() == "0"
     finally:
         run_windows.closed(later)
 
 
-def test_a_run_goes_on_at_a_place_from_its_checkpoint(
+def test_a_run_is_paused_takes_one_step_is_stopped_and_goes_on_at_a_place(
     qtbot, gpubox: SshHost, window: WholeWindow, tmp_path: Path
 ) -> None:
     """Begun there and stopped, resumed there: the losses are those of the script that is not stopped."""
@@ -185,10 +146,17 @@ def test_a_run_goes_on_at_a_place_from_its_checkpoint(
     wait_for(qtbot, window, "running")
     window.run_control.pause()
     wait_for(qtbot, window, "paused")
+    steps_before = window.session.progress().step
+    window.run_control.step()
+    qtbot.waitUntil(lambda: window.session.progress().step == steps_before + 1)
     window.run_control.stop()
     wait_for(qtbot, window, "stopped")
     (stopped,) = listed(qtbot, window, 1)
-    step = stopped.record.ending.step
+    ending = stopped.record.ending
+    assert stopped.record.state == "stopped" and ending is not None and not ending.note
+    step = ending.step
+    files = {file.name for file in stopped.checkpoints.iterdir()}
+    assert f"step-{step:08d}.pt" in files
     window.actions_by_key["continue"].trigger()
     wait_for(qtbot, window, "done")
     history = window.session.history
