@@ -82,12 +82,12 @@ if (
 # How long an example takes to be made says more of the machine than of the test.
 UNHURRIED = [HealthCheck.function_scoped_fixture, HealthCheck.too_slow]
 settings.register_profile(
-    "here", max_examples=40, deadline=None, suppress_health_check=UNHURRIED
+    "here", max_examples=25, deadline=None, suppress_health_check=UNHURRIED
 )  # others each time
 settings.register_profile(
     "ci",
     settings.get_profile("here"),
-    max_examples=100,
+    max_examples=60,
     derandomize=True,
     print_blob=True,
 )

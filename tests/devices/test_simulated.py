@@ -23,7 +23,8 @@ def test_the_battery_on_one_without_float64_and_with_random_numbers_of_its_own()
     None
 ):
     """What asks for either. `python -m tests.slow.simulated_devices` runs all of it so."""
-    done = battery(LIKE_MPS, "-k", "float64 or losses_and_weights or resumed or played")
+    asks = "looks or float64 or losses_and_weights or measurements or plan or resumed"
+    done = battery(LIKE_MPS, "-k", asks)
     assert done.returncode == 0, f"{done.stdout[-12_000:]}{done.stderr[-2_000:]}"
 
 

@@ -237,6 +237,8 @@ class SharedWindow:
         window.activateWindow()
         self._focus.setFocus()
         qtbot.waitUntil(lambda: at_rest(window) and window.isActiveWindow())
+        if window.shown_run.figures is not None:  # of a run that was listed meanwhile
+            window.shown_run.show(None)
         QApplication.sendPostedEvents(None, QEvent.Type.DeferredDelete)
         if moved:
             self._laid_out = window.saveState()
