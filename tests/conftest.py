@@ -47,6 +47,7 @@ PATIENCE = 300_000  # milliseconds; a wait that takes so long is a hang on any m
 LOOK = 10  # milliseconds from one look to the next, at most
 HANGS = 600  # seconds that no test takes
 STACKS = "TAPEDECK_TEST_STACKS"  # the folder in which workers write where they hang
+FONTS = "MPLCONFIGDIR"  # the folder in which matplotlib keeps what it found
 _watched = {"since": -math.inf}  # since when it is seen to that no test hangs
 
 # Before Qt and torch are loaded by anybody, and for every process that a test starts.
@@ -68,6 +69,8 @@ builtins.__import__ = _import
 
 if "PYTEST_XDIST_WORKER" not in os.environ:
     os.environ[STACKS] = tempfile.mkdtemp(prefix="stacks-")
+    # Torchmetrics loads it; in each new home it would look through the fonts for seconds, and say so where it is slow.
+    os.environ[FONTS] = tempfile.mkdtemp(prefix="matplotlib-")
 
 # Nearly all that is made until the tests begin stays; see `pytest_collection_finish`.
 gc.disable()
@@ -426,6 +429,7 @@ def pytest_terminal_summary(terminalreporter: TerminalReporter) -> None:
             terminalreporter.section(f"where worker {file.name} hung")
             terminalreporter.write(stacks)
     shutil.rmtree(os.environ[STACKS])
+    shutil.rmtree(os.environ[FONTS], ignore_errors=True)
 
 
 def pytest_exception_interact() -> None:

@@ -26,7 +26,8 @@ PasswordAuthentication no
 KbdInteractiveAuthentication no
 PermitRootLogin yes
 AllowTcpForwarding yes
-SetEnv HOME={home} XDG_CACHE_HOME={home}/.cache XDG_STATE_HOME={home}/.state OMP_NUM_THREADS=1 MKL_NUM_THREADS=1
+SetEnv HOME={home} XDG_CACHE_HOME={home}/.cache XDG_STATE_HOME={home}/.state \
+MPLCONFIGDIR={fonts} OMP_NUM_THREADS=1 MKL_NUM_THREADS=1
 """
 HOST = """
 Host {alias}
@@ -58,7 +59,12 @@ class SshHost:
         self.port = free_port()
         self.trust(folder / "host.pub")
         (folder / "sshd_config").write_text(
-            SSHD_CONFIG.format(port=self.port, folder=folder, home=self.home)
+            SSHD_CONFIG.format(
+                port=self.port,
+                folder=folder,
+                home=self.home,
+                fonts=os.environ.get("MPLCONFIGDIR", folder / "fonts"),
+            )
         )
         self.config.write_text("")
         self.add_host("box")
