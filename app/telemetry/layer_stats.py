@@ -108,6 +108,15 @@ class Look:
                 self._inside = FunctionCalls(self._called)
                 self._inside.__enter__()
 
+    def tensors(self) -> list[Tensor]:
+        """Return the tensors that are kept of the step: copies of weights, and samples of values."""
+        samples = [
+            values
+            for by_layer in self._samples.values()
+            for values, _ in by_layer.values()
+        ]
+        return [*self._before, *samples]
+
     def forward_done(self, loss: Tensor | None = None, scale: float = 1.0) -> None:
         """Take the hooks off after the first forward of the step, whatever came of it. May be called again.
 

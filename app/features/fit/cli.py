@@ -25,7 +25,7 @@ def run(options: argparse.Namespace) -> int:
     """Print what a step takes and the plans; return 1 if none of them fits."""
     project = nets.read(options)
     if project.opened is not None and options.on is None:
-        project = _on_synthetic_data(project)
+        project = on_synthetic_data(project)
     if options.device:
         device = settings.device(options.device)
         project = replace(project, training=replace(project.training, device=device))
@@ -44,7 +44,7 @@ def run(options: argparse.Namespace) -> int:
     return 0 if any(plan.fits for plan in result.plans) else 1
 
 
-def _on_synthetic_data(project: Project) -> Project:
+def on_synthetic_data(project: Project) -> Project:
     """Return the project of a model with synthetic data of its shapes, and warn; the same project if there are none."""
     synthetic = synthetic_data.with_these(project, opened.analysis_of(project))
     if synthetic is None:

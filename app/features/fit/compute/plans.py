@@ -333,7 +333,7 @@ class _Trial:
             _update(stepper, batches)  # makes the state of the optimizer
             # Two batches are enough: gradients that wait while another batch is computed.
             count = min(training.accumulate, 2)
-            return step_peak(stepper, count * batches, self.device)
+            return step_peak(stepper, count * batches, self.device, self.job.source)
 
     def seconds(self, variant: _Variant) -> float:
         """Measure the time of an update of the weights, for as many samples as the batch of the job has."""

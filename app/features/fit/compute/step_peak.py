@@ -19,12 +19,17 @@ from app.autograd.diagnostics.checkpointing import Peak
 from app.data.fields import Fields
 from app.features.fit.values import PeakBytes, StepPeak
 from app.telemetry import memory
+from app.telemetry.gradients import GradientSampler
+from app.telemetry.layer_stats import Look
+from app.telemetry.throttle import Meter
+from app.training.monitoring.watcher import LOOKS
 from app.util import module_tree
 from tapedeck import devices
 
 if TYPE_CHECKING:
     from torch import Tensor, nn
 
+    from app.source.generated import Source
     from app.training.stepper import Stepper
 
 POINTS = 400  # of a curve
@@ -35,8 +40,9 @@ Storage = tuple[StorageWeakRef, int]  # with its bytes
 class _Timeline(Peak):
     """Follows the bytes of a step operation by operation, which it observes, and keeps what is alive at the peak."""
 
-    def __init__(self, before: list[Tensor], model: nn.Module) -> None:
+    def __init__(self, before: list[Tensor], model: nn.Module, look: Look) -> None:
         super().__init__(before)
+        self._look = look
         self.bytes_after: list[int] = []
         self._at_peak: list[Storage] = []
         self._saved: list[Storage] = []  # what was alive when a forward pass was done
@@ -67,16 +73,21 @@ class _Timeline(Peak):
             stack.enter_context(self)
             yield
 
-    def forward_done(self, _loss: Tensor) -> None:
+    def forward_done(self, loss: Tensor) -> None:
         """Note what is alive between forward and backward: what autograd saved, and the outputs."""
         self.phase = "backward"
-        self._saved += self._alive.values()
+        looked_at = set(_storages(self._look.tensors()))
+        self._saved += [
+            storage for key, storage in self._alive.items() if key not in looked_at
+        ]
+        self._look.forward_done(loss)
 
     def hash_gradients(self) -> None:
         """Hash nothing: the step is not recomputed."""
 
     def measure(self) -> None:
         """Note that the optimizer's step begins."""
+        self._look.gradients()
         self.phase = "optimizer"
 
     def _enter(self, path: str) -> None:
@@ -128,13 +139,24 @@ class _Timeline(Peak):
 
 
 def step_peak(
-    stepper: Stepper, batches: list[tuple[Any, Any]], device: str
+    stepper: Stepper, batches: list[tuple[Any, Any]], device: str, source: Source
 ) -> StepPeak:
     """Measure one update of the weights from `batches`; the optimizer has its state already.
 
-    What a run holds beside it counts too: the batch before, and two copies of the parameters, from which it measures
-    the updates of layers. Raises what the net raises.
+    What a run holds beside it counts too: the batch before, and what is kept of a step whose layers it measures. Raises
+    what the net raises.
     """
+    sampler = GradientSampler(stepper.model)
+    look = Look(stepper.model, source, sampler, Meter(device, *LOOKS), hooks=True)
+    try:
+        return _step_peak(stepper, batches, device, look)
+    finally:
+        look.drop()
+
+
+def _step_peak(
+    stepper: Stepper, batches: list[tuple[Any, Any]], device: str, look: Look
+) -> StepPeak:
     modules = [stepper.model, stepper.loss]
     if stepper.average is not None:
         modules.append(stepper.average)
@@ -154,14 +176,13 @@ def step_peak(
     ]
     beside = [
         tensor.detach().clone()
-        for tensor in (
-            *(2 * list(module_tree.parameters(stepper.model))),
-            *(tensor for fields in batches[0] for tensor in tensors_of(fields)),
-        )
+        for fields in batches[0]
+        for tensor in tensors_of(fields)
     ]
-    tensors_before = [*parameters, *state, *batch, *beside]
     stepper.optimizer.zero_grad(set_to_none=True)
-    timeline = _Timeline(tensors_before, stepper.model)
+    look.begin()
+    tensors_before = [*parameters, *state, *batch, *beside, *look.tensors()]
+    timeline = _Timeline(tensors_before, stepper.model, look)
     devices.synchronize(device)
     devices.forget_peak(device)
     with timeline.watching():
@@ -169,6 +190,7 @@ def step_peak(
             timeline.phase = "forward"
             last = number == len(batches) - 1
             stepper.take(inputs, labels, last, timeline)
+        look.end()
     devices.synchronize(device)
     base = storage_bytes(tensors_before)
     reading = memory.read(device)
@@ -195,5 +217,10 @@ def tensors_of(fields: Tensor | Fields) -> list[Tensor]:
 
 def storage_bytes(tensors: list[Tensor]) -> int:
     """Return the bytes of the storages of tensors, shared ones once."""
+    return sum(_storages(tensors).values())
+
+
+def _storages(tensors: list[Tensor]) -> dict[int, int]:
+    """Return the bytes of storages by their keys."""
     storages = [tensor.untyped_storage() for tensor in tensors]
-    return sum({storage._cdata: storage.nbytes() for storage in storages}.values())
+    return {storage._cdata: storage.nbytes() for storage in storages}
