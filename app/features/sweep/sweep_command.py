@@ -87,7 +87,7 @@ def add(commands: Any) -> argparse.ArgumentParser:
     sweep.add_argument(
         "--own-process", action="store_true", help="each run in a separate process"
     )
-    arguments.add(sweep, "--json", "--trust", *arguments.DATA, *arguments.MODEL)
+    arguments.add(sweep, "--json", "--trust", "--at", *arguments.DATA, *arguments.MODEL)
     sweep.set_defaults(command=run)
     return sweep
 

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import json
+import os
 import shutil
+import subprocess
 import sys
 from pathlib import Path
 
@@ -12,11 +14,20 @@ import pytest
 from app.features.places import values
 from app.features.places.values import Place
 from app.main import main
+from app.runs import store
 from tests.support.needs import needs
 from tests.support.run_commands import DIGITS, TRAIN
 from tests.support.ssh_host import SshHost
 
 Printed = tuple[int, bytes, bytes]
+NET = """
+from torch import nn
+
+
+class Net(nn.Sequential):
+    def __init__(self) -> None:
+        super().__init__(nn.Linear(3, 4), nn.ReLU(), nn.Linear(4, 2))
+"""
 
 
 @pytest.fixture
@@ -34,6 +45,12 @@ def printed(capfdbinary):
         return status, *capfdbinary.readouterr()
 
     return of
+
+
+def losses_of(printed: bytes) -> list[tuple[str, float]]:
+    """The runs of a sweep, by their names, with their losses."""
+    lines = [json.loads(line) for line in printed.splitlines()]
+    return [(line["name"], line["summary"]["best_loss"]) for line in lines]
 
 
 def test_a_project_here_is_described_there_as_it_is_here(box: SshHost, printed) -> None:
@@ -57,6 +74,66 @@ def test_runs_there_are_listed_and_evaluated(box: SshHost, printed) -> None:
     here = printed(*asked, str(out))
     assert printed(*asked, "gpubox:work/out", "--at=gpubox") == here
     assert here[0] == 0 and json.loads(here[1])["samples"] == 359
+
+
+@needs("sweep", "runs")
+def test_a_sweep_there_is_that_of_here_and_its_runs_come_beside_the_project(
+    box: SshHost, printed
+) -> None:
+    Path("here").mkdir()
+    shutil.copy("digits.tape", "here/digits.tape")
+    settings = ("--set", "lr=0.1,0.01", "--set", "max_steps=3")
+    sweep = (*settings, "--device", "cpu", "--json")
+    one_thread = {**os.environ, "OMP_NUM_THREADS": "1", "MKL_NUM_THREADS": "1"}
+    here = subprocess.run(
+        [sys.executable, "-m", "tapedeck", "sweep", "here/digits.tape", *sweep],
+        env=one_thread,  # as there
+        capture_output=True,
+        check=True,
+    )
+    there = printed("sweep", "digits.tape", *sweep, "--at", "gpubox")
+    assert there[0] == 0
+    assert losses_of(here.stdout) == losses_of(there[1]) != []
+    names = {kept.record.name for kept in store.listed(Path("digits.runs"))}
+    assert names == {"lr 0.1", "lr 0.01"}
+    status, _, errors = printed("sweep", "digits.tape", *sweep, "--at", "gpubox")
+    assert status == 2 and b"is there already" in errors
+
+
+@needs("opened")
+def test_a_model_is_drawn_there_as_it_is_here(box: SshHost, printed) -> None:
+    Path("net.py").write_text(NET)
+    draw = ("draw", "net.py:Net", "--input", "2x3", "--trust", "--out", "net.json")
+    here = printed(*draw)
+    written = Path("net.json").read_bytes()
+    Path("net.json").unlink()
+    assert printed(*draw, "--at", "gpubox") == here and here[0] == 0
+    assert Path("net.json").read_bytes() == written
+
+
+@needs("compare")
+def test_two_projects_are_compared_there_as_they_are_here(
+    box: SshHost, printed
+) -> None:
+    shutil.copy("digits.tape", "other.tape")
+    diff = ("diff", "digits.tape", "other.tape", "--json")
+    here, there = printed(*diff), printed(*diff, "--at", "gpubox")
+    assert here[0] == there[0] == 0
+    one, other = (json.loads(each[1]) for each in (here, there))
+    assert one["first"] is other["first"] is None
+    names = [layer["a"] for layer in one["layers"]]
+    assert [layer["a"] for layer in other["layers"]] == names != []
+
+
+@needs("revisit")
+def test_a_step_of_a_run_there_is_recomputed_there(box: SshHost, printed) -> None:
+    out = box.home / "out"
+    hashes = ("--revisit-seconds", "30")
+    assert printed(*TRAIN, *hashes, "--out", str(out))[0] == 0
+    revisit = ("--step", "3", "--json")
+    here = printed("revisit", str(out), *revisit)
+    assert printed("revisit", "gpubox:out", *revisit, "--at", "gpubox") == here
+    assert here[0] == 0
 
 
 @needs("compare")

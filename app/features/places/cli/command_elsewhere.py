@@ -16,8 +16,10 @@ from app.features.places import values
 from app.features.places.cli.elsewhere import Terminal, title_of
 from app.features.places.results import fetch
 from app.project.library import SUFFIX
+from app.runs.store import runs_beside
 
 OPTION = "--at"
+STORES_RUNS = "sweep"  # the command whose runs come beside the project
 
 
 def run(place_name: str, arguments: Sequence[str]) -> int:
@@ -30,6 +32,7 @@ def run(place_name: str, arguments: Sequence[str]) -> int:
     command, *rest = _without_place(arguments)
     files: dict[str, Path] = {}
     there = [_argument(text, place.name, files) for text in rest]
+    runs = _new_runs(place.name, files) if command == STORES_RUNS else {}
     request = {
         "title": title_of(command),
         "cwd": "",
@@ -44,10 +47,22 @@ def run(place_name: str, arguments: Sequence[str]) -> int:
     }
     terminal = Terminal(place, request, window=False, quiet=True)
     status = terminal.run()
-    wanted = {_value(text) for text in there} - set(files)
-    if terminal.ended and wanted:
-        fetch(place, terminal.folder, partial(_target, wanted=wanted))
+    wanted = {text: Path(text) for text in map(_value, there) if text not in files}
+    if terminal.ended:
+        fetch(place, terminal.folder, partial(_target, wanted=wanted | runs))
     return status
+
+
+def _new_runs(place: str, files: dict[str, Path]) -> dict[str, Path]:
+    """Return the folders of runs that come beside the projects among the files, by their names there."""
+    projects = [path for path in files.values() if path.suffix == SUFFIX]
+    folders = [runs_beside(path) for path in projects]
+    for folder in folders:
+        if folder.exists():
+            raise console.CommandError(
+                f"{folder} is there already, and runs of {place} have the same numbers; sweep a copy of the project"
+            )
+    return {folder.name: folder for folder in folders}
 
 
 def _without_place(arguments: Sequence[str]) -> list[str]:
@@ -99,10 +114,12 @@ def _belonging(file: Path) -> list[Path]:
     return [file, *(path for path in beside if f'{path.name}"' in text)]
 
 
-def _target(name: str, wanted: set[str]) -> Path | None:
-    """Return where a file from there goes; None for one whose name was not given here."""
+def _target(name: str, wanted: dict[str, Path]) -> Path | None:
+    """Return where a file from there goes; None for one that is in nothing that is wanted here."""
     path = PurePosixPath(name)
     if path.is_absolute() or ".." in path.parts:
         return None
-    is_wanted = any(str(each) in wanted for each in (path, *path.parents[:-1]))
-    return Path(path) if is_wanted else None
+    for each in (path, *path.parents[:-1]):
+        if (here := wanted.get(str(each))) is not None:
+            return here / path.relative_to(each)
+    return None
