@@ -404,7 +404,7 @@ def test_a_run_after_one_that_had_no_memory_is_a_run(device: str, scarce: int) -
 
 @needs("trials")
 def test_a_dry_run_says_it_too_and_a_rate_test_runs(device: str, figure) -> None:
-    from app.features.trials.compute import dry_run, rate_test
+    from app.features.trials.compute.trials import dry_run, rate_test
 
     tried = dry_run(job(CONV_NET, device=device))
     assert not isinstance(tried, Failed) and tried.device == device

@@ -20,7 +20,7 @@ from pathlib import Path
 from app.cli import run
 
 MODELS = Path(__file__).with_name("material") / "planted_breaks.py"
-CALL = ["--input", "4x8", "--train", "--json", "--trust"]
+CALL = ["--input", "4x8", "--train", "--json", "--trust", "--timeout", "900"]
 _USED = re.compile(r"\b([A-Z]\w+|positive|left_alone)\(")
 _PLANTED = re.compile(r"# (break|recompile): (.+)$")
 Planted = set[tuple[str, str, int]]  # break or recompile, path, line
@@ -58,7 +58,7 @@ def planted(name: str) -> Planted:
 def named(name: str) -> tuple[Planted, dict[str, object]]:
     """Return what the command names in a model of this folder, and all that it says."""
     output = io.StringIO()
-    with contextlib.redirect_stdout(output), contextlib.redirect_stderr(io.StringIO()):
+    with contextlib.redirect_stdout(output):
         status = run(["compile", f"models.py:{name}", *CALL])
     record = json.loads(output.getvalue())
     breaks, recompiles = record["breaks"], record["recompiles"]

@@ -250,14 +250,14 @@ MISTAKES = (
     ),
     Mistake(
         "a dry run's batch stays",
-        "app/features/trials/compute.py",
+        "app/features/trials/compute/trials.py",
         "synthetic_batch(job, info, resolved.id)",
         'synthetic_batch(job, info, "cpu")',
         (TRAINING, "dry_run"),
     ),
     Mistake(
         "a rate test's data stay",
-        "app/features/trials/compute.py",
+        "app/features/trials/compute/trials.py",
         "data = data.to(device)",
         "data = data",
         (TRAINING, "dry_run"),

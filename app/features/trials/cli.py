@@ -10,8 +10,9 @@ from msgspec import to_builtins
 from msgspec.structs import replace
 
 from app.cli import console, failures, nets, settings
-from app.features.trials.compute import dry_run, rate_test
+from app.features.trials.compute.trials import dry_run, rate_test
 from app.preflight import preflight
+from app.training.choices import CLOSURE
 from app.training.control import Control
 from app.training.events import Failed, StepDone
 from app.training.loop import train
@@ -19,6 +20,7 @@ from app.training.run_requests import ProfileStep, TellMemory
 from app.util.formatting import bytes_text, shape_text
 
 if TYPE_CHECKING:
+    from app.features.trials.values import LayerTimes
     from app.training.job import Job
     from app.training.monitoring.looks import StepProfile
     from app.training.monitoring.memory_report import MemoryReport
@@ -46,7 +48,7 @@ def run(options: argparse.Namespace) -> int:
 
 
 def _try(job: Job, as_json: bool, full: bool) -> int:
-    tried = dry_run(job)
+    tried = dry_run(job, layers=job.training.optimizer.name != CLOSURE)
     if isinstance(tried, Failed):
         raise console.CommandError(failures.describe_failure(tried, full), 1)
     if as_json:
@@ -67,7 +69,30 @@ def _try(job: Job, as_json: bool, full: bool) -> int:
             else "process memory growth, libraries included"
         )
         print(f"memory: {bytes_text(tried.memory)} {of}")
+    if tried.times is not None:
+        print("\n".join(_time_lines(tried.times)))
     return 0
+
+
+def _time_lines(times: LayerTimes) -> list[str]:
+    """Return a table of the layers' times beside the least that their operations need on this device."""
+    width = max(len(row.layer) for row in times.layers)
+    speed = f"{times.flop_per_second / 1e9:.3g} GFLOP/s and {times.bytes_per_second / 1e9:.3g} GB/s"
+    lines = [
+        f"time of layers in a step of {1000 * times.step_seconds:.3g} ms; possible at {speed}, measured here:",
+        f"{'layer':<{width}}  {'forward':>11}  {'possible':>11}  {'backward':>11}  {'possible':>11}",
+    ]
+    for row in times.layers:
+        figures = (
+            row.forward,
+            row.forward_possible,
+            row.backward,
+            row.backward_possible,
+        )
+        cells = (f"{1000 * seconds:>8.4f} ms" for seconds in figures)
+        lines.append(f"{row.layer:<{width}}  {'  '.join(cells)}")
+    lines.append(f"{'optimizer':<{width}}  {1000 * times.optimizer_seconds:>8.4f} ms")
+    return lines
 
 
 def _measure(job: Job, options: argparse.Namespace) -> int:

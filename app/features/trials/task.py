@@ -5,7 +5,7 @@ from __future__ import annotations
 from app.data.own_files import cache
 from app.engine.server import Context, handles
 from app.engine.tasks.pace import Pace
-from app.features.trials.compute import dry_run, rate_test
+from app.features.trials.compute.trials import dry_run, rate_test
 from app.features.trials.values import DryRun, RangeTest, RateTest, TryOnSyntheticData
 from app.training.events import Failed
 

@@ -14,12 +14,39 @@ from app.training.job import Job
 LOWEST, HIGHEST, BATCHES = 1e-6, 1.0, 100
 
 
+class LayerTime(Struct, frozen=True):
+    """The seconds of a layer in a step, without those of layers in it, and the least that its operations need: by the
+    FLOP or the bytes of each, whichever takes longer on the device."""
+
+    layer: str
+    forward: float
+    backward: float
+    forward_possible: float
+    backward_possible: float
+
+
+class LayerTimes(Struct, frozen=True):
+    """The times of all layers of a step, `layers`, whose last row is what lies between them.
+
+    They add up with `optimizer_seconds` to `step_seconds`, which is measured without hooks; `measured_seconds` is the
+    same step with them, whose cost is taken off evenly. The roofline is what the device reached here, measured once:
+    `flop_per_second` in a float32 matrix product, `bytes_per_second` in a copy.
+    """
+
+    step_seconds: float
+    measured_seconds: float
+    flop_per_second: float
+    bytes_per_second: float
+    layers: tuple[LayerTime, ...]
+    optimizer_seconds: float
+
+
 class DryRun(Struct, frozen=True):
     """Measurements of a dry run. Seconds are of the first step, which creates the optimizer's state and warms up, and
     the second.
 
     `memory` is in bytes: with `scope` "device" torch's peak allocation, with "process" the peak growth of the process;
-    None if unknown.
+    None if unknown. `times` are those of the layers, if asked for.
     """
 
     device: str
@@ -31,6 +58,7 @@ class DryRun(Struct, frozen=True):
     validation_seconds: float
     memory: int | None
     scope: str
+    times: LayerTimes | None = None
 
 
 class RateTest(Struct, frozen=True):

@@ -13,7 +13,7 @@ import torch
 
 from app.data.config import DataConfig
 from app.data.loaders import load
-from app.features.trials.compute import dry_run, rate_test
+from app.features.trials.compute.trials import dry_run, rate_test
 from app.features.trials.values import DryRun
 from app.training.events import Failed
 from app.training.job import JobError

@@ -13,7 +13,7 @@ from pytestqt.qtbot import QtBot
 
 from app.data.config import DataConfig
 from app.engine.client import shared
-from app.features.trials.compute import rate_test
+from app.features.trials.compute.trials import rate_test
 from app.features.trials.feature import DryRunDialog, FindRateDialog
 from app.features.trials.values import RangeTest, RateTest
 from app.project import file as project_file

@@ -164,9 +164,9 @@ class Names(Net):
         self.name = ""
 
     def forward(self, x):
+        time.time()  # break: .
         self.name += "a"  # recompile: .
-        began = time.time()  # break: .
-        return self.out(self.fc(x)) * len(self.name) + min(began, 0)
+        return self.out(self.fc(x)) * len(self.name)
 
 
 class Remembers(Net):
@@ -184,8 +184,8 @@ class Remembers(Net):
 
 
 class Loops(Net):
-    def forward(self, x):
-        rows = [self.fc(x[at]) for at in range(len(x))]  # recompile: .
+    def forward(self, x):  # recompile: .
+        rows = [self.fc(x[at]) for at in range(len(x))]
         return self.out(torch.stack(rows))
 
 

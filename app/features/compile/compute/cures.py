@@ -49,7 +49,7 @@ CURES = (
         ),
     ),
     ("logging.Logger", marked("Log outside forward.")),
-    ("warnings", marked("Warn in the constructor, or outside forward.")),
+    ("`_warnings.warn`", marked("Warn in the constructor, or outside forward.")),
     ("torch._dynamo.graph_break()", marked("Remove the call of graph_break.")),
     (
         "torch.compiler.disable",

@@ -17,6 +17,7 @@ import torch
 from msgspec.structs import replace
 
 from app.data.loaders import load
+from app.features.trials.compute.layer_times import layer_times
 from app.features.trials.values import BATCHES, HIGHEST, LOWEST, DryRun, RateTest
 from app.telemetry import memory
 from app.training.error_messages import failure
@@ -43,8 +44,11 @@ TOO_HIGH = 4.0  # times the best smoothed loss: divergence
 BEGINNING = 5  # batches until the smoothed loss has settled
 
 
-def dry_run(job: Job) -> DryRun | Failed:
-    """Run a complete training step on synthetic data; errors are returned as the event that a run would end with."""
+def dry_run(job: Job, layers: bool = False) -> DryRun | Failed:
+    """Run a complete training step on synthetic data; errors are returned as the event that a run would end with.
+
+    With `layers` further steps tell how long each layer takes.
+    """
     step = 0
     try:
         check_numbers(job)
@@ -70,6 +74,10 @@ def dry_run(job: Job) -> DryRun | Failed:
             evaluate(stepper, [(inputs, labels)])
             validation = meter.now() - began
             grown, scope = meter.most()
+            stepper.model.train()
+            times = (
+                layer_times(stepper, inputs, labels, resolved.id) if layers else None
+            )
     except Exception as error:  # any error is reported like that of a run
         return failure(error, job.source, job.training.batch_size, 0, step, kept=False)
     shape = info.input_shape
@@ -83,6 +91,7 @@ def dry_run(job: Job) -> DryRun | Failed:
         validation,
         grown,
         scope,
+        times,
     )
 
 
