@@ -28,6 +28,7 @@ from app.training.config import TrainingConfig
 from app.util.described import settings_of
 from scripts.packages import pulled
 
+HUGE = 2**62  # a bound of what a file can hold, which nobody reaches
 ROOT = Path(__file__).resolve().parents[1]
 PAGES, BUILT = ROOT / "build" / "pages", ROOT / "build" / "manual"
 API = """# The package tapedeck
@@ -73,13 +74,15 @@ def table(heads: Iterable[str], rows: Iterable[Iterable[object]]) -> str:
 def bounds(meta: msgspec.Meta) -> str:
     """Return the bounds of a number.
 
-    >>> bounds(msgspec.Meta(ge=1, le=8)), bounds(msgspec.Meta(gt=0))
-    ('≥ 1, ≤ 8', '> 0')
+    >>> bounds(msgspec.Meta(ge=1, le=10_000_000)), bounds(msgspec.Meta(gt=0, le=1e300))
+    ('≥ 1, ≤ 10,000,000', '> 0')
     """
     signs = {"ge": "≥", "gt": ">", "le": "≤", "lt": "<"}
     stated = {sign: getattr(meta, name) for name, sign in signs.items()}
     return ", ".join(
-        f"{sign} {bound:g}" for sign, bound in stated.items() if bound is not None
+        f"{sign} {bound:,}"
+        for sign, bound in stated.items()
+        if bound is not None and bound < HUGE
     )
 
 

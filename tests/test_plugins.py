@@ -10,6 +10,7 @@ from pathlib import Path
 
 import pytest
 from PySide6.QtWidgets import QApplication
+from pytestqt.qtbot import QtBot
 
 from app.cli import run
 from app.features.lessons import lesson as lessons
@@ -119,17 +120,23 @@ BROKEN = {
 
 @pytest.mark.usefixtures("fresh")
 def test_each_broken_package_is_named_and_the_window_opens(
-    qapp: QApplication, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    qtbot: QtBot, qapp: QApplication, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    """What fails at the start is said once a project is open, what fails in a page when it is made."""
     for name, text in BROKEN.items():
         feature = f"from tapedeck.plugin import Feature, Page\n{text}\n"
         broken_package(tmp_path, f"tapedeck_{name}", feature=feature)
     monkeypatch.syspath_prepend(tmp_path)
+    at_start = BROKEN.keys() - {"finished"}
     with shown(qapp, "broken") as window:
+        window.open_on(str(resource_path("examples", "digits.tape")), None)
+        qtbot.waitUntil(lambda: window.document.path is not None, timeout=60_000)
+        window.start()
+        qtbot.waitUntil(window.banner.isVisible, timeout=60_000)
+        assert all(f"tapedeck_{name}: " in window.banner.reason() for name in at_start)
         window.furnish()
-        reason = window.banner.reason()
-        assert all(f"tapedeck_{name}: " in reason for name in BROKEN)
-        assert "TAPEDECK_PLUGINS=none" in reason
+        assert "tapedeck_finished: KeyError: 1." in window.banner.reason()
+        assert "TAPEDECK_PLUGINS=none" in window.banner.reason()
         assert window.actions_by_key["run"].isEnabled()
 
 

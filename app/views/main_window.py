@@ -113,7 +113,7 @@ class MainWindow(ShowsCutTexts, PaintedLaidOut, QMainWindow):
         self._said_broken: set[str] = set()
         self._followers = [owner for owner in self.features if owner.follows]
         steps = [partial(self.furnish, owner) for owner in self._followers]
-        self._starting = Turns(self, *steps, self.live.start)
+        self._starting = Turns(self, *steps, self._say_broken, self.live.start)
         self._closed = False
         self._narrow_left = 0  # the width of the left dock while a wide page is in it
         self._low_bottom = 0  # the height of the dock below meanwhile
@@ -127,7 +127,6 @@ class MainWindow(ShowsCutTexts, PaintedLaidOut, QMainWindow):
             with feature.guarded(type(owner)):
                 owner.begin()
         self._restore()
-        self._say_broken()
 
     def _make_models(self) -> None:
         self.document = Document(parent=self)
