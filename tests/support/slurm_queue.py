@@ -33,7 +33,7 @@ MpiDefault=none
 ProctrackType=proctrack/linuxproc
 TaskPlugin=task/none
 SelectType=select/linear
-SchedulerParameters=sched_min_interval=0,batch_sched_delay=0
+SchedulerParameters=sched_min_interval=0,batch_sched_delay=0,sched_interval=1,bf_interval=1
 ReturnToService=2
 StateSaveLocation={folder}/state
 SlurmdSpoolDir={folder}/spool
@@ -81,10 +81,13 @@ class Queue:
         return self.run("squeue", *options).stdout.strip()
 
     def start_now(self, job: str) -> None:
-        """Have a job that was queued again start without waiting for its time."""
+        """Have a job that was queued again start without waiting for its time.
+
+        SLURM refuses one that starts in the second in which it ended: its credential counts as revoked.
+        """
         until = time.monotonic() + STARTS
         while self.run(
-            "scontrol", "update", f"JobId={job}", "StartTime=now"
+            "scontrol", "update", f"JobId={job}", "StartTime=now+2"
         ).returncode:
             assert time.monotonic() < until, self.state_of(job)
             time.sleep(0.1)

@@ -222,7 +222,7 @@ def scontrol(arguments: list[str]) -> None:
             print(f"JobId={number} JobState={state} Restarts={restarts}")
         case ["requeue", number]:
             tell(number, "requeue")
-        case ["update", job, "StartTime=now"] if job.startswith("JobId="):
+        case ["update", job, "StartTime=now+2"] if job.startswith("JobId="):
             number = job.removeprefix("JobId=")
             if read(number)["state"] != "PENDING":
                 fail(f"Job is no longer pending execution for job {number}")
