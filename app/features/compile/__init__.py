@@ -1,1 +1,1 @@
-"""Where compiling breaks: graph breaks and recompiles of a model with line and cure, and what it gains."""
+"""Graph breaks and recompiles of torch.compile, each with its line and a cure, and the time of a compiled call."""

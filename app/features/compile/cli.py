@@ -66,7 +66,7 @@ def request_of(options: argparse.Namespace) -> Compile:
 
 
 def lines(result: Compiled, train: bool) -> list[str]:
-    """Describe what was found, a line for each thing."""
+    """Return the graph breaks, recompiles and times as lines of text."""
     what = "forward and backward" if train else "forward"
     shown = [
         f"called with: {'; '.join(result.calls)}",

@@ -1,4 +1,4 @@
-"""`tapedeck compile`: where torch.compile breaks a model into pieces, what has it compile again, and what it gains."""
+"""`tapedeck compile`: graph breaks and recompiles of torch.compile, and the time of a compiled call."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Where torch.compile breaks a model into pieces, what makes it compile again, and what it gains, as values."""
+"""Graph breaks, recompiles and times of a model under torch.compile, as values."""
 
 from __future__ import annotations
 
@@ -33,8 +33,11 @@ class Recompile(Struct, frozen=True, rename={"now": "is"}):
 
 
 class Compiled(Struct, frozen=True):
-    """What compiling a model found. `graphs` are those of the first call. `eager_seconds` and `compiled_seconds` are of
-    one call, measured here; None where it could not be, which `remarks` explain. `calls` describes the inputs."""
+    """The graphs, graph breaks, recompiles and times of a model.
+
+    `graphs` are those of the first call. `eager_seconds` and `compiled_seconds` are of one call, measured here; None
+    where it could not be, which `remarks` explain. `calls` describes the inputs.
+    """
 
     graphs: int
     breaks: tuple[Break, ...]

@@ -15,8 +15,8 @@ LOWEST, HIGHEST, BATCHES = 1e-6, 1.0, 100
 
 
 class LayerTime(Struct, frozen=True):
-    """The seconds of a layer in a step, without those of layers in it, and the least that its operations need: by the
-    FLOP or the bytes of each, whichever takes longer on the device."""
+    """The seconds of a layer in a step, without those of layers in it, and what its operations need by the
+    roofline: by the FLOP or the bytes of each, whichever takes longer on the device. Tensors in a cache need less."""
 
     layer: str
     forward: float
@@ -28,9 +28,10 @@ class LayerTime(Struct, frozen=True):
 class LayerTimes(Struct, frozen=True):
     """The times of all layers of a step, `layers`, whose last row is what lies between them.
 
-    They add up with `optimizer_seconds` to `step_seconds`, which is measured without hooks; `measured_seconds` is the
-    same step with them, whose cost is taken off evenly. The roofline is what the device reached here, measured once:
-    `flop_per_second` in a float32 matrix product, `bytes_per_second` in a copy.
+    They add up with `optimizer_seconds` to `step_seconds`, which is measured without hooks, but for rows shorter than
+    what measuring costs; `measured_seconds` is the same step with hooks, whose cost is taken off evenly. The roofline
+    is what the device reached here, measured once: `flop_per_second` in a float32 matrix product, `bytes_per_second`
+    in a copy.
     """
 
     step_seconds: float

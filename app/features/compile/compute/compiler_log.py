@@ -1,5 +1,4 @@
-"""What torch's compiler records while it compiles a model, from its structured log (that of TORCH_TRACE): graph breaks
-and recompiles, each with the module that was being called."""
+"""Graph breaks and recompiles from dynamo's structured log (that of TORCH_TRACE), each with the module called."""
 
 from __future__ import annotations
 
@@ -33,13 +32,13 @@ _KIND = re.compile(
 )
 _ADDRESS = re.compile(r" at 0x[0-9a-f]+")
 _HINT = re.compile(r"^  Hint: (.*)$", re.MULTILINE)
-Place = tuple[str, int]
+Location = tuple[str, int]
 
 
 class LoggedBreak(Struct, frozen=True):
     """A graph break while `module` was called; `frames` lead to it from the outermost call inwards."""
 
-    frames: tuple[Place, ...]
+    frames: tuple[Location, ...]
     module: str
     kind: str
     reason: str
@@ -47,9 +46,9 @@ class LoggedBreak(Struct, frozen=True):
 
 
 class LoggedRecompile(Struct, frozen=True):
-    """A guard that failed while `module` was called, whose code begins at `place`."""
+    """A guard that failed while `module` was called, whose code begins at `location`."""
 
-    place: Place
+    location: Location
     module: str
     guard: FailedGuard
 
@@ -65,7 +64,7 @@ def is_models(file: str) -> bool:
 
 
 class CompilerLog(logging.Handler):
-    """Collects what is recorded while `listening`; `paths` are the paths of modules by identity."""
+    """A logging handler for graph breaks and recompiles; `paths` are the paths of modules by identity."""
 
     def __init__(self, paths: Mapping[int, str]) -> None:
         super().__init__()
@@ -75,7 +74,7 @@ class CompilerLog(logging.Handler):
 
     @contextmanager
     def listening(self) -> Iterator[None]:
-        """Collect, and keep the compiler from warning of what is collected."""
+        """Handle dynamo's log, and suppress its warnings about the same breaks."""
         log, compiler = logging.getLogger(_LOG), logging.getLogger("torch._dynamo")
         level = compiler.level
         compiler.setLevel(logging.ERROR)
@@ -136,15 +135,15 @@ class CompilerLog(logging.Handler):
         if frame is None or not reasons:
             return
         code, module = frame.f_code, self._module()
-        met: set[tuple[Place, ...]] = set()
+        met: set[tuple[Location, ...]] = set()
         # Of each version that there is of the code torch tells one guard: other versions may fail by another one.
         for reason in reasons:
             guard = guards.read(reason, frame.f_locals, frame.f_globals)
             recompile = LoggedRecompile(
                 (code.co_filename, code.co_firstlineno), module, guard
             )
-            if guard.places not in met and not (met and recompile.of_size):
-                met.add(guard.places)
+            if guard.locations not in met and not (met and recompile.of_size):
+                met.add(guard.locations)
                 self.recompiles.append(recompile)
 
     def _module(self) -> str:

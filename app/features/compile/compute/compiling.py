@@ -1,7 +1,7 @@
-"""Compile a model and call it: what breaks it into several graphs, what has it compiled again, and what it gains.
+"""Measure a model under torch.compile: its graph breaks, recompiles, and the time of a call.
 
-What breaks and what recompiles is found without a compiler of C++: dynamo alone makes the graphs, which then run as
-they are. The time is that of Inductor, which needs one.
+Graph breaks and recompiles need no C++ compiler: dynamo alone captures the graphs, which run eagerly. The compiled time
+is that of the Inductor backend, which needs one.
 """
 
 from __future__ import annotations
@@ -26,9 +26,9 @@ from app.engine.requests.observe import Observe
 from app.engine.tasks.observe import load_model
 from app.features.compile.compute.compiler_log import (
     CompilerLog,
+    Location,
     LoggedBreak,
     LoggedRecompile,
-    Place,
 )
 from app.features.compile.compute.model_lines import ModelLines
 from app.features.compile.values import Break, Compile, Compiled, Recompile
@@ -65,7 +65,8 @@ class Call(Struct, frozen=True):
 
 
 def compiled(request: Compile, tell: Tell = lambda _words: None) -> Compiled:
-    """Compile the model of a request, and call it. Raises SourceError, and ModelRaisedError for what it raises."""
+    """Return the graph breaks, recompiles and times of a model. Raises SourceError, and ModelRaisedError for what the
+    model raises."""
     tell("Making the model")
     loaded = _load(request)
     model = loaded.model
@@ -234,7 +235,7 @@ class _Graphs:
 
 @contextmanager
 def _fresh_compiler() -> Iterator[None]:
-    """Forget what was compiled before, and afterwards."""
+    """Reset dynamo before and afterwards: its cache of compiled code would hide breaks."""
     torch._dynamo.reset()
     try:
         yield
@@ -285,7 +286,7 @@ def _seconds(call: Callable[[], None], device: str) -> float:
     return median(times)
 
 
-# --- What was found
+# --- Graph breaks and recompiles with their lines
 
 
 def _breaks(
@@ -294,26 +295,26 @@ def _breaks(
     """Yield each break once for every module in which its line runs."""
     met = set()
     for entry in logged:
-        for place, path in _places(entry, lines, model):
-            if (place, path, entry.kind) not in met:
-                met.add((place, path, entry.kind))
-                yield Break(path, _line(place), entry.reason, entry.cure)
+        for location, path in _locations(entry, lines, model):
+            if (location, path, entry.kind) not in met:
+                met.add((location, path, entry.kind))
+                yield Break(path, _line(location), entry.reason, entry.cure)
 
 
-def _places(
+def _locations(
     entry: LoggedBreak, lines: ModelLines, model: nn.Module
-) -> Iterator[tuple[Place, str]]:
+) -> Iterator[tuple[Location, str]]:
     """Yield the lines of a break, each with the module that it is in."""
     if "RNN" in entry.kind:  # dynamo does not say which, nor where it is called
         for path, module in module_tree.named_modules(model):
-            place = lines.calling(path)
-            if isinstance(module, nn.RNNBase) and place is not None:
-                yield place, path
+            location = lines.calling(path)
+            if isinstance(module, nn.RNNBase) and location is not None:
+                yield location, path
         return
-    place = lines.innermost(entry.frames)
-    if place is not None:
-        for path in lines.runs[place]:
-            yield place, path
+    location = lines.innermost(entry.frames)
+    if location is not None:
+        for path in lines.runs[location]:
+            yield location, path
         return
     outside = lines.calling(entry.module) or entry.frames[-1]
     yield outside, entry.module
@@ -324,24 +325,28 @@ def _recompiles(
 ) -> Iterator[Recompile]:
     for entry in logged:
         guard = entry.guard
-        place = _whole(guard.places[-1], entry.place) if guard.places else entry.place
-        paths = lines.runs.get(place, [])
+        location = (
+            _whole(guard.locations[-1], entry.location)
+            if guard.locations
+            else entry.location
+        )
+        paths = lines.runs.get(location, [])
         if guard.children:
             path = ".".join(filter(None, (entry.module, *guard.children)))
         else:
             path = paths[0] if len(paths) == 1 else entry.module
-        yield Recompile(path, f"{guard.text} ({_line(place)})", guard.was, guard.now)
+        yield Recompile(path, f"{guard.text} ({_line(location)})", guard.was, guard.now)
 
 
-def _whole(place: Place, code: Place) -> Place:
-    """Return a place whose file the compiler has cut, with the file of the code that it is in."""
-    file, line = place
-    return (code[0], line) if code[0].endswith(file.lstrip(".")) else place
+def _whole(location: Location, code: Location) -> Location:
+    """Return a location whose file the compiler has cut, with the file of the code that it is in."""
+    file, line = location
+    return (code[0], line) if code[0].endswith(file.lstrip(".")) else location
 
 
-def _line(place: Place) -> str:
+def _line(location: Location) -> str:
     """Return file:line, relative to the current folder where the file is in it."""
-    file, line = place
+    file, line = location
     path = Path(file)
     if file.startswith(user_frames.GENERATED):
         shown = "model.py"

@@ -29,13 +29,13 @@ _SIZES = ("size", "stride", "storage_offset", "dim")
 
 
 class FailedGuard(Struct, frozen=True):
-    """`places` are file and line from the outermost call inwards, `children` the modules on the way from the frame's
+    """`locations` are file and line from the outermost call inwards, `children` the modules on the way from the frame's
     own."""
 
     text: str
     was: str
     now: str
-    places: tuple[tuple[str, int], ...]
+    locations: tuple[tuple[str, int], ...]
     children: tuple[str, ...]
 
 
@@ -47,17 +47,17 @@ def read(
     text, _, comment = line.partition("  # ")
     text = text.strip()
     at = _AT.search(f"# {comment}")
-    places = [(file, int(number)) for file, number in _FRAME.findall(stack)]
-    if not places and at is not None:
-        places = [(at[1], int(at[2]))]
+    locations = [(file, int(number)) for file, number in _FRAME.findall(stack)]
+    if not locations and at is not None:
+        locations = [(at[1], int(at[2]))]
     children = tuple(first or second for first, second in _CHILD.findall(text))
     if tensor := _TENSOR.match(text):
         name = f"{_plain(tensor['name'])}{tensor['index'] or ''}: {tensor['what']}"
         return FailedGuard(
-            name, tensor["was"], tensor["now"].rstrip("."), tuple(places), children
+            name, tensor["was"], tensor["now"].rstrip("."), tuple(locations), children
         )
     was, now = _sides(text, local, world)
-    return FailedGuard(_plain(text), was, now, tuple(places), children)
+    return FailedGuard(_plain(text), was, now, tuple(locations), children)
 
 
 def _plain(text: str) -> str:

@@ -7,7 +7,7 @@ from collections.abc import Callable, Mapping, Sequence
 from types import FrameType
 from typing import Any
 
-from app.features.compile.compute.compiler_log import Place, called_module, is_models
+from app.features.compile.compute.compiler_log import Location, called_module, is_models
 
 
 class ModelLines:
@@ -15,8 +15,8 @@ class ModelLines:
 
     def __init__(self, paths: Mapping[int, str]) -> None:
         self._paths = paths
-        self.runs: dict[Place, list[str]] = {}
-        self.calls: dict[Place, list[str]] = {}
+        self.runs: dict[Location, list[str]] = {}
+        self.calls: dict[Location, list[str]] = {}
 
     def follow(self, call: Callable[[], Any]) -> None:
         """Call the model, and note its lines. Raises what it raises."""
@@ -27,16 +27,18 @@ class ModelLines:
         finally:
             sys.settrace(before)
 
-    def innermost(self, frames: Sequence[Place]) -> Place | None:
+    def innermost(self, frames: Sequence[Location]) -> Location | None:
         """Return the innermost of the frames that is a line of the model."""
-        return next((place for place in reversed(frames) if place in self.runs), None)
+        return next(
+            (location for location in reversed(frames) if location in self.runs), None
+        )
 
-    def calling(self, path: str) -> Place | None:
+    def calling(self, path: str) -> Location | None:
         """Return the line that calls a module, or what contains it."""
         while path:
-            for place, paths in self.calls.items():
+            for location, paths in self.calls.items():
                 if path in paths:
-                    return place
+                    return location
             path = path.rpartition(".")[0]
         return None
 
@@ -63,7 +65,9 @@ class ModelLines:
 
         return line
 
-    def _note(self, table: dict[Place, list[str]], frame: FrameType, path: str) -> None:
+    def _note(
+        self, table: dict[Location, list[str]], frame: FrameType, path: str
+    ) -> None:
         paths = table.setdefault((frame.f_code.co_filename, frame.f_lineno), [])
         if path not in paths:
             paths.append(path)

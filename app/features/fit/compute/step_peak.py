@@ -5,9 +5,8 @@ Counted at torch's operations, forward and backward; on an accelerator the alloc
 
 from __future__ import annotations
 
-from bisect import bisect_right
 from collections.abc import Iterator
-from contextlib import ExitStack, contextmanager
+from contextlib import contextmanager
 from types import FrameType
 from typing import TYPE_CHECKING, Any
 
@@ -22,6 +21,7 @@ from app.telemetry import memory
 from app.telemetry.gradients import GradientSampler
 from app.telemetry.layer_stats import Look
 from app.telemetry.throttle import Meter
+from app.training.monitoring.running_layer import FORWARD, RunningLayer
 from app.training.monitoring.watcher import LOOKS
 from app.util import module_tree
 from tapedeck import devices
@@ -37,70 +37,38 @@ POINTS = 400  # of a curve
 Storage = tuple[StorageWeakRef, int]  # with its bytes
 
 
-class _Timeline(Peak):
+class _Timeline(RunningLayer, Peak):
     """Follows the bytes of a step operation by operation, which it observes, and keeps what is alive at the peak."""
 
     def __init__(self, before: list[Tensor], model: nn.Module, look: Look) -> None:
-        super().__init__(before)
+        RunningLayer.__init__(self, model)
+        Peak.__init__(self, before)
         self._look = look
         self.bytes_after: list[int] = []
         self._at_peak: list[Storage] = []
         self._saved: list[Storage] = []  # what was alive when a forward pass was done
-        self.phase = self.peak_phase = "forward"
-        self.owner = ""
-        self._model = model
-        self._running = [""]
-        # Layers by the numbers that autograd gives the nodes made from then on.
-        self._starts: list[int] = [0]
-        self._layers: list[str] = [""]
+        self.peak_phase, self.owner = FORWARD, ""
 
     @contextmanager
     def watching(self) -> Iterator[None]:
         """Follow the operations, and the layers as they are called."""
-        with ExitStack() as stack:
-            for path, module in module_tree.named_modules(self._model):
-                for handle in (
-                    module_tree.before_call(
-                        module, lambda _module, _inputs, path=path: self._enter(path)
-                    ),
-                    module_tree.on_call(
-                        module, lambda *_: self._leave(), always_call=True
-                    ),
-                ):
-                    stack.callback(handle.remove)
-            # The mode sees the operations of this thread alone.
-            stack.enter_context(torch.autograd.set_multithreading_enabled(False))
-            stack.enter_context(self)
+        # The mode sees the operations of this thread alone.
+        with self.following(), torch.autograd.set_multithreading_enabled(False), self:
             yield
 
     def forward_done(self, loss: Tensor) -> None:
         """Note what is alive between forward and backward: what autograd saved, and the outputs."""
-        self.phase = "backward"
+        super().forward_done(loss)
         looked_at = set(_storages(self._look.tensors()))
         self._saved += [
             storage for key, storage in self._alive.items() if key not in looked_at
         ]
         self._look.forward_done(loss)
 
-    def hash_gradients(self) -> None:
-        """Hash nothing: the step is not recomputed."""
-
     def measure(self) -> None:
         """Note that the optimizer's step begins."""
         self._look.gradients()
-        self.phase = "optimizer"
-
-    def _enter(self, path: str) -> None:
-        self._running.append(path)
-        self._begin_layer()
-
-    def _leave(self) -> None:
-        self._running.pop()
-        self._begin_layer()
-
-    def _begin_layer(self) -> None:
-        self._starts.append(torch._C._autograd._get_sequence_nr())
-        self._layers.append(self._running[-1])
+        super().measure()
 
     def visit(self, func: Any, args: Any, kwargs: Any, frame: FrameType) -> Any:
         before = self.bytes
@@ -109,15 +77,8 @@ class _Timeline(Peak):
         self.bytes_after.append(self._now)
         if self.bytes > before:
             self._at_peak = list(self._alive.values())
-            self.peak_phase, self.owner = self.phase, self._layer()
+            self.peak_phase, self.owner = self.phase, self.layer()
         return result
-
-    def _layer(self) -> str:
-        node = torch._C._current_autograd_node()
-        if node is None:
-            return self._running[-1]
-        at = bisect_right(self._starts, node._sequence_nr()) - 1
-        return self._layers[at]
 
     def kinds(self, model: nn.Module, static: PeakBytes, peak: int) -> PeakBytes:
         """Return the bytes at the peak by kind, with parameters and optimizer's state as they are before the step."""
@@ -187,7 +148,7 @@ def _step_peak(
     devices.forget_peak(device)
     with timeline.watching():
         for number, (inputs, labels) in enumerate(batches):
-            timeline.phase = "forward"
+            timeline.phase = FORWARD
             last = number == len(batches) - 1
             stepper.take(inputs, labels, last, timeline)
         look.end()

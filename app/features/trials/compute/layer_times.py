@@ -1,17 +1,16 @@
 """How long each layer takes in a training step, forward and backward, and what its operations allow on the device.
 
 The time between two boundaries is that of the layer which runs: where a layer is called, where it returns, and where
-backward comes to an operation of another layer. So the rows add up to the step; what lies between layers (the loss,
-operations of no layer) and the optimizer have rows of their own. What measuring costs is known from steps without it,
-which alternate with those that are measured, and is taken off each boundary evenly.
+backward comes to an operation of another layer. So the rows add up to the measured step; what lies between layers (the
+loss, operations of no layer) and the optimizer have rows of their own. What measuring costs is known from steps without
+it, which alternate with those that are measured, and is taken off each boundary evenly. A row shorter than that is 0,
+and the rows are longer than the step by what it lacks.
 """
 
 from __future__ import annotations
 
-from bisect import bisect_right
 from collections import Counter, defaultdict
-from collections.abc import Callable, Iterator
-from contextlib import ExitStack, contextmanager
+from collections.abc import Callable
 from functools import cache, partial
 from time import perf_counter
 from types import FrameType
@@ -22,17 +21,22 @@ from torch.utils._pytree import tree_leaves
 from torch.utils.flop_counter import flop_registry
 
 from app.features.trials.values import LayerTime, LayerTimes
+from app.training.monitoring.running_layer import (
+    BACKWARD,
+    FORWARD,
+    OPTIMIZER,
+    RunningLayer,
+)
 from app.util import module_tree
 from app.util.torch_calls import KernelCalls
 from tapedeck import devices
 
 if TYPE_CHECKING:
-    from torch import Tensor
+    from torch import Tensor, nn
 
     from app.training.stepper import Stepper
 
 BETWEEN = "between layers"
-FORWARD, BACKWARD, OPTIMIZER = "forward", "backward", "optimizer"
 WARM_UP, LEAST, MOST = 3, 7, 60  # steps
 SECONDS = 2.0  # of measuring
 SIDE, COPIED, TRIES = 1024, 1 << 26, 5  # of a square matrix, and bytes
@@ -71,10 +75,11 @@ def layer_times(
         timer = _Timer(stepper, device)
         timer.run(partial(stepper.take, inputs, labels, True, timer))
         measured.append(timer)
-    return _rows(steps, measured, possible, flops, bandwidth)
+    return _rows(stepper.model, steps, measured, possible, flops, bandwidth)
 
 
 def _rows(
+    model: nn.Module,
     steps: list[float],
     measured: list[_Timer],
     possible: _Possible,
@@ -92,13 +97,12 @@ def _rows(
     seconds: defaultdict[Row, float] = defaultdict(float)
     for row in rows:
         spent = sum(timer.seconds[row] for timer in half) / len(half)
-        met = sum(timer.boundaries[row] for timer in half) / len(half)
-        seconds[row] = max(spent - cost * met, 0.0)
-    # A row has no less than no time: what could not be taken off there is taken off all in proportion.
-    share = min(step / sum(seconds.values()), 1.0)
-
+        count = sum(timer.boundaries[row] for timer in half) / len(half)
+        seconds[row] = max(spent - cost * count, 0.0)
     layers = [
-        path for path in possible.paths if {(path, FORWARD), (path, BACKWARD)} & rows
+        path
+        for path, _ in module_tree.named_modules(model)
+        if path and {(path, FORWARD), (path, BACKWARD)} & rows
     ]
     return LayerTimes(
         step,
@@ -108,14 +112,14 @@ def _rows(
         tuple(
             LayerTime(
                 name,
-                share * seconds[name, FORWARD],
-                share * seconds[name, BACKWARD],
+                seconds[name, FORWARD],
+                seconds[name, BACKWARD],
                 possible.seconds[name, FORWARD],
                 possible.seconds[name, BACKWARD],
             )
             for name in (*layers, BETWEEN)
         ),
-        share * seconds[OPTIMIZER, OPTIMIZER],
+        seconds[OPTIMIZER, OPTIMIZER],
     )
 
 
@@ -152,71 +156,11 @@ def roofline(device: str) -> tuple[float, float]:
     return 2 * SIDE**3 / product, 2 * COPIED / copy
 
 
-class _Layers:
-    """Follows which layer runs, forward and backward. A subclass is told of each change; it is the step's observer."""
-
-    def __init__(self, stepper: Stepper) -> None:
-        self._model = stepper.model
-        self.phase = FORWARD
-        self.paths = [
-            path for path, _ in module_tree.named_modules(self._model) if path
-        ]
-        self._running = [BETWEEN]
-        # Layers by the numbers that autograd gives the nodes made from then on.
-        self._starts: list[int] = [0]
-        self._layers: list[str] = [BETWEEN]
-
-    @contextmanager
-    def following(self) -> Iterator[None]:
-        """Be told of calls and returns of layers."""
-        with ExitStack() as stack:
-            for path, module in module_tree.named_modules(self._model):
-                if not path:
-                    continue
-                for handle in (
-                    module_tree.before_call(
-                        module, lambda _module, _inputs, path=path: self._enter(path)
-                    ),
-                    module_tree.on_call(
-                        module, lambda *_: self._leave(), always_call=True
-                    ),
-                ):
-                    stack.callback(handle.remove)
-            yield
-
-    def _enter(self, path: str) -> None:
-        self._running.append(path)
-        self._begin(path)
-
-    def _leave(self) -> None:
-        self._running.pop()
-        self._begin(self._running[-1])
-
-    def _begin(self, layer: str) -> None:
-        self._starts.append(torch._C._autograd._get_sequence_nr())
-        self._layers.append(layer)
-
-    def layer_of(self, number: int) -> str:
-        """Return the layer that made the node with a sequence number."""
-        return self._layers[bisect_right(self._starts, number) - 1]
-
-    def forward_done(self, loss: Tensor) -> None:
-        self.phase = BACKWARD
-
-    def hash_gradients(self) -> None:
-        """Note the end of backward."""
-        self.phase = OPTIMIZER
-
-    def measure(self) -> None:
-        """Note that the optimizer's step begins."""
-        self.phase = OPTIMIZER
-
-
-class _Timer(_Layers):
+class _Timer(RunningLayer):
     """`seconds` and `boundaries` by layer and phase, of one step."""
 
     def __init__(self, stepper: Stepper, device: str) -> None:
-        super().__init__(stepper)
+        super().__init__(stepper.model, BETWEEN)
         self._device = device
         self._row: Row = BETWEEN, FORWARD
         self._began = 0.0
@@ -240,8 +184,8 @@ class _Timer(_Layers):
         self.boundaries[self._row] += 1
         self._row, self._began = row, now
 
-    def _begin(self, layer: str) -> None:
-        super()._begin(layer)
+    def begin(self, layer: str) -> None:
+        super().begin(layer)
         self._switch((layer, self.phase))
 
     def forward_done(self, loss: Tensor) -> None:
@@ -277,11 +221,11 @@ def _in_order(loss: Tensor) -> list[Any]:
     return sorted(nodes, key=lambda node: -node._sequence_nr())
 
 
-class _Possible(_Layers, KernelCalls):
+class _Possible(RunningLayer, KernelCalls):
     """`seconds` that the operations of each layer need at least, by the FLOP and the bytes of each operation."""
 
     def __init__(self, stepper: Stepper, flops: float, bandwidth: float) -> None:
-        _Layers.__init__(self, stepper)
+        RunningLayer.__init__(self, stepper.model, BETWEEN)
         KernelCalls.__init__(self)
         self._flops, self._bandwidth = flops, bandwidth
         self.seconds: defaultdict[Row, float] = defaultdict(float)
@@ -311,7 +255,4 @@ class _Possible(_Layers, KernelCalls):
     def _current(self) -> Row:
         if self.phase == OPTIMIZER:
             return OPTIMIZER, OPTIMIZER
-        node = torch._C._current_autograd_node()
-        if node is None:
-            return self._running[-1], self.phase
-        return self.layer_of(node._sequence_nr()), self.phase
+        return self.layer(), self.phase
