@@ -258,7 +258,7 @@ class PatientBot(QtBot):
 
         Most of what is waited for comes at once, so the first looks follow one another soon.
         """
-        for look in range(LOOK + max(timeout, PATIENCE) // LOOK):
+        for look in range(LOOK + timeout // LOOK):
             with suppress(AssertionError):
                 if (found := callback()) is None or found:
                     return

@@ -130,9 +130,9 @@ def test_each_broken_package_is_named_and_the_window_opens(
     at_start = BROKEN.keys() - {"finished"}
     with shown(qapp, "broken") as window:
         window.open_on(str(resource_path("examples", "digits.tape")), None)
-        qtbot.waitUntil(lambda: window.document.path is not None, timeout=60_000)
+        qtbot.waitUntil(lambda: window.document.path is not None)
         window.start()
-        qtbot.waitUntil(window.banner.isVisible, timeout=60_000)
+        qtbot.waitUntil(window.banner.isVisible)
         assert all(f"tapedeck_{name}: " in window.banner.reason() for name in at_start)
         window.furnish()
         assert "tapedeck_finished: KeyError: 1." in window.banner.reason()

@@ -38,15 +38,14 @@ def capture(qtbot, window: WholeWindow, graph: Graph) -> FindingsControl:
     window.document.new(Project(name="found", graph=graph))
     qtbot.waitUntil(
         lambda: window.live.up_to_date and window.live.analysis is not None,
-        timeout=60_000,
     )
     window.actions_by_key["capture"].trigger()
-    qtbot.waitUntil(lambda: window.room.tape is not None, timeout=60_000)
+    qtbot.waitUntil(lambda: window.room.tape is not None)
     return window.findings_control
 
 
 def done(qtbot, control: FindingsControl) -> None:
-    qtbot.waitUntil(lambda: not control.working, timeout=60_000)
+    qtbot.waitUntil(lambda: not control.working)
 
 
 def click(widget: QWidget) -> None:

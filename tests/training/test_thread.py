@@ -58,7 +58,7 @@ def begin(qtbot):
 def test_a_run_of_the_window_has_the_numbers_of_one_without(qtbot, begin):
     thread, listener = begin(job())
     drained = []
-    qtbot.waitUntil(lambda: Finished in listener.kinds(), timeout=60_000)
+    qtbot.waitUntil(lambda: Finished in listener.kinds())
     drained += thread.drain()
     assert losses(drained) == losses(run(job()))
     assert listener.kinds() == [Started, Finished]
@@ -68,18 +68,16 @@ def test_a_run_of_the_window_has_the_numbers_of_one_without(qtbot, begin):
 
 def test_pause_step_look_and_resume(qtbot, begin):
     thread, listener = begin(job(epochs=1), paused=True)
-    qtbot.waitUntil(lambda: listener.kinds() == [Started, Paused], timeout=60_000)
+    qtbot.waitUntil(lambda: listener.kinds() == [Started, Paused])
     thread.step()
-    qtbot.waitUntil(
-        lambda: listener.kinds() == [Started, Paused, Paused], timeout=60_000
-    )
+    qtbot.waitUntil(lambda: listener.kinds() == [Started, Paused, Paused])
     assert thread.run_between_steps(SetRate(0.25)).result(30) == 0.001
     assert "is in a separate process" in str(
         thread.run_between_steps(lambda live: live.step).exception(30)
     )
     assert sum(isinstance(event, StepDone) for event in thread.drain()) == 1
     thread.resume()
-    qtbot.waitUntil(lambda: Finished in listener.kinds(), timeout=60_000)
+    qtbot.waitUntil(lambda: Finished in listener.kinds())
     assert listener.kinds() == [Started, Paused, Paused, Resumed, Finished]
 
 
@@ -99,9 +97,9 @@ def test_a_paused_run_goes_on_with_an_edited_net_and_is_kept(qtbot, tmp_path):
     thread.pause()
     thread.start()
     try:
-        qtbot.waitUntil(lambda: Paused in listener.kinds(), timeout=60_000)
+        qtbot.waitUntil(lambda: Paused in listener.kinds())
         thread.step()
-        qtbot.waitUntil(lambda: listener.kinds().count(Paused) == 2, timeout=60_000)
+        qtbot.waitUntil(lambda: listener.kinds().count(Paused) == 2)
         refused = thread.operate(edited_nets.surgery(project, broken), broken)
         assert "9" in str(refused.exception(60)) and "as it was" in str(
             refused.exception(60)
@@ -113,7 +111,7 @@ def test_a_paused_run_goes_on_with_an_edited_net_and_is_kept(qtbot, tmp_path):
             fate.what for fate in outcome.fates
         }
         thread.resume()
-        qtbot.waitUntil(lambda: Finished in listener.kinds(), timeout=60_000)
+        qtbot.waitUntil(lambda: Finished in listener.kinds())
     finally:
         assert thread.stop_and_wait()
     events = thread.drain()
@@ -139,9 +137,9 @@ def test_a_paused_run_goes_on_with_an_edited_net_and_is_kept(qtbot, tmp_path):
 
 def test_closing_while_a_run_goes_on_ends_it(qtbot, begin):
     thread, listener = begin(job(epochs=10_000))
-    qtbot.waitUntil(lambda: len(thread.drain()) > 10, timeout=60_000)
+    qtbot.waitUntil(lambda: len(thread.drain()) > 10)
     assert thread.stop_and_wait()
-    qtbot.waitUntil(lambda: Finished in listener.kinds(), timeout=60_000)
+    qtbot.waitUntil(lambda: Finished in listener.kinds())
     assert listener.events[-1].reason == "stopped" and thread.result.state_dict
     assert thread.stop_and_wait()
 
@@ -151,7 +149,7 @@ def test_a_failure_arrives_as_an_event(qtbot, begin):
         ["self.linear1 = nn.Linear(3, 10)"], ["return self.linear1(x.flatten(1))"]
     )
     thread, listener = begin(job(source))
-    qtbot.waitUntil(lambda: Failed in listener.kinds(), timeout=60_000)
+    qtbot.waitUntil(lambda: Failed in listener.kinds())
     assert listener.events[-1].node == "linear1"
     assert thread.wait(30_000)
 

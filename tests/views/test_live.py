@@ -44,7 +44,7 @@ def live(qtbot):
     live.shapes_ready.connect(lambda shapes: live.heard.append(("shapes", shapes)))
     live.analysed.connect(lambda analysis: live.heard.append(("all", analysis)))
     live.start()
-    qtbot.waitUntil(lambda: live.up_to_date, timeout=60_000)
+    qtbot.waitUntil(lambda: live.up_to_date)
     yield live, document
     background.close()
     engine.close()
@@ -61,7 +61,7 @@ def test_shapes_come_before_source_and_checks_and_signs_stay_meanwhile(
     graph = document.project.graph.with_name("n2", "fc")
     document.apply("Rename", replace(document.project, graph=graph))
     assert not live.up_to_date
-    qtbot.waitUntil(lambda: live.up_to_date, timeout=60_000)
+    qtbot.waitUntil(lambda: live.up_to_date)
     (first, shapes), (second, analysis) = live.heard
     assert (first, second) == (
         "shapes",
@@ -78,6 +78,6 @@ def test_of_edits_in_a_row_only_the_last_is_answered_in_full(live, qtbot) -> Non
     for size in (11, 12, 13):
         graph = document.project.graph.with_param("n2", "out_features", size)
         document.apply("Set out_features", replace(document.project, graph=graph))
-    qtbot.waitUntil(lambda: live.up_to_date, timeout=60_000)
+    qtbot.waitUntil(lambda: live.up_to_date)
     assert [what for what, _ in live.heard] == ["shapes", "all"]
     assert live.analysis.resolved["n2"]["out_features"] == 13

@@ -83,7 +83,7 @@ class Hand:
         return next(n for n in self.project.graph.nodes.values() if n.name == name)
 
     def ready(self) -> None:
-        self.qtbot.waitUntil(lambda: self.window.live.up_to_date, timeout=60_000)
+        self.qtbot.waitUntil(lambda: self.window.live.up_to_date)
 
     def body(self, name: str) -> QPoint:
         """The lower part of a node, past its ports' reach, in pixels of the viewport."""
@@ -153,7 +153,7 @@ def hand(window: WholeWindow, qtbot) -> Hand:
     window.document.new(residual())
     window.library_control.read()
     window.activateWindow()
-    qtbot.waitUntil(lambda: window.live.up_to_date and window.furnished, timeout=60_000)
+    qtbot.waitUntil(lambda: window.live.up_to_date and window.furnished)
     return Hand(window, qtbot)
 
 
@@ -249,13 +249,11 @@ def test_a_net_of_blocks_trains_and_is_taken_away(hand: Hand, tmp_path: Path) ->
     hand.answer("3")
     hand.ready()
     QTest.keyClick(window, Qt.Key.Key_F7)
-    hand.qtbot.waitUntil(lambda: window.session.state == "paused", timeout=60_000)
+    hand.qtbot.waitUntil(lambda: window.session.state == "paused")
     window.run_control.step()
-    hand.qtbot.waitUntil(
-        lambda: len(window.session.current.history.steps) == 2, timeout=60_000
-    )
+    hand.qtbot.waitUntil(lambda: len(window.session.current.history.steps) == 2)
     window.run_control.stop()
-    hand.qtbot.waitUntil(lambda: not window.session.active, timeout=60_000)
+    hand.qtbot.waitUntil(lambda: not window.session.active)
     assert hand.node("residual1").id in window.run_control.unchanged(
         window.session.current
     )

@@ -61,7 +61,7 @@ def test_amid_a_run_that_diverges_it_names_the_rate_and_stops_to_find_one(
     qtbot.waitUntil(line.isVisible)
     assert line.sentence.accessibleName() == SILENT
     before = line.height(), window.curves.cards.mapTo(window, QPoint()).y()
-    qtbot.waitUntil(lambda: line.remark is not None, timeout=60_000)
+    qtbot.waitUntil(lambda: line.remark is not None)
     assert window.session.active and "learning rate of 100" in line.remark.sentence
     now = line.height(), window.curves.cards.mapTo(window, QPoint()).y()
     assert now == before, "nothing moves"
@@ -85,7 +85,7 @@ def test_samples_in_both_parts_are_counted_at_the_end_and_listed(
 ) -> None:
     feature, line = opened(qtbot, window, "leak: a fifth twice", tmp_path)
     wait_for(qtbot, window, "done")
-    qtbot.waitUntil(lambda: line.remark is not None, timeout=60_000)
+    qtbot.waitUntil(lambda: line.remark is not None)
     assert line.remark.kind == "leak" and not line.action.isVisibleTo(line)
     line.show_me.click()
     table = window.findChild(PairsDialog).table
@@ -97,7 +97,7 @@ def test_its_button_changes_the_setting_for_the_next_run(
 ) -> None:
     feature, line = opened(qtbot, window, "overfitting: few values", tmp_path)
     wait_for(qtbot, window, "done")
-    qtbot.waitUntil(lambda: line.remark is not None, timeout=60_000)
+    qtbot.waitUntil(lambda: line.remark is not None)
     patience = int(line.action.text().removeprefix("Set patience to "))
     line.action.click()
     assert window.document.project.training.patience == patience
@@ -111,5 +111,5 @@ def test_a_healthy_run_has_no_remark(
 ) -> None:
     feature, line = opened(qtbot, window, "iris", tmp_path)
     wait_for(qtbot, window, "done")
-    qtbot.waitUntil(lambda: feature.examined is not None, timeout=60_000)
+    qtbot.waitUntil(lambda: feature.examined is not None)
     assert line.remark is None and line.sentence.accessibleName() == SILENT

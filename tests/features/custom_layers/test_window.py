@@ -42,7 +42,7 @@ def tape(tmp_path: Path, marker: Path) -> Path:
 
 def open_and_wait(qtbot, window: WholeWindow, path: Path) -> None:
     assert window.files.open(path)
-    qtbot.waitUntil(lambda: window.live.up_to_date, timeout=60_000)
+    qtbot.waitUntil(lambda: window.live.up_to_date)
 
 
 def dialog(window: WholeWindow) -> TrustDialog:
@@ -91,22 +91,17 @@ def test_trust_makes_its_layers_run_and_is_remembered(
     assert asking.code.toPlainText().startswith("import pathlib")
     assert not marker.exists()
     asking.trust_button.click()
-    qtbot.waitUntil(
-        lambda: window.live.up_to_date and window.live.analysis.runnable, timeout=90_000
-    )
+    qtbot.waitUntil(lambda: window.live.up_to_date and window.live.analysis.runnable)
     assert marker.exists() and not window.banner.isVisible()
     assert file_rows(window) == [("my_layers.py", "2 layers")]
     (sha256,) = {one.file.sha256 for one in window.layers.files}
     again = TrustStore(window.layers.trust.file)
     assert again.is_trusted(sha256)
-    qtbot.waitUntil(
-        lambda: TrustStore(window.layers.trust.file).entry(sha256).tried, timeout=60_000
-    )
+    qtbot.waitUntil(lambda: TrustStore(window.layers.trust.file).entry(sha256).tried)
     window.layers.review("my_layers")
     dialog(window).revoke_button.click()
     qtbot.waitUntil(
         lambda: window.live.up_to_date and not window.live.analysis.runnable,
-        timeout=60_000,
     )
     assert not TrustStore(window.layers.trust.file).is_trusted(sha256)
 
@@ -125,9 +120,7 @@ def test_a_trusted_file_runs_in_the_engine_and_never_in_the_window(
     open_and_wait(qtbot, window, tape)
     assert window.live.analysis.runnable and pids.exists()
     sha256 = layer_files.digest(path.read_text())
-    qtbot.waitUntil(
-        lambda: TrustStore(window.layers.trust.file).entry(sha256).tried, timeout=60_000
-    )
+    qtbot.waitUntil(lambda: TrustStore(window.layers.trust.file).entry(sha256).tried)
     assert set(pids.read_text().split()) == {str(shared().pid)} != {str(os.getpid())}
     assert not [
         name
@@ -148,9 +141,7 @@ def test_a_file_that_cannot_be_loaded_says_why_at_its_layers_and_runs_once_it_is
     assert not layer_files.tried(sha256)
     layer_files.allow(layer_files.digest(own.LAYERS), tried=True)
     own.write(tape.parent)
-    qtbot.waitUntil(
-        lambda: window.live.up_to_date and window.live.analysis.runnable, timeout=60_000
-    )
+    qtbot.waitUntil(lambda: window.live.up_to_date and window.live.analysis.runnable)
 
 
 def test_not_now_trusts_nothing(qtbot, window, tape, marker) -> None:
@@ -179,7 +170,6 @@ def test_an_edit_on_the_disk_asks_again_without_a_dialog(
     assert not any(part.isVisible() for part in window.findChildren(TrustDialog))
     qtbot.waitUntil(
         lambda: window.live.up_to_date and not window.live.analysis.runnable,
-        timeout=60_000,
     )
     assert not marker.exists()
     window.banner.acted.emit()
@@ -248,9 +238,7 @@ def test_a_missing_file_leaves_its_nodes_and_their_values(qtbot, window, tape) -
     assert any("was not found in" in message for message in messages(window))
     own.write(tape.parent)
     own.trust(tape.parent / "my_layers.py")
-    qtbot.waitUntil(
-        lambda: window.live.up_to_date and window.live.analysis.runnable, timeout=60_000
-    )
+    qtbot.waitUntil(lambda: window.live.up_to_date and window.live.analysis.runnable)
 
 
 def test_classes_stand_in_the_palette_with_a_lock(qtbot, window, tmp_path) -> None:

@@ -57,17 +57,13 @@ ARROW = 12  # px of a heading that is sorted by
 def evaluated(qtbot: QtBot, window: WholeWindow) -> None:
     page, before = window.evaluation, window.evaluation.found
     page.run.click()
-    qtbot.waitUntil(
-        lambda: page.found is not before or page.banner.isVisible(), timeout=60_000
-    )
+    qtbot.waitUntil(lambda: page.found is not before or page.banner.isVisible())
     assert not page.banner.isVisible(), page.banner.reason()
 
 
 def trained(qtbot: QtBot, window: WholeWindow) -> Run:
     window.start_run()
-    qtbot.waitUntil(
-        lambda: not window.session.active and bool(window.session.runs), timeout=60_000
-    )
+    qtbot.waitUntil(lambda: not window.session.active and bool(window.session.runs))
     window.pages.show("evaluation")
     return window.session.runs[-1]
 
@@ -181,12 +177,10 @@ def test_a_run_does_not_notice_that_it_is_evaluated(
 ) -> None:
     window.start_run()
     history = lambda: window.session.history  # noqa: E731
-    qtbot.waitUntil(
-        lambda: bool(history()) and len(history().steps) > 2, timeout=60_000
-    )
+    qtbot.waitUntil(lambda: bool(history()) and len(history().steps) > 2)
     window.pages.show("evaluation")
     evaluated(qtbot, window)
-    qtbot.waitUntil(lambda: not window.session.active, timeout=60_000)
+    qtbot.waitUntil(lambda: not window.session.active)
     made = window.session.runs[-1]
     assert made.history.steps["loss"].tolist() == losses(run(made.job))
 
@@ -201,7 +195,7 @@ def test_an_evaluation_is_cancelled_and_a_part_without_samples_is_explained(
     assert page.run.isVisible() and page.found is None
     page.part.set_value("test")
     page.run.click()
-    qtbot.waitUntil(page.banner.isVisible, timeout=60_000)
+    qtbot.waitUntil(page.banner.isVisible)
     assert page.banner.title() == "No samples are held out for test"
 
 
@@ -222,7 +216,7 @@ def test_a_click_holds_out_a_test_part_and_no_old_figures_stand_under_it(
     assert page.results.isVisible()
     page.part.set_value("test")
     page.run.click()
-    qtbot.waitUntil(page.banner.isVisible, timeout=60_000)
+    qtbot.waitUntil(page.banner.isVisible)
     action = lambda text: next(  # noqa: E731
         button for button in page.banner.findChildren(Button) if button.text() == text
     )
@@ -230,13 +224,11 @@ def test_a_click_holds_out_a_test_part_and_no_old_figures_stand_under_it(
     assert window.document.project.data.test_fraction == 0.1
     qtbot.waitUntil(
         lambda: page.banner.isVisible() and "before" in page.banner.title(),
-        timeout=60_000,
     )
-    qtbot.waitUntil(lambda: not window.run_control.blocked, timeout=60_000)
+    qtbot.waitUntil(lambda: not window.run_control.blocked)
     qtbot.mouseClick(action("Run"), Qt.MouseButton.LeftButton)
     qtbot.waitUntil(
         lambda: not window.session.active and len(window.session.runs) == 2,
-        timeout=60_000,
     )
     window.pages.show("evaluation")
     evaluated(qtbot, window)
@@ -384,7 +376,7 @@ def test_what_is_asked_while_torch_is_loading_is_done_when_it_is_there(
         assert not page.state.text() and page.empty.title() == "Nothing evaluated yet"
         QTest.mouseClick(page.empty.button, left)
         window.start()
-        qtbot.waitUntil(lambda: page.found is not None, timeout=60_000)
+        qtbot.waitUntil(lambda: page.found is not None)
 
 
 def test_what_an_answer_names_is_released_when_nobody_waits_for_it_any_more(
@@ -450,7 +442,7 @@ def test_a_run_that_is_done_leads_to_its_prediction_until_another_project_is_ope
     assert said.button.text() == "Predict"
     QTest.mouseClick(said.button, Qt.MouseButton.LeftButton)
     page = window.evaluation
-    qtbot.waitUntil(lambda: page.trying.survey is not None, timeout=60_000)
+    qtbot.waitUntil(lambda: page.trying.survey is not None)
     assert page.view.value() == "try"
     qtbot.waitUntil(lambda: page.trying.isAncestorOf(window.focusWidget()))
     window.workspace.notifier.say("Training is done", "", "Predict", page.show_try)

@@ -17,7 +17,7 @@ from tests.support.whole_window import WholeWindow
 @pytest.fixture
 def window(qtbot: QtBot, window: WholeWindow) -> WholeWindow:
     window.files.open_example("Residual net on digits.tape")
-    qtbot.waitUntil(lambda: window.live.up_to_date, timeout=60_000)
+    qtbot.waitUntil(lambda: window.live.up_to_date)
     return window
 
 

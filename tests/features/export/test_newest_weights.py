@@ -52,16 +52,12 @@ def test_weights_of_a_run_that_ends_while_the_dialog_is_open_are_named_anew(
 ) -> None:
     window = opened(qtbot, path)
     window.start_run()
-    qtbot.waitUntil(lambda: window.session.state == "running", timeout=60_000)
+    qtbot.waitUntil(lambda: window.session.state == "running")
     window.run_control.pause()
-    qtbot.waitUntil(lambda: window.session.state == "paused", timeout=60_000)
+    qtbot.waitUntil(lambda: window.session.state == "paused")
     window.export_control.ask()
     (dialog,) = window.findChildren(ExportDialog)
-    qtbot.waitUntil(
-        lambda: dialog.weights.text() == "Weights of Run 2, under way.", timeout=60_000
-    )
+    qtbot.waitUntil(lambda: dialog.weights.text() == "Weights of Run 2, under way.")
     window.run_control.run()
-    qtbot.waitUntil(
-        lambda: dialog.weights.text() == "Weights of Run 2 at step 46.", timeout=60_000
-    )
+    qtbot.waitUntil(lambda: dialog.weights.text() == "Weights of Run 2 at step 46.")
     closed(window)

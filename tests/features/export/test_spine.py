@@ -194,7 +194,7 @@ def open_window(qtbot, qapp) -> WholeWindow:
     window.show()
     window.activateWindow()
     window.start()
-    qtbot.waitUntil(lambda: window.live.torch is not None, timeout=60_000)
+    qtbot.waitUntil(lambda: window.live.torch is not None)
     return window
 
 

@@ -36,9 +36,9 @@ def test_what_is_asked_while_torch_is_loading_is_done_when_it_is_there(
         window.actions_by_key["export"].trigger()
         assert not dialogs(window) and window.banner.isHidden()
         window.start()
-        qtbot.waitUntil(lambda: bool(dialogs(window)), timeout=60_000)
+        qtbot.waitUntil(lambda: bool(dialogs(window)))
         dialogs(window)[0].reject()
-        qtbot.waitUntil(lambda: window.room.tape is not None, timeout=60_000)
+        qtbot.waitUntil(lambda: window.room.tape is not None)
 
 
 def test_what_waits_for_torch_says_why_it_cannot_be_had(
@@ -57,7 +57,7 @@ def test_what_waits_for_torch_says_why_it_cannot_be_had(
             with qtbot.waitSignal(window.engine.ended):
                 os.kill(shared().pid, signal.SIGKILL)
         window.start()
-        qtbot.waitUntil(window.room.banner.isVisible, timeout=60_000)
+        qtbot.waitUntil(window.room.banner.isVisible)
         assert (
             window.room.banner.title() == "No batch was run"
             and "too many processes" in window.room.banner.reason()

@@ -33,7 +33,7 @@ from tests.support.whole_window import WholeWindow
 @pytest.fixture
 def window(qtbot: QtBot, window: WholeWindow) -> WholeWindow:
     window.files.open_example("MLP on digits.tape")
-    qtbot.waitUntil(lambda: window.live.up_to_date, timeout=60_000)
+    qtbot.waitUntil(lambda: window.live.up_to_date)
     return window
 
 
@@ -61,10 +61,8 @@ def test_an_export_is_certified_and_the_figures_are_shown(
 ) -> None:
     before = kept_things()
     dialog = chosen(window, tmp_path, "code", "safetensors", "certify")
-    qtbot.waitUntil(
-        lambda: "initialised with seed" in dialog.weights.text(), timeout=60_000
-    )
-    with qtbot.waitSignal(window.export_control.proved, timeout=120_000):
+    qtbot.waitUntil(lambda: "initialised with seed" in dialog.weights.text())
+    with qtbot.waitSignal(window.export_control.proved):
         qtbot.mouseClick(dialog.export_button, Qt.MouseButton.LeftButton)
     (proofs,) = window.findChildren(ProofsDialog)
     assert not proofs.isModal()
@@ -81,7 +79,7 @@ def test_an_export_is_certified_and_the_figures_are_shown(
     qtbot.mouseClick(proofs.stop_button, Qt.MouseButton.LeftButton)
     qtbot.waitUntil(lambda: not window.findChildren(ProofsDialog))
     qtbot.waitUntil(
-        lambda: kept_things() == before, timeout=60_000
+        lambda: kept_things() == before
     )  # the weights are let go with the dialog
 
 
@@ -90,21 +88,17 @@ def test_cancel_ends_what_goes_on(
 ) -> None:
     dialog = chosen(window, tmp_path, "code", "certify")
     qtbot.mouseClick(dialog.export_button, Qt.MouseButton.LeftButton)
-    qtbot.waitUntil(lambda: bool(window.findChildren(ProofsDialog)), timeout=60_000)
+    qtbot.waitUntil(lambda: bool(window.findChildren(ProofsDialog)))
     (proofs,) = window.findChildren(ProofsDialog)
-    qtbot.waitUntil(
-        lambda: not proofs.state.text().startswith("Starting"), timeout=60_000
-    )
+    qtbot.waitUntil(lambda: not proofs.state.text().startswith("Starting"))
     proofs.close()  # as the button in its frame does: first it stops
     qtbot.waitUntil(lambda: not window.findChildren(ProofsDialog))
     pids: list[int] = []
     window.engine.ask(
         "alive", Measure(), on_answer=lambda vitals: pids.append(vitals.pid)
     )
-    qtbot.waitUntil(lambda: bool(pids), timeout=60_000)
-    qtbot.waitUntil(
-        lambda: not children(pids[0]), timeout=60_000
-    )  # the clean process is ended
+    qtbot.waitUntil(lambda: bool(pids))
+    qtbot.waitUntil(lambda: not children(pids[0]))  # the clean process is ended
     assert [path.name for path in tmp_path.iterdir()] == ["model.py"]
 
 
@@ -113,13 +107,11 @@ def test_an_engine_that_is_killed_while_it_proves_is_told_and_the_files_stay(
 ) -> None:
     dialog = chosen(window, tmp_path, "code", "safetensors", "certify")
     qtbot.mouseClick(dialog.export_button, Qt.MouseButton.LeftButton)
-    qtbot.waitUntil(lambda: bool(window.findChildren(ProofsDialog)), timeout=60_000)
+    qtbot.waitUntil(lambda: bool(window.findChildren(ProofsDialog)))
     (proofs,) = window.findChildren(ProofsDialog)
-    qtbot.waitUntil(
-        lambda: not proofs.state.text().startswith("Starting"), timeout=60_000
-    )
+    qtbot.waitUntil(lambda: not proofs.state.text().startswith("Starting"))
     os.kill(shared().pid, signal.SIGKILL)
-    qtbot.waitUntil(lambda: "SIGKILL" in proofs.state.text(), timeout=60_000)
+    qtbot.waitUntil(lambda: "SIGKILL" in proofs.state.text())
     assert proofs.heading.text() == "The export is not complete"
     proofs.close()
     assert {path.name for path in tmp_path.iterdir()} == {
@@ -127,7 +119,7 @@ def test_an_engine_that_is_killed_while_it_proves_is_told_and_the_files_stay(
         "weights.safetensors",
     }
     dialog = chosen(window, tmp_path, "pt")
-    with qtbot.waitSignal(window.export_control.exported, timeout=60_000):
+    with qtbot.waitSignal(window.export_control.exported):
         qtbot.mouseClick(dialog.export_button, Qt.MouseButton.LeftButton)
     assert (tmp_path / "weights.pt").is_file()
 
@@ -139,7 +131,7 @@ def test_what_was_said_of_an_export_that_failed_goes_with_the_next(
     dialog = chosen(window, tmp_path, "code")
     in_the_way.mkdir()  # after the dialog looked
     qtbot.mouseClick(dialog.export_button, Qt.MouseButton.LeftButton)
-    qtbot.waitUntil(window.banner.isVisible, timeout=60_000)
+    qtbot.waitUntil(window.banner.isVisible)
     assert (
         window.banner.title() == "The export is not complete"
         and "model.py" in window.banner.reason()
@@ -147,7 +139,7 @@ def test_what_was_said_of_an_export_that_failed_goes_with_the_next(
     in_the_way.rmdir()
     dialog = chosen(window, tmp_path, "code")
     assert window.banner.isVisible()
-    with qtbot.waitSignal(window.export_control.exported, timeout=60_000):
+    with qtbot.waitSignal(window.export_control.exported):
         qtbot.mouseClick(dialog.export_button, Qt.MouseButton.LeftButton)
     assert in_the_way.is_file() and window.banner.isHidden()
 
@@ -186,7 +178,7 @@ def test_what_does_not_pass_is_told_with_its_place(
     )
     dialog = ProofsDialog(service, ToProve(Handle(1, 1), wanted.names))
     qtbot.addWidget(dialog)
-    with qtbot.waitSignal(dialog.proved, timeout=60_000):
+    with qtbot.waitSignal(dialog.proved):
         dialog.show()
     shown = words_of(dialog)
     assert "Some checks failed" in shown and "ONNX needs what is not there" in shown
@@ -212,7 +204,7 @@ def test_weights_of_a_run_that_diverged_are_not_said_to_differ(
     )
     dialog = ProofsDialog(service, ToProve(Handle(1, 1), wanted.names))
     qtbot.addWidget(dialog)
-    with qtbot.waitSignal(dialog.proved, timeout=60_000):
+    with qtbot.waitSignal(dialog.proved):
         dialog.show()
     shown = words_of(dialog)
     assert (

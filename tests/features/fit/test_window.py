@@ -34,7 +34,7 @@ def asked(qtbot: QtBot, window: WholeWindow, limit: str) -> FitDialog:
     dialog.limit.selectAll()
     qtbot.keyClicks(dialog.limit, limit)
     qtbot.mouseClick(dialog.start_button, LEFT)
-    qtbot.waitUntil(lambda: dialog.result_shown is not None, timeout=120_000)
+    qtbot.waitUntil(lambda: dialog.result_shown is not None)
     return dialog
 
 

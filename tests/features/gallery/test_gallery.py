@@ -194,9 +194,7 @@ def test_each_example_has_a_card_with_a_picture_and_facts(
 ) -> None:
     assert titles(gallery)[0] == "Blank project"
     assert set(titles(gallery)[1:]) == {path.stem for path in examples.paths()}
-    qtbot.waitUntil(
-        lambda: all(card.facts for card in gallery.model.cards[1:]), timeout=60_000
-    )
+    qtbot.waitUntil(lambda: all(card.facts for card in gallery.model.cards[1:]))
     qtbot.waitUntil(lambda: set(examples.paths()) == set(gallery.model.pictures))
     spoken = gallery.model.index(2).data(Qt.ItemDataRole.AccessibleTextRole)
     assert "layers" in spoken and "parameters" in spoken and "offline" in spoken
@@ -279,7 +277,6 @@ def test_an_example_that_cannot_be_analysed_does_not_stop_the_others(
     assert "digits" in {path.stem for path in examples.paths()[:3]}
     qtbot.waitUntil(
         lambda: sum(card.facts is not None for card in dialog.model.cards) == 2,
-        timeout=60_000,
     )
     failing.close()
 

@@ -68,7 +68,6 @@ def drawn(
     trust(window).trust_button.click()
     qtbot.waitUntil(
         lambda: dialog._read is not None or window.document.project is not before,
-        timeout=120_000,
     )
     if (
         window.document.project is before
@@ -105,9 +104,9 @@ def test_it_can_be_edited_meanwhile_and_every_step_of_undo_knows_the_answer(
         "Move",
         replace(before, positions=FrozenMap({**before.positions, name: (7.0, 7.0)})),
     )
-    qtbot.waitUntil(lambda: "Checking" in comparing.banner.reason(), timeout=60_000)
+    qtbot.waitUntil(lambda: "Checking" in comparing.banner.reason())
     gate.touch()
-    qtbot.waitUntil(lambda: not comparing.running, timeout=60_000)
+    qtbot.waitUntil(lambda: not comparing.running)
     assert not comparing.banner.isVisible() and "Compared Net" in told[-1]
     for project in (
         document.project,
@@ -131,7 +130,7 @@ def test_another_net_is_never_taken_for_the_model_and_the_corrected_one_is_offer
 ) -> None:
     comparing = drawn(qtbot, window, gate, worth="2.0 if x.is_meta else 3.0")
     gate.touch()
-    qtbot.waitUntil(lambda: not comparing.running, timeout=120_000)
+    qtbot.waitUntil(lambda: not comparing.running)
     project = window.document.project
     assert (
         "differs from Net" in comparing.banner.title() and comparing.banner.isVisible()
@@ -161,7 +160,7 @@ def test_one_that_is_stopped_stays_unchecked_and_its_process_ends(
     comparing, told = drawn(qtbot, window, gate), messages(window)
     work = comparing._work
     press(comparing, STOP)
-    qtbot.waitUntil(work.isFinished, timeout=30_000)
+    qtbot.waitUntil(work.isFinished)
     # The message of the import may come after it.
     assert any(UNCHECKED in message for message in told)
     assert not comparing.running and not comparing.banner.isVisible()

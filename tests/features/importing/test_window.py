@@ -72,14 +72,14 @@ def asked(qtbot, window: WholeWindow) -> ImportDialog:
     """The dialog, when it has its list."""
     window.actions_by_key["import"].trigger()
     (dialog,) = [part for part in window.findChildren(ImportDialog) if part.isVisible()]
-    qtbot.waitUntil(lambda: bool(dialog.torchvision.known), timeout=60_000)
+    qtbot.waitUntil(lambda: bool(dialog.torchvision.known))
     return dialog
 
 
 def opened(qtbot, window: WholeWindow) -> None:
     """Wait until the dialog has gone, and left another project."""
     before = window.document.project
-    qtbot.waitUntil(lambda: window.document.project is not before, timeout=60_000)
+    qtbot.waitUntil(lambda: window.document.project is not before)
     qtbot.waitUntil(lambda: not window.findChildren(ImportDialog))
 
 
@@ -132,13 +132,13 @@ def test_a_model_of_torchvision_is_found_by_name_and_opened_with_its_weights_bes
         "Checked against the model: outputs, gradients and buffers equal in eval and train mode"
         in text
     )
-    qtbot.waitUntil(lambda: window.live.up_to_date, timeout=60_000)
+    qtbot.waitUntil(lambda: window.live.up_to_date)
     qtbot.waitUntil(lambda: not window.canvas.callout.isVisible())
     net = make_module(window.live.analysis.source)
     weights = state_dicts.read(project.training.start.path).tensors
     net.load_state_dict(weights, strict=True)
     whole = f"Starts from {len(weights)} of {len(weights)} tensors"  # the engine counts them
-    qtbot.waitUntil(lambda: whole in window.status.text("start"), timeout=60_000)
+    qtbot.waitUntil(lambda: whole in window.status.text("start"))
     assert (
         window.files.save_to(tmp_path / "squeeze.tape")
         and (tmp_path / "squeeze.safetensors").is_file()
@@ -167,7 +167,7 @@ def test_what_is_wrong_stands_at_its_field_and_nothing_is_lost(qtbot, window) ->
     page.input.setText("1x3x64x64")
     page.arguments.setText('{"num_clases": 3}')
     dialog.go.click()
-    qtbot.waitUntil(lambda: not dialog.running, timeout=60_000)
+    qtbot.waitUntil(lambda: not dialog.running)
     assert (
         "num_clases" in page.entries["arguments"].note.text()
         and "three" not in page.entries["inputs"].note.text()
@@ -175,7 +175,7 @@ def test_what_is_wrong_stands_at_its_field_and_nothing_is_lost(qtbot, window) ->
     page.arguments.clear()
     page.pretrained.setChecked(True)
     dialog.go.click()
-    qtbot.waitUntil(lambda: not dialog.running, timeout=60_000)
+    qtbot.waitUntil(lambda: not dialog.running)
     assert "not on the disk" in page.entries["pretrained"].note.text()
     assert (
         dialog.isVisible()
@@ -190,7 +190,7 @@ def test_a_model_that_takes_two_things_is_told_both(qtbot, window) -> None:
     page = dialog.torchvision
     page.search.setText("raft_small")
     dialog.go.click()
-    qtbot.waitUntil(lambda: not dialog.running, timeout=60_000)
+    qtbot.waitUntil(lambda: not dialog.running)
     assert "image2" in page.entries["inputs"].note.text()
     page.input.setText("1x3x128x128 1x3x128x128")
     wanted = page.request()
@@ -282,7 +282,7 @@ def test_an_import_is_stopped_and_the_form_is_as_it_was(
     choose_own(dialog, path)
     dialog.go.click()
     assert dialog.running and not dialog.pages.isEnabled()
-    qtbot.waitUntil((tmp_path / "marker").exists, timeout=60_000)
+    qtbot.waitUntil((tmp_path / "marker").exists)
     qtbot.keyClick(dialog, Qt.Key.Key_Escape)
     qtbot.waitUntil(lambda: not dialog.running)
     assert (
@@ -306,7 +306,7 @@ def test_who_keeps_unsaved_work_keeps_the_dialog_too(
     dialog = asked(qtbot, window)
     dialog.torchvision.search.setText("squeezenet1_1")
     dialog.start()
-    qtbot.waitUntil(lambda: not dialog.running, timeout=60_000)
+    qtbot.waitUntil(lambda: not dialog.running)
     assert (
         dialog.isVisible()
         and window.document.project is before
@@ -353,7 +353,7 @@ def test_parts_that_are_one_node_stand_on_the_last_page_before_it_is_opened(
     choose_own(dialog, path)
     before = window.document.project
     dialog.go.click()
-    qtbot.waitUntil(lambda: not dialog.running, timeout=60_000)
+    qtbot.waitUntil(lambda: not dialog.running)
     told = [part.text() for part in dialog.result_page.findChildren(QLabel)]
     assert "units.0 (Unit)" in told and any(
         "depends on the values of the data" in text for text in told
@@ -364,7 +364,6 @@ def test_parts_that_are_one_node_stand_on_the_last_page_before_it_is_opened(
     assert project.layer_files == (str(path),) and "units.1 (Unit)" in project.notes
     qtbot.waitUntil(
         lambda: getattr(window.live.analysis, "total_parameters", 0) == 84,
-        timeout=60_000,
     )
     assert not [one for one in window.live.analysis.errors if "trusted" in one.message]
 
@@ -375,7 +374,7 @@ def test_a_file_that_goes_before_it_is_read_is_told(qtbot, window, tmp_path) -> 
     choose_own(dialog, path)
     path.unlink()
     dialog.go.click()
-    qtbot.waitUntil(lambda: not dialog.running, timeout=60_000)
+    qtbot.waitUntil(lambda: not dialog.running)
     assert dialog.isVisible() and "mine.py" in "".join(
         part.text()
         for part in (

@@ -338,4 +338,4 @@ def test_what_is_asked_while_torch_is_loading_is_done_when_it_is_there(
         qtbot.mouseClick(window.interpreted.empty.button, Qt.MouseButton.LeftButton)
         assert window.interpreted.net is None
         window.start()
-        qtbot.waitUntil(lambda: window.interpreted.net is not None, timeout=60_000)
+        qtbot.waitUntil(lambda: window.interpreted.net is not None)

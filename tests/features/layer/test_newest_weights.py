@@ -28,7 +28,7 @@ def test_the_layer_page_shows_pictures_and_figures_of_it(
     qtbot.waitUntil(lambda: "conv1" in page._layers)
     page.show_layer("conv1")
     page.layerChosen.emit("conv1")
-    qtbot.waitUntil(lambda: page.inside.inside is not None, timeout=60_000)
+    qtbot.waitUntil(lambda: page.inside.inside is not None)
     assert page.inside.inside.weights == WORDS and page.inside.words.toolTip().endswith(
         f"with {WORDS}"
     )

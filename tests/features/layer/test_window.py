@@ -51,8 +51,8 @@ def test_it_shows_a_step_that_was_recomputed_and_the_newest_again(
     window.actions_by_key.trigger("debug-step")
     qtbot.waitUntil(lambda: hasattr(window, "layer_control"))
     page = window.layer_page
-    qtbot.waitUntil(lambda: page.batch.isVisible(), timeout=60_000)
-    qtbot.waitUntil(lambda: page.values.at_step.shown, timeout=60_000)
+    qtbot.waitUntil(lambda: page.batch.isVisible())
+    qtbot.waitUntil(lambda: page.values.at_step.shown)
     assert page.layer == max(recorded, key=recorded.__getitem__)
     assert page.run_words.text() == f"Step {step} of Run 1, recomputed"
     weights = page.values.at_step.shown[0].values
@@ -66,5 +66,5 @@ def test_it_shows_a_step_that_was_recomputed_and_the_newest_again(
     qtbot.mouseClick(page.newest, Qt.MouseButton.LeftButton)
     assert window.shown_run.step is None
     assert page.values.at_step.isHidden() and not page.values.plot.isHidden()
-    qtbot.waitUntil(lambda: page.inside.inside is not None, timeout=60_000)
+    qtbot.waitUntil(lambda: page.inside.inside is not None)
     assert "at step 46" in page.inside.inside.weights

@@ -109,9 +109,9 @@ def test_a_run_that_stands_is_profiled_in_the_window(qtbot, window, tmp_path):
     )
     dialog.accept()
     window.run_control.step()
-    qtbot.waitUntil(lambda: window.session.state == "paused", timeout=60_000)
+    qtbot.waitUntil(lambda: window.session.state == "paused")
     window.actions_by_key["profile"].trigger()
-    qtbot.waitUntil(lambda: dialog.profile is not None, timeout=60_000)
+    qtbot.waitUntil(lambda: dialog.profile is not None)
     names = [row[0] for row in texts_of(dialog.table)]
     assert (
         names[0] == "All"
@@ -120,7 +120,7 @@ def test_a_run_that_stands_is_profiled_in_the_window(qtbot, window, tmp_path):
     )
     path = tmp_path / "trace.json"
     control.write(path)
-    qtbot.waitUntil(path.exists, timeout=60_000)
+    qtbot.waitUntil(path.exists)
     assert json.loads(path.read_text())["traceEvents"]
     qtbot.waitUntil(
         lambda: dialog.told.text() == f"The trace of this step was saved to {path}"
@@ -143,7 +143,7 @@ def test_the_memory_is_estimated_before_a_run_measured_in_it_and_written(
     assert estimated.estimated and "Estimated" in control.dialog.summary.text()
     control.dialog.accept()
     window.run_control.step()
-    qtbot.waitUntil(lambda: window.session.state == "paused", timeout=60_000)
+    qtbot.waitUntil(lambda: window.session.state == "paused")
     qtbot.waitUntil(lambda: bool(control.estimates))
     window.actions_by_key["memory"].trigger()
     qtbot.waitUntil(lambda: not control.dialog.report.estimated)

@@ -45,9 +45,7 @@ def test_the_window_of_a_model_is_of_it_alone_and_nothing_is_red_that_nobody_cho
     (tmp_path / "nets.py").write_text(NET)
     monkeypatch.chdir(tmp_path)
     window.open_on(None, AskedModel(f"nets.py:{name}", inputs=("2x5",), trust=True))
-    qtbot.waitUntil(
-        lambda: window.pages.is_offered("centre", "observed"), timeout=60_000
-    )
+    qtbot.waitUntil(lambda: window.pages.is_offered("centre", "observed"))
     qtbot.waitUntil(
         lambda: not window.findChildren(OpenModelDialog) and window.live.up_to_date
     )

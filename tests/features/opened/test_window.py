@@ -237,7 +237,7 @@ def test_the_first_picture_can_be_read_and_a_capture_moves_nothing(
     for parts in (3, 1):  # around the smaller one nothing of the larger one stays
         painted = Painted(page.view.viewport())
         page.set_observation(nested(parts), "mine:Net")
-        qtbot.waitUntil(lambda painted=painted: painted.whole, timeout=5000)
+        qtbot.waitUntil(lambda painted=painted: painted.whole)
 
 
 def test_a_level_keeps_what_is_selected_where_it_is(qtbot: QtBot) -> None:

@@ -76,7 +76,7 @@ def job() -> str:
 
 
 def says(qtbot, window: WholeWindow, text: str) -> None:
-    qtbot.waitUntil(lambda: text in window.status.text("state"), timeout=60_000)
+    qtbot.waitUntil(lambda: text in window.status.text("state"))
 
 
 def test_a_run_waits_in_the_queue_is_left_and_goes_on_after_its_job_was_ended(
@@ -102,9 +102,7 @@ def test_a_run_waits_in_the_queue_is_left_and_goes_on_after_its_job_was_ended(
             press(later, "pause")
             wait_for(qtbot, later, "paused")
             queue.run("scancel", "--signal=USR1", "--batch", job())
-            qtbot.waitUntil(
-                lambda: queue.reason_of(job()) == "BeginTime", timeout=60_000
-            )
+            qtbot.waitUntil(lambda: queue.reason_of(job()) == "BeginTime")
             queue.start_now(job())
             wait_for(qtbot, later, "done")
             history = later.session.history

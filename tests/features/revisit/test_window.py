@@ -140,7 +140,7 @@ def test_the_chosen_step_stays_when_the_run_gets_another_name(
     shown.show(replace(shown.figures, label="Run 1 · wide"))
     assert shown.step == 2 == bar.field.value() and bar.slider.value() == 1
     assert bar.recompute.text() == CANCEL, "it goes on"
-    qtbot.waitUntil(lambda: bar.recompute.text() == RECOMPUTE, timeout=60_000)
+    qtbot.waitUntil(lambda: bar.recompute.text() == RECOMPUTE)
     assert shown.past is not None and shown.past.step == 2
     shown.show(replace(shown.figures, label="Run 1 · wide again"))
     assert shown.past is not None and shown.past.step == 2
@@ -161,7 +161,7 @@ def test_a_step_is_debugged_its_graph_plays_to_the_recorded_norms_and_its_batch_
     control.fill(menu, step)
     next(one for one in menu.actions() if one.text() == f"Debug step {step}").trigger()
     assert bar.recompute.text() == CANCEL
-    qtbot.waitUntil(lambda: bar.recompute.text() == RECOMPUTE, timeout=60_000)
+    qtbot.waitUntil(lambda: bar.recompute.text() == RECOMPUTE)
     assert "verified" in bar.words.text()
     qtbot.waitUntil(lambda: trained.room.tape is not None)
     assert control.batch_dialog is None, "it would cover the graph"
@@ -185,7 +185,6 @@ def test_a_step_is_debugged_its_graph_plays_to_the_recorded_norms_and_its_batch_
     trained.pages.show("network")
     qtbot.waitUntil(
         lambda: trained.banner.title() == f"Step {step + 1} of Run 1 is recomputed",
-        timeout=60_000,
     )
     assert (
         trained.pages.front("centre") == "network"
@@ -206,7 +205,6 @@ def norms_played(qtbot, window: WholeWindow) -> dict[str, float]:
     player.set_speed(None)
     qtbot.waitUntil(
         lambda: player.position == len(player) > 0 and player.state == "standing",
-        timeout=60_000,
     )
     squares: dict[str, float] = {}
     for one in player.records:
@@ -230,7 +228,7 @@ def test_the_first_step_above_a_bound_is_found_and_left_out_of_a_fork(
     assert (
         dialog.searching and dialog.focusWidget() is dialog.find_button
     )  # not the one that closes
-    qtbot.waitUntil(lambda: dialog.found is not None, timeout=60_000)
+    qtbot.waitUntil(lambda: dialog.found is not None)
     step = dialog.found.step
     assert (
         step == trained.shown_run.step
@@ -239,7 +237,7 @@ def test_the_first_step_above_a_bound_is_found_and_left_out_of_a_fork(
     dialog.close()
     whole = trained.curves.history.steps["loss"]
     control.leave_out(trained.shown_run.figures.folder, step)
-    qtbot.waitUntil(lambda: len(session.runs) == 2, timeout=60_000)
+    qtbot.waitUntil(lambda: len(session.runs) == 2)
     wait_for(qtbot, trained, "done")
     fork = session.current
     assert fork.recorder.kept.record.title == f"Run 1 without step {step}"
@@ -265,20 +263,18 @@ def test_the_step_that_ended_a_run_is_debugged_from_its_message(
     project = trained.document.project
     training = replace(project.training, optimizer=diverging)
     trained.document.apply("Diverge", replace(project, training=training))
-    qtbot.waitUntil(lambda: trained.run_control.blocked == "", timeout=60_000)
+    qtbot.waitUntil(lambda: trained.run_control.blocked == "")
     trained.run_control.run()
     wait_for(qtbot, trained, "failed")
     step = trained.session.current.failed.step + 1
     button = trained.banner.button(f"Debug step {step}")
     qtbot.mouseClick(button, Qt.MouseButton.LeftButton)
     past = trained.shown_run
-    qtbot.waitUntil(
-        lambda: past.past is not None and past.past.step == step, timeout=60_000
-    )
+    qtbot.waitUntil(lambda: past.past is not None and past.past.step == step)
     control = timeline(trained).step_control
-    qtbot.waitUntil(lambda: trained.room.tape is not None, timeout=60_000)
+    qtbot.waitUntil(lambda: trained.room.tape is not None)
     control.show_batch()
-    qtbot.waitUntil(lambda: control.batch_dialog is not None, timeout=60_000)
+    qtbot.waitUntil(lambda: control.batch_dialog is not None)
     assert texts_of(control.batch_dialog.table)[0][3] == "nan" and math.isnan(
         trained.room.tape.loss
     )
@@ -298,9 +294,7 @@ def test_recomputing_is_cancelled_and_what_cannot_be_recomputed_is_said(
         source.read_text("utf-8").replace("class", "# another\nclass", 1), "utf-8"
     )
     qtbot.mouseClick(bar.recompute, Qt.MouseButton.LeftButton)
-    qtbot.waitUntil(
-        lambda: trained.banner.title() == "The step was not recomputed", timeout=60_000
-    )
+    qtbot.waitUntil(lambda: trained.banner.title() == "The step was not recomputed")
     assert (
         "differs from what this version" in trained.banner.reason()
         and bar.recompute.text() == RECOMPUTE

@@ -112,7 +112,7 @@ def test_lines_written_out_of_sight_are_there_when_the_page_is_opened(qtbot, con
         console.texts[-1] == "line 2999" and len(console.texts) == console_module.MOST
     )
     console.show()
-    qtbot.waitUntil(lambda: "line 2999" in console._view.toPlainText(), timeout=30_000)
+    qtbot.waitUntil(lambda: "line 2999" in console._view.toPlainText())
     written = [line[10:] for line in console._view.toPlainText().splitlines() if line]
     assert written == console.texts
     bar = console._view.verticalScrollBar()
@@ -164,12 +164,12 @@ def test_the_runs_of_the_window_with_what_they_reached(qtbot, session):
     panel.show()
     assert panel.empty.isVisible()
     session.start(job(epochs=1))
-    qtbot.waitUntil(lambda: session.state == "done", timeout=60_000)
+    qtbot.waitUntil(lambda: session.state == "done")
     bad = net(
         ["self.linear1 = nn.Linear(63, 10)"], ["return self.linear1(x.flatten(1))"]
     )
     session.start(job(bad))
-    qtbot.waitUntil(lambda: session.state == "failed", timeout=60_000)
+    qtbot.waitUntil(lambda: session.state == "failed")
     model = panel.model
 
     def text(row, column):

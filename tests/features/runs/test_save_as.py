@@ -94,14 +94,12 @@ def test_a_run_under_way_follows_when_it_has_ended(
     qtbot: QtBot, window: WholeWindow, path: Path
 ) -> None:
     window.run_control.step()
-    qtbot.waitUntil(lambda: window.session.state == "paused", timeout=60_000)
+    qtbot.waitUntil(lambda: window.session.state == "paused")
     other = path.with_name("people.tape")
     assert window.files.save_to(other)
     assert not records(other) and len(records(path)) == 1
     window.session.stop()
-    qtbot.waitUntil(
-        lambda: len(records(other)) == 1 and not window.session.active, timeout=60_000
-    )
+    qtbot.waitUntil(lambda: len(records(other)) == 1 and not window.session.active)
     (kept,) = store.listed(store.runs_beside(other))
     assert kept.state == "stopped" and records(other) == records(path)
 

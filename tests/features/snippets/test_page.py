@@ -413,7 +413,6 @@ def test_a_graph_is_stepped_through_with_its_norms_and_the_line_is_lit(
     page.deck.deck.button("run").click()
     qtbot.waitUntil(
         lambda: player.position == len(order) and page.deck.deck.state() == "at_end",
-        timeout=20_000,
     )
     assert len(player.norms) == sum(len(record.leaving) for record in player.records)
 

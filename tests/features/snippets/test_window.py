@@ -24,11 +24,11 @@ CONTROL = Qt.KeyboardModifier.ControlModifier
 def window(qtbot, window: WholeWindow) -> Iterator[WholeWindow]:
     yield window
     window.snippets.close()
-    qtbot.waitUntil(lambda: not window.snippets.running, timeout=60_000)
+    qtbot.waitUntil(lambda: not window.snippets.running)
 
 
 def finish(qtbot, window: WholeWindow) -> None:
-    qtbot.waitUntil(lambda: not window.snippets.running, timeout=120_000)
+    qtbot.waitUntil(lambda: not window.snippets.running)
 
 
 def test_a_snippet_runs_on_ctrl_enter_and_its_graph_is_inspected(window, qtbot) -> None:
@@ -107,7 +107,6 @@ def test_a_snippet_is_stepped_through_and_written_as_a_page_that_plays_it(
     window.findChild(PictureDialog).save_button.click()
     qtbot.waitUntil(
         lambda: file.exists() and file.read_text("utf-8").rstrip().endswith("</html>"),
-        timeout=60_000,
     )
     steps = Page(file.read_text("utf-8")).data["steps"]
     assert [step["norm"] for step in steps] == [1.0, 2.0, 6.0]
@@ -191,9 +190,7 @@ def test_stop_ends_a_snippet_and_the_net_comes_back_to_the_front(window, qtbot) 
     window.actions_by_key["snippet"].trigger()
     snippets.page.load("print('here')\nwhile True:\n    pass")
     snippets.page.run.click()
-    qtbot.waitUntil(
-        lambda: "here" in snippets.page.output.toPlainText(), timeout=120_000
-    )
+    qtbot.waitUntil(lambda: "here" in snippets.page.output.toPlainText())
     snippets.page.stop.click()
     finish(qtbot, window)
     assert (
@@ -205,7 +202,7 @@ def test_stop_ends_a_snippet_and_the_net_comes_back_to_the_front(window, qtbot) 
     assert not window.graphs.toggle.isVisible()
     window.actions_by_key["capture"].trigger()
     assert window.graphs.toggle.value() == "net" and window.room.isVisible()
-    qtbot.waitUntil(lambda: not window.background.busy, timeout=60_000)
+    qtbot.waitUntil(lambda: not window.background.busy)
 
 
 def test_a_file_runs_only_when_it_is_trusted(window, qtbot, tmp_path: Path) -> None:

@@ -44,7 +44,6 @@ def planned(qtbot, window: WholeWindow) -> SurgeryDialog:
             window.surgery_control.dialog is not None
             and window.surgery_control.dialog.plan is not None
         ),
-        timeout=60_000,
     )
     dialog = window.surgery_control.dialog
     assert dialog is not None
@@ -64,7 +63,6 @@ def test_a_run_goes_on_with_the_edited_net(qtbot, window: WholeWindow) -> None:
     press(window, "run")
     qtbot.waitUntil(
         lambda: bool(window.session.history) and len(window.session.history.steps) > 3,
-        timeout=60_000,
     )
     edited = widened_and_deeper(original, node(window, "fc2"), node(window, "conv1"))
     window.document.apply("Edit the net", edited)
@@ -93,8 +91,8 @@ def test_a_run_goes_on_with_the_edited_net(qtbot, window: WholeWindow) -> None:
     place = window.toolbar.deck.x()
     window.toolbar.edits.click()
     QTest.keyClick(planned(qtbot, window), Qt.Key.Key_Return)
-    qtbot.waitUntil(lambda: window.surgery_control.dialog is None, timeout=60_000)
-    qtbot.waitUntil(lambda: bool(window.session.history.cuts), timeout=60_000)
+    qtbot.waitUntil(lambda: window.surgery_control.dialog is None)
+    qtbot.waitUntil(lambda: bool(window.session.history.cuts))
     (cut,) = window.session.history.cuts
     assert (
         isinstance(cut, Cut)
@@ -116,18 +114,12 @@ def test_a_run_goes_on_with_the_edited_net(qtbot, window: WholeWindow) -> None:
     )
     press(window, "run")
     steps = len(window.session.history.steps)
-    qtbot.waitUntil(
-        lambda: len(window.session.history.steps) > steps + 3, timeout=60_000
-    )
-    qtbot.waitUntil(lambda: "fc3" in window.session.history.layers, timeout=60_000)
-    qtbot.waitUntil(
-        lambda: len(window.curves.loss.plot.backdrop.cuts) == 1, timeout=60_000
-    )
+    qtbot.waitUntil(lambda: len(window.session.history.steps) > steps + 3)
+    qtbot.waitUntil(lambda: "fc3" in window.session.history.layers)
+    qtbot.waitUntil(lambda: len(window.curves.loss.plot.backdrop.cuts) == 1)
     fc3 = window.canvas.scene.nodes[edited.graph.into(node(window, "fc2"))[0].source]
     window.overlay.set_value("Gradients")
-    qtbot.waitUntil(
-        lambda: "grad" in fc3._words, timeout=60_000
-    )  # the strips go on with the new layer
+    qtbot.waitUntil(lambda: "grad" in fc3._words)  # the strips go on with the new layer
     line = window.curves.loss.plot.backdrop.cuts[0]
     assert line.x == cut.step and line.text == cut.description
     window.document.undo_stack.undo()

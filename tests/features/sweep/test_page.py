@@ -117,9 +117,7 @@ def test_a_sweep_that_another_process_left_is_shown_steered_and_gone_on_with(
     dialog.start_button.click()
     qtbot.waitUntil(lambda: "of 3 trials" in page.words.text())
     page.go_on.click()
-    qtbot.waitUntil(
-        lambda: window.banner.title() == "Sweep-1 is done: 3 runs", timeout=60_000
-    )
+    qtbot.waitUntil(lambda: window.banner.title() == "Sweep-1 is done: 3 runs")
     qtbot.waitUntil(lambda: page.words.text().startswith("3 of 3 trials"))
     states = [(of.state, of.values["lr"]) for of in page.table.trials]
     assert [state for state, _ in states] == ["done"] * 3 and states[1][1] == 0.005

@@ -57,9 +57,7 @@ def test_its_runs_train_the_net_that_it_began_with_and_leave_the_pages_alone(
     window.actions_by_key[
         "run"
     ].trigger()  # one run at a time: it is refused by doing nothing
-    qtbot.waitUntil(
-        lambda: window.banner.title() == "Sweep-1 is done: 3 runs", timeout=60_000
-    )
+    qtbot.waitUntil(lambda: window.banner.title() == "Sweep-1 is done: 3 runs")
     assert window.console.isVisible(), "no run of it brought its curves to the front"
     states = sorted(run.state for run in window.session.runs)
     assert states == ["done", "done", "failed"]
@@ -102,7 +100,6 @@ def test_stop_ends_it_and_it_can_be_continued_or_ended_with_the_window(
     qtbot.mouseClick(window.sweeps.strip.cancel, LEFT)
     qtbot.waitUntil(
         lambda: window.banner.title() == "Sweep-1 was stopped after 1 of 3 runs",
-        timeout=60_000,
     )
     assert (
         window.banner._action.text() == "Continue sweep" and not window.session.active
@@ -157,9 +154,7 @@ def test_a_number_of_the_drawing_varies_and_each_trial_has_its_seeds(
     QTest.keyClicks(dialog.seeds, "2")
     qtbot.waitUntil(lambda: "each with 2 seeds" in dialog.count.text())
     dialog.start_button.click()
-    qtbot.waitUntil(
-        lambda: window.banner.title() == "Sweep-1 is done: 2 runs", timeout=60_000
-    )
+    qtbot.waitUntil(lambda: window.banner.title() == "Sweep-1 is done: 2 runs")
     made = {
         (
             next(n for n in of.graph.nodes.values() if n.name == name).params[

@@ -54,13 +54,13 @@ def test_a_refusal_does_not_outlive_its_reason(
     window.document.apply("As it was", project)
     qtbot.waitUntil(lambda: not window.banner.isVisible())
     window.actions_by_key["run"].trigger()
-    qtbot.waitUntil(lambda: window.session.state == "running", timeout=60_000)
+    qtbot.waitUntil(lambda: window.session.state == "running")
     window.actions_by_key["dry-run"].trigger()
     assert (
         window.banner.isVisible() and "A run is in progress" in window.banner.reason()
     )
     window.session.stop()
-    qtbot.waitUntil(lambda: not window.banner.isVisible(), timeout=60_000)
+    qtbot.waitUntil(lambda: not window.banner.isVisible())
 
 
 def test_a_rate_is_found_and_used_as_one_step(
@@ -70,7 +70,7 @@ def test_a_rate_is_found_and_used_as_one_step(
     dialog = window.findChild(FindRateDialog)
     dialog.batches.set_value(20)
     qtbot.mouseClick(dialog.start_button, LEFT)
-    qtbot.waitUntil(lambda: dialog.result_shown is not None, timeout=60_000)
+    qtbot.waitUntil(lambda: dialog.result_shown is not None)
     assert dialog.plot.isVisible() and dialog.words.text()
     qtbot.mouseClick(dialog.plot, LEFT, pos=QPoint(dialog.plot.width() // 2, 60))
     rate = dialog.rate.value()
@@ -116,7 +116,7 @@ def test_an_engine_that_ends_in_a_range_test_is_said_and_the_next_tests(
 def test_a_dry_run_says_what_was_measured(qtbot: QtBot, window: WholeWindow) -> None:
     window.right.pane.show_page("training")
     window.actions_by_key["dry-run"].trigger()
-    qtbot.waitUntil(lambda: window.findChild(DryRunDialog) is not None, timeout=60_000)
+    qtbot.waitUntil(lambda: window.findChild(DryRunDialog) is not None)
     dialog = window.findChild(DryRunDialog)
     assert dialog.heading.text() == "Everything matches"
     dialog.accept()
@@ -143,7 +143,7 @@ def test_what_does_not_go_together_is_said_before_any_run(
     window.document.apply("choose", replace(project, training=muon))
     qtbot.waitUntil(lambda: window.live.up_to_date and not window.run_control.blocked)
     window.actions_by_key["dry-run"].trigger()
-    qtbot.waitUntil(window.banner.isVisible, timeout=60_000)
+    qtbot.waitUntil(window.banner.isVisible)
     assert (
         window.banner.title().startswith("The dry run failed: Muon")
         and "2D" in window.banner.title()

@@ -34,7 +34,7 @@ def window(qtbot, window: WholeWindow) -> WholeWindow:
 
 
 def settled(qtbot, window: WholeWindow) -> None:
-    qtbot.waitUntil(lambda: window.live.up_to_date, timeout=60_000)
+    qtbot.waitUntil(lambda: window.live.up_to_date)
 
 
 def weights(window: WholeWindow) -> dict[str, torch.Tensor]:
@@ -45,14 +45,14 @@ def weights(window: WholeWindow) -> dict[str, torch.Tensor]:
 def opened(qtbot, window: WholeWindow, value: object, path: Path) -> WeightsDialog:
     torch.save(value, path)
     dialog = window.weights_control.open(path)
-    qtbot.waitUntil(lambda: not dialog.running, timeout=60_000)
+    qtbot.waitUntil(lambda: not dialog.running)
     return dialog
 
 
 def loaded(qtbot, window: WholeWindow, button) -> None:
     before = window.document.project
     button.click()
-    qtbot.waitUntil(lambda: window.document.project is not before, timeout=60_000)
+    qtbot.waitUntil(lambda: window.document.project is not before)
 
 
 def test_what_fits_is_loaded_as_one_step_that_undo_takes_back(
@@ -107,7 +107,7 @@ def test_of_a_checkpoint_with_two_state_dicts_the_average_can_be_chosen(
         and dialog.part.value() == "model"
     )
     dialog.part.edited.emit("model_ema")
-    qtbot.waitUntil(lambda: not dialog.running, timeout=60_000)
+    qtbot.waitUntil(lambda: not dialog.running)
     loaded(qtbot, window, dialog.load_button)
     start = load_file(window.document.project.training.start.path)
     assert all(torch.equal(start[key], value) for key, value in average.items())
@@ -163,7 +163,7 @@ def test_a_file_that_cannot_be_read_is_told_in_the_dialog(
     path = tmp_path / "bad.safetensors"
     path.write_bytes(b"\x08" * 50)
     dialog = window.weights_control.open(path)
-    qtbot.waitUntil(lambda: not dialog.running, timeout=60_000)
+    qtbot.waitUntil(lambda: not dialog.running)
     assert (
         "bad.safetensors" in dialog.state.text()
         and "Nothing was changed" in dialog.state.text()
@@ -201,7 +201,7 @@ def test_a_file_let_go_over_the_window_opens_the_dialog(
     (dialog,) = [
         part for part in window.findChildren(WeightsDialog) if part.isVisible()
     ]
-    qtbot.waitUntil(lambda: not dialog.running, timeout=60_000)
+    qtbot.waitUntil(lambda: not dialog.running)
     assert dialog.model.found.strict
     dialog.reject()
 
@@ -233,7 +233,6 @@ def test_replacing_the_last_layer_lets_its_start_weights_go_and_is_one_step(
     qtbot.keyClick(ask.field, Qt.Key.Key_Escape)
     qtbot.waitUntil(
         lambda: window.live.up_to_date and window.live.analysis.graph is after.graph,
-        timeout=60_000,
     )
     assert not any("start weight" in problem.message for problem in window.live.errors)
     window.actions_by_key["freeze-but-last"].trigger()
@@ -255,9 +254,7 @@ def test_an_edit_that_start_weights_do_not_survive_is_a_problem_with_a_cure(
     fc1 = next(node for node in project.graph.nodes.values() if node.name == "fc1")
     graph = project.graph.with_param(fc1.id, "out_features", 9)
     window.document.apply("wider", changed(project, graph=graph))
-    qtbot.waitUntil(
-        lambda: bool(window.live.up_to_date and window.live.errors), timeout=60_000
-    )
+    qtbot.waitUntil(lambda: bool(window.live.up_to_date and window.live.errors))
     (problem,) = window.live.errors
     assert (
         "start weights do not fit" in problem.message
@@ -273,7 +270,7 @@ def test_an_edit_that_start_weights_do_not_survive_is_a_problem_with_a_cure(
     assert set(wires.values()) == {"normal"}, "its input is as it should be"
     qtbot.waitUntil(lambda: window.inspector.node_page.shape.story is not None)
     window.cures.apply(problem.cures[0])
-    qtbot.waitUntil(lambda: not window.live.errors, timeout=60_000)
+    qtbot.waitUntil(lambda: not window.live.errors)
     assert "fc1.weight" not in window.document.project.training.start.keys
 
 
@@ -286,7 +283,7 @@ def test_saved_weights_are_those_that_a_run_begins_with(
     window.furnish()
     path = tmp_path / "out.safetensors"
     window.weights_control.save(path)
-    qtbot.waitUntil(path.is_file, timeout=60_000)
+    qtbot.waitUntil(path.is_file)
     assert all(torch.equal(value, given[key]) for key, value in load_file(path).items())
     assert window.files.save_to(tmp_path / "net.tape") and window.files.save_to(
         _folder(tmp_path) / "other.tape"
@@ -306,11 +303,11 @@ def test_a_run_says_what_it_starts_from_and_learns_from_there(
     settled(qtbot, window)
     window.furnish()
     window.run_control.step()
-    qtbot.waitUntil(lambda: window.session.state == "paused", timeout=60_000)
+    qtbot.waitUntil(lambda: window.session.state == "paused")
     words = f"Starts from {len(given)} of {len(given)} tensors of w.pt."
-    qtbot.waitUntil(lambda: words in window.console.text(), timeout=60_000)
+    qtbot.waitUntil(lambda: words in window.console.text())
     window.session.stop()
-    qtbot.waitUntil(lambda: not window.session.active, timeout=60_000)
+    qtbot.waitUntil(lambda: not window.session.active)
     choice = window.newest_weights.choice(window.session.current.job.source, tmp_path)()
     learnt = torch.load(choice.path, weights_only=True)
     assert all(

@@ -491,11 +491,11 @@ def test_another_project_is_painted_when_it_is_in_sight(
     assert (
         not viewport.updatesEnabled() and not pictured
     )  # the first project stays in sight
-    qtbot.waitUntil(lambda: set(pictured) == set(ids), timeout=60_000)
+    qtbot.waitUntil(lambda: set(pictured) == set(ids))
     assert set(pictured) == set(ids) == canvas.scene.nodes.keys()
     canvas.document.new(Project())
     canvas.hide()  # nobody looks
-    qtbot.waitUntil(viewport.updatesEnabled, timeout=60_000)
+    qtbot.waitUntil(viewport.updatesEnabled)
 
 
 def test_the_empty_canvas_offers_the_example(show, qtbot) -> None:

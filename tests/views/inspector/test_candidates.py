@@ -70,7 +70,6 @@ def wait_for_results(qtbot: QtBot, window: Window) -> None:
     rows = window.sizes.rows
     qtbot.waitUntil(
         lambda: bool(rows) and all(row.answer is not None for row in window.sizes.rows),
-        timeout=60_000,
     )
     QApplication.processEvents()
 

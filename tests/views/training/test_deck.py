@@ -146,5 +146,5 @@ def test_the_counter_shows_what_is_known_and_a_dash_for_the_rest(deck):
 def test_the_deck_follows_a_session(qtbot, deck, session):
     deck.follow(session)
     session.start(job(epochs=1))
-    qtbot.waitUntil(lambda: deck.state == "done", timeout=60_000)
+    qtbot.waitUntil(lambda: deck.state == "done")
     assert dict(deck.counter.fields())["Batch"] == "23/23"

@@ -34,7 +34,7 @@ def until(qtbot, session):
                 session.history.steps
             ) >= steps
 
-        qtbot.waitUntil(reached, timeout=60_000)
+        qtbot.waitUntil(reached)
 
     return wait
 

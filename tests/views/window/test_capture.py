@@ -41,7 +41,6 @@ def captured(qtbot, window: WholeWindow, before: object = None) -> int:
     """Wait for another tape; how many samples it has."""
     qtbot.waitUntil(
         lambda: window.room.tape is not None and window.room.tape is not before,
-        timeout=60_000,
     )
     return window.room.tape.input_shapes[0][0]
 
@@ -69,9 +68,7 @@ def test_random_inputs_are_the_first_cure_and_everything_runs_on_them(
     assert window.options_control.button.text() == "Options (1)"
     control = window.findings_control
     control.show()
-    qtbot.waitUntil(
-        lambda: control.findings is not None and not control.working, timeout=60_000
-    )
+    qtbot.waitUntil(lambda: control.findings is not None and not control.working)
     assert not [one for one in control.findings.found if one.severity == "error"]
     window.tape_control.player.set_speed(None)
     window.actions_by_key["play-backward"].trigger()
@@ -80,7 +77,6 @@ def test_random_inputs_are_the_first_cure_and_everything_runs_on_them(
             window.tape_control.player.next_node is None
             and window.tape_control.player.position > 0
         ),
-        timeout=60_000,
     )
     window.document.new(Project(name="another"))
     assert window.options_control.menu.options.data == "batch", (
@@ -178,7 +174,7 @@ def test_the_key_captures_in_the_mode_that_is_chosen_beside_the_button(
     captured(qtbot, window, before)
     assert not window.room.tape.train
     head.mode.set_value("train")
-    qtbot.waitUntil(lambda: window.room.tape.train, timeout=60_000)
+    qtbot.waitUntil(lambda: window.room.tape.train)
 
 
 def _choose_in_menu(menu: QMenu, key: str) -> None:
@@ -200,9 +196,7 @@ def test_what_could_not_be_captured_is_said_until_the_net_runs_and_leads_to_its_
         graph=document.project.graph.with_param(layer.id, "in_features", 7),
     )
     document.apply("break it", broken)
-    qtbot.waitUntil(
-        lambda: window.live.up_to_date and bool(window.live.errors), timeout=60_000
-    )
+    qtbot.waitUntil(lambda: window.live.up_to_date and bool(window.live.errors))
     window.actions_by_key["capture"].trigger()
     qtbot.waitUntil(room.banner.isVisible)
     assert room.banner.title() == "The network cannot run yet"
@@ -212,9 +206,7 @@ def test_what_could_not_be_captured_is_said_until_the_net_runs_and_leads_to_its_
         {layer.id}
     )
     document.undo_stack.undo()
-    qtbot.waitUntil(
-        lambda: window.live.up_to_date and not window.live.errors, timeout=60_000
-    )
+    qtbot.waitUntil(lambda: window.live.up_to_date and not window.live.errors)
     window.pages.show("autograd")
     qtbot.waitUntil(lambda: not room.banner.isVisible())
 
@@ -255,7 +247,7 @@ def test_an_engine_killed_amid_a_capture_is_told_once_and_no_longer_than_it_is_g
     ready(qtbot, window)
     # Asked of the next engine, its cost would start one, which takes the message away.
     costs = getattr(window, "cost_control", None)
-    qtbot.waitUntil(lambda: costs is None or costs.cost is not None, timeout=60_000)
+    qtbot.waitUntil(lambda: costs is None or costs.cost is not None)
     room = window.room
     kill_amid_a_capture(qtbot, window, "autograd")
     assert (

@@ -36,7 +36,6 @@ def window(qtbot: QtBot, window: WholeWindow) -> WholeWindow:
 def settled(qtbot: QtBot, window: WholeWindow) -> None:
     qtbot.waitUntil(
         lambda: window.live.up_to_date and not window.training_form.data.reader.busy,
-        timeout=60_000,
     )
     QApplication.processEvents()
 
@@ -79,7 +78,7 @@ def test_a_table_is_chosen_mended_and_learnt_from(
     assert window.document.project.training.loss.name == "MSELoss"
     form.numbers.edited.emit("epochs", 2, None)
     window.run_control.run()
-    qtbot.waitUntil(lambda: window.session.state in ("done", "failed"), timeout=60_000)
+    qtbot.waitUntil(lambda: window.session.state in ("done", "failed"))
     assert window.session.state == "done", window.session.current.failed
     assert window.session.history is not None
     started = window.session.history.started
@@ -104,7 +103,7 @@ def test_a_file_with_a_dataset_class_is_trusted_by_mouse(
     data = window.training_form.data
     data.source.edited.emit("file.dataset")
     data.set_path(str(tmp_path / "own.py"))
-    qtbot.waitUntil(lambda: not data.trust.isHidden(), timeout=60_000)
+    qtbot.waitUntil(lambda: not data.trust.isHidden())
     data.trust.click()
     dialog = window.findChild(DatasetTrustDialog)
     assert dialog.contents() == "Classes: Own" and dialog.trust_button.isEnabled()

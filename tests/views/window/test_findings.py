@@ -110,9 +110,7 @@ def test_options_of_a_capture(window, qtbot, monkeypatch) -> None:
             before = window.room.tape
             options.menu.fill()
             options.menu.by_key[key].trigger()
-            qtbot.waitUntil(
-                lambda before=before: window.room.tape is not before, timeout=60_000
-            )
+            qtbot.waitUntil(lambda before=before: window.room.tape is not before)
 
     assert options.button.isVisible()
     menu, before = options.menu, window.room.tape
@@ -122,7 +120,7 @@ def test_options_of_a_capture(window, qtbot, monkeypatch) -> None:
         menu.by_key["start.outputs"]
     )  # a menu takes no click that follows its opening too soon
     QTest.keyClick(menu, Qt.Key.Key_Return)
-    qtbot.waitUntil(lambda: window.room.tape is not before, timeout=60_000)
+    qtbot.waitUntil(lambda: window.room.tape is not before)
     assert window.room.tape.loss is None and options.button.text() == "Options (1)"
     monkeypatch.setattr(QInputDialog, "getInt", lambda *_args: (3, True))
     choose("vector.one-hot")

@@ -36,7 +36,6 @@ def test_the_rate_of_a_run_is_typed_and_drawn_and_told(
     rates = window.training_form.live_rate
     qtbot.waitUntil(
         lambda: bool(window.session.history) and len(window.session.history.steps) > 3,
-        timeout=60_000,
     )
     window.actions_by_key["set-rate"].trigger()
     qtbot.waitUntil(lambda: rates.field.isEnabled() and rates.isVisible())
@@ -46,7 +45,6 @@ def test_the_rate_of_a_run_is_typed_and_drawn_and_told(
     qtbot.keyClick(rates.field, Qt.Key.Key_Return)
     qtbot.waitUntil(
         lambda: window.session.history.steps["rate"][-1] == pytest.approx(0.0002),
-        timeout=60_000,
     )
     assert list(window.session.history.rates_set["rate"]) == [pytest.approx(0.0002)]
     qtbot.waitUntil(
@@ -113,7 +111,6 @@ def test_each_parameter_group_has_a_field_and_a_curve_of_its_own(
     rates = window.training_form.live_rate
     qtbot.waitUntil(
         lambda: len(rates.lines) == 2 and rates.lines[1].field.isEnabled(),
-        timeout=60_000,
     )
     window.actions_by_key["set-rate"].trigger()
     assert [line.now.text() for line in rates.lines] == [
@@ -127,9 +124,7 @@ def test_each_parameter_group_has_a_field_and_a_curve_of_its_own(
     qtbot.keyClicks(field, "0.0006")
     qtbot.keyClick(field, Qt.Key.Key_Return)
     history = window.session.history
-    qtbot.waitUntil(
-        lambda: history.newest_rates() == {"": 0.01, "fc1": 0.0006}, timeout=60_000
-    )
+    qtbot.waitUntil(lambda: history.newest_rates() == {"": 0.01, "fc1": 0.0006})
     qtbot.waitUntil(
         lambda: any(
             "Learning rate of fc1 set to 6e−4 by hand" in text
@@ -154,7 +149,6 @@ def test_letters_in_the_field_of_the_rate_set_no_rate(
     rates = window.training_form.live_rate
     qtbot.waitUntil(
         lambda: bool(window.session.history) and len(window.session.history.steps) > 3,
-        timeout=60_000,
     )
     window.actions_by_key["set-rate"].trigger()
     qtbot.waitUntil(lambda: rates.field.isEnabled() and rates.isVisible())

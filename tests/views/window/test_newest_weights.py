@@ -44,7 +44,6 @@ def path(qtbot: QtBot, qapp: QApplication, trained: Path, tmp_path: Path) -> Pat
         window.start_run()
         qtbot.waitUntil(
             lambda: not window.session.active and bool(window.session.runs),
-            timeout=60_000,
         )
         torch.save(
             dict(window.session.training_thread.result.state_dict),
@@ -71,7 +70,7 @@ def test_a_capture_has_them_and_says_so_until_the_net_is_another(
     window.pages.show("autograd")
     room = window.room
     window.actions_by_key["capture"].trigger()
-    qtbot.waitUntil(lambda: room.tape is not None, timeout=60_000)
+    qtbot.waitUntil(lambda: room.tape is not None)
     assert room.head.below.text().endswith(WORDS) or room.head.summary.text().endswith(
         WORDS
     )
@@ -87,7 +86,7 @@ def test_a_capture_has_them_and_says_so_until_the_net_is_another(
     ready(qtbot, window)
     before = room.tape
     window.actions_by_key["capture"].trigger()
-    qtbot.waitUntil(lambda: room.tape is not before, timeout=60_000)
+    qtbot.waitUntil(lambda: room.tape is not before)
     assert "weights untrained, initialised with seed 0" in room.head.accessibleName()
 
 

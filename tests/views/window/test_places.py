@@ -40,7 +40,7 @@ def window(qtbot: QtBot, window: WholeWindow) -> WholeWindow:
     window.document.apply(
         "Long", replace(project, training=replace(project.training, epochs=100_000))
     )
-    qtbot.waitUntil(lambda: window.live.up_to_date, timeout=60_000)
+    qtbot.waitUntil(lambda: window.live.up_to_date)
     return window
 
 
@@ -83,7 +83,6 @@ def reach(qtbot: QtBot, window: WholeWindow, state: str, steps: int = 0) -> None
             and session.history is not None
             and len(session.history.steps) >= steps
         ),
-        timeout=60_000,
     )
 
 
@@ -103,15 +102,11 @@ def test_a_process_of_its_own_is_killed_and_the_window_lives_on(
     reach(qtbot, window, "running")
     (pid,) = started
     folder = window.session.current.recorder.kept.checkpoints
-    qtbot.waitUntil(
-        lambda: any(folder.glob("*.pt")) and speed() != NOTHING, timeout=60_000
-    )
+    qtbot.waitUntil(lambda: any(folder.glob("*.pt")) and speed() != NOTHING)
     os.kill(pid, signal.SIGSTOP)
-    qtbot.waitUntil(
-        lambda: speed() == NOTHING, timeout=60_000
-    )  # it does not keep the last one
+    qtbot.waitUntil(lambda: speed() == NOTHING)  # it does not keep the last one
     os.kill(pid, signal.SIGCONT)
-    qtbot.waitUntil(lambda: speed() != NOTHING, timeout=60_000)
+    qtbot.waitUntil(lambda: speed() != NOTHING)
     os.kill(pid, signal.SIGKILL)
     reach(qtbot, window, "failed")
     failed = window.session.current.failed
@@ -119,7 +114,7 @@ def test_a_process_of_its_own_is_killed_and_the_window_lives_on(
     assert window.banner.isVisible() and "SIGKILL" in window.banner.title()
     assert not alive(pid)
     qtbot.mouseClick(window.banner.button("Resume run"), Qt.MouseButton.LeftButton)
-    qtbot.waitUntil(lambda: len(started) == 2, timeout=60_000)
+    qtbot.waitUntil(lambda: len(started) == 2)
     reach(qtbot, window, "running", 30)
     assert (
         window.session.current.recorder.kept.checkpoints == folder
@@ -179,9 +174,7 @@ def test_two_processes_are_started_seen_live_paused_and_stopped(
     reach(qtbot, window, "paused")
     before = len(window.session.history.steps)
     window.run_control.step()
-    qtbot.waitUntil(
-        lambda: len(window.session.history.steps) == before + 1, timeout=60_000
-    )
+    qtbot.waitUntil(lambda: len(window.session.history.steps) == before + 1)
     window.run_control.stop()
     reach(qtbot, window, "stopped")
     assert window.session.training_thread.result.state_dict
@@ -206,7 +199,7 @@ def test_two_processes_have_the_losses_of_one_that_takes_the_whole_batch(
             project, graph=project.graph.with_param(drop, "p", 0.0), training=training
         ),
     )
-    qtbot.waitUntil(lambda: window.live.up_to_date, timeout=60_000)
+    qtbot.waitUntil(lambda: window.live.up_to_date)
     told = []
     for place in ("several", "own"):
         window.actions_by_key[f"place.{place}"].trigger()
@@ -235,7 +228,7 @@ def test_two_processes_are_stopped_and_go_on_as_if_nothing_had_been(
         device="cpu",
     )
     window.document.apply("Short", replace(project, training=short))
-    qtbot.waitUntil(lambda: window.live.up_to_date, timeout=60_000)
+    qtbot.waitUntil(lambda: window.live.up_to_date)
     window.run_control.run()
     reach(qtbot, window, "done", 8)
     whole = np.array(window.session.history.steps["loss"])
@@ -254,7 +247,7 @@ def test_two_processes_are_stopped_and_go_on_as_if_nothing_had_been(
     assert cell(window, 0, "State") == "Stopped"
     window.runs.choose(stopped)
     window.runs.go_on.click()
-    qtbot.waitUntil(lambda: len(window.session.runs) == 3, timeout=60_000)
+    qtbot.waitUntil(lambda: len(window.session.runs) == 3)
     reach(qtbot, window, "done", 8)
     started = window.session.history.started
     assert (

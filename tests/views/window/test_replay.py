@@ -15,7 +15,7 @@ def wait_for_page(qtbot, path: Path) -> Page:
     def whole() -> bool:
         return path.exists() and path.read_text("utf-8").endswith("</html>\n")
 
-    qtbot.waitUntil(whole, timeout=60_000)
+    qtbot.waitUntil(whole)
     return Page(path.read_text("utf-8"))
 
 

@@ -81,7 +81,7 @@ def test_a_script_is_seen_paused_stepped_and_given_a_rate(
     session, control = window.session, window.run_control
 
     def until(holds) -> None:
-        qtbot.waitUntil(holds, timeout=60_000)
+        qtbot.waitUntil(holds)
 
     window.actions_by_key.trigger("watch-file", script.watch.frames)
     until(lambda: session.commands)

@@ -19,7 +19,7 @@ from tests.views.window.test_data import settled
 
 
 def patiently(qtbot: QtBot) -> Until:
-    return lambda condition: qtbot.waitUntil(condition, timeout=60_000)
+    return lambda condition: qtbot.waitUntil(condition)
 
 
 def drop(window: WholeWindow, path: str) -> None:
@@ -38,7 +38,7 @@ def trained(qtbot: QtBot, window: WholeWindow) -> None:
     assert not window.live.errors, window.live.errors
     assert window.run_control.blocked == ""
     QTest.keyClick(window, Qt.Key.Key_F5)
-    qtbot.waitUntil(lambda: window.session.state in ("done", "failed"), timeout=60_000)
+    qtbot.waitUntil(lambda: window.session.state in ("done", "failed"))
     assert window.session.state == "done", window.session.current.failed
 
 
@@ -148,20 +148,20 @@ def test_ten_clicks_lead_from_an_empty_window_to_a_prediction_of_a_trained_net(
     settled(qtbot, window)
     assert scrolled.value() == before, "the page stays where it was read"
     mouse.run()
-    qtbot.waitUntil(lambda: window.session.state in ("done", "failed"), timeout=120_000)
+    qtbot.waitUntil(lambda: window.session.state in ("done", "failed"))
     assert window.session.state == "done"
     mouse.predict()
-    qtbot.waitUntil(lambda: window.evaluation.trying.survey is not None, timeout=60_000)
+    qtbot.waitUntil(lambda: window.evaluation.trying.survey is not None)
     bars = window.evaluation.trying.bars
     if name == "pictures":
         picture = str(next((tmp_path / "pictures" / "light").iterdir()))
         monkeypatch.setattr(QFileDialog, "getOpenFileName", lambda *_: (picture, ""))
         mouse.click(window.evaluation.trying.choose)
         mouse.clicks += 1
-        qtbot.waitUntil(lambda: bars.called == "light", timeout=60_000)
+        qtbot.waitUntil(lambda: bars.called == "light")
     assert mouse.clicks <= 10
     if name == "a table":
-        qtbot.waitUntil(lambda: bars.called == "price", timeout=60_000)
+        qtbot.waitUntil(lambda: bars.called == "price")
         assert 100_000 < float(bars._values[0]) < 500_000
 
 
@@ -194,24 +194,24 @@ def test_ten_steps_of_the_keys_alone_lead_from_an_empty_window_to_a_prediction(
     keys.find("start with a net")
     settled(qtbot, window)
     assert not window.live.errors
-    qtbot.waitUntil(lambda: not window.run_control.blocked, timeout=60_000)
+    qtbot.waitUntil(lambda: not window.run_control.blocked)
     keys.press(Qt.Key.Key_F5)
-    qtbot.waitUntil(lambda: window.session.state in ("done", "failed"), timeout=120_000)
+    qtbot.waitUntil(lambda: window.session.state in ("done", "failed"))
     assert window.session.state == "done"
     keys.find("predict")
-    qtbot.waitUntil(lambda: trying.survey is not None, timeout=60_000)
+    qtbot.waitUntil(lambda: trying.survey is not None)
     assert trying.isAncestorOf(keys.focus)
     if name == "pictures":
         picture = str(next((tmp_path / "pictures" / "light").iterdir()))
         monkeypatch.setattr(QFileDialog, "getOpenFileName", lambda *_: (picture, ""))
         keys.press(Qt.Key.Key_Space)
         keys.steps += 1
-        qtbot.waitUntil(lambda: trying.bars.called == "light", timeout=60_000)
+        qtbot.waitUntil(lambda: trying.bars.called == "light")
     elif name == "a text":
         keys.type("the quick brown fo")
-        qtbot.waitUntil(lambda: trying.bars.called == "x", timeout=60_000)
+        qtbot.waitUntil(lambda: trying.bars.called == "x")
     elif name == "a table":
         keys.type("200")
-        qtbot.waitUntil(lambda: trying.bars.called == "price", timeout=60_000)
+        qtbot.waitUntil(lambda: trying.bars.called == "price")
         assert 100_000 < float(trying.bars._values[0]) < 1_000_000
     assert keys.steps <= 10

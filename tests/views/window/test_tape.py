@@ -35,7 +35,7 @@ def window(qtbot, window: WholeWindow) -> WholeWindow:
 
 
 def capture(qtbot, window: WholeWindow) -> None:
-    with qtbot.waitSignal(window.autograd_control.captured, timeout=60_000):
+    with qtbot.waitSignal(window.autograd_control.captured):
         window.actions_by_key["capture"].trigger()
     window.tape_control.show()
 
@@ -45,7 +45,6 @@ def stands(qtbot, window: WholeWindow, position: int | None = None) -> None:
     player = window.tape_control.player
     qtbot.waitUntil(
         lambda: player.state == STANDING and position in (None, player.position),
-        timeout=60_000,
     )
 
 
@@ -293,7 +292,7 @@ def test_a_gradient_that_is_edited_goes_on_as_it_is_now(window, qtbot) -> None:
     )
     assert player.arriving[0].norm > 0
     player.edit(Edit(node, 0, "zero"))
-    qtbot.waitUntil(lambda: bool(player.edits), timeout=60_000)
+    qtbot.waitUntil(lambda: bool(player.edits))
     assert player.arriving[0].norm == 0 and player.position == at
     played, positions = window.room.scene.played, window.tape_control.graph._index
     arrow = positions.arrow(player.tape.incoming[node][0].source, node)
@@ -313,13 +312,13 @@ def test_a_gradient_that_is_edited_goes_on_as_it_is_now(window, qtbot) -> None:
     player.seek(at)
     stands(qtbot, window, at)
     player.undo_edit()
-    qtbot.waitUntil(lambda: not player.edits, timeout=60_000)
+    qtbot.waitUntil(lambda: not player.edits)
     assert (
         not any(box.edited for box in played.boxes.values())
         and not played.flows[arrow].edited
     )
     player.edit(Edit(node, 0, "value", 2.0, (0,) * len(player.arriving[0].shape)))
-    qtbot.waitUntil(lambda: bool(player.edits), timeout=60_000)
+    qtbot.waitUntil(lambda: bool(player.edits))
     assert player.arriving[0].absmax == 2.0
 
 
@@ -330,7 +329,7 @@ def test_a_gradient_can_be_looked_at(window, qtbot) -> None:
     player.looked.connect(looked.append)
     look = window.tape_control._look
     look._section.set_open(True)
-    qtbot.waitUntil(lambda: bool(looked), timeout=60_000)
+    qtbot.waitUntil(lambda: bool(looked))
     assert looked[0].asked.node == player.next_node
     assert (
         looked[0].look.stats.norm == pytest.approx(player.arriving[0].norm)
@@ -344,12 +343,12 @@ def test_nothing_is_kept_once_it_was_let_go_of(window, qtbot) -> None:
     deck(window, "run")
     stands(qtbot, window, len(player))
     assert "until the graph is freed" in window.status.text("kept")
-    with qtbot.waitSignal(player.graph_released, timeout=60_000) as told:
+    with qtbot.waitSignal(player.graph_released) as told:
         QTest.mouseClick(page.let_go, LEFT)
     assert told.args == [0] and window.status.text("kept") == "Inspection holds 0 B"
     assert player.position == 0
     assert window.room.scene.played.boxes == {} and player.state == READY
-    qtbot.waitUntil(lambda: not player._leaving, timeout=60_000)
+    qtbot.waitUntil(lambda: not player._leaving)
 
 
 @pytest.mark.parametrize("how", ["capture", "project", "close"])
@@ -374,7 +373,7 @@ def test_another_batch_another_project_and_the_windows_end_let_go_of_it(
     else:
         window.document.undo_stack.setClean()
         window.close()
-    qtbot.waitUntil(lambda: not player._leaving, timeout=60_000)
+    qtbot.waitUntil(lambda: not player._leaving)
     assert not player.keeps and alive in ([0], [] if how == "close" else [0])
     if how == "project":
         assert window.status.text("kept") == "", "another project has no inspection"
@@ -388,9 +387,7 @@ def test_it_is_played_while_a_run_goes_on_and_the_run_does_not_notice(
     losses = []
     for playing in (False, True):
         press(window, "run")
-        qtbot.waitUntil(
-            lambda: window.session.state in ("running", "done"), timeout=60_000
-        )
+        qtbot.waitUntil(lambda: window.session.state in ("running", "done"))
         if playing:
             capture(qtbot, window)
             player = window.tape_control.player
@@ -400,7 +397,7 @@ def test_it_is_played_while_a_run_goes_on_and_the_run_does_not_notice(
                 stands(qtbot, window, len(player))
                 player.seek(0)
                 stands(qtbot, window, 0)
-        qtbot.waitUntil(lambda: window.session.state == "done", timeout=60_000)
+        qtbot.waitUntil(lambda: window.session.state == "done")
         losses.append(list(window.session.current.history.steps["loss"]))
     assert losses[0] == losses[1]
 
@@ -409,7 +406,7 @@ def test_what_fails_is_said_and_the_tape_stays(window, qtbot) -> None:
     player = window.tape_control.player
     player.batch = replace(player.batch, weights=WeightsFile("gone.pt", "of Run 1"))
     deck(window, "step")
-    qtbot.waitUntil(lambda: player.state == READY, timeout=60_000)
+    qtbot.waitUntil(lambda: player.state == READY)
     assert (
         window.room.banner.title() == "Forward pass failed" and player.tape is not None
     )
@@ -421,7 +418,7 @@ def test_a_fault_of_the_player_is_told_with_its_traceback(window, qtbot) -> None
     window.tape_control.player.troubled.emit(
         Trouble("This failed", "a fault", traceback="KeyError: 'lost'")
     )
-    qtbot.waitUntil(lambda: bool(window.findChildren(ErrorDialog)), timeout=60_000)
+    qtbot.waitUntil(lambda: bool(window.findChildren(ErrorDialog)))
     (dialog,) = window.findChildren(ErrorDialog)
     assert "KeyError" in dialog.details.toPlainText() and window.room.banner.isVisible()
     dialog.close()
@@ -431,9 +428,7 @@ def test_pause_ends_what_plays(window, qtbot) -> None:
     player = window.tape_control.player
     player.set_speed(1.0)
     deck(window, "run")
-    qtbot.waitUntil(
-        lambda: player.state == PLAYING and player.position >= 1, timeout=60_000
-    )
+    qtbot.waitUntil(lambda: player.state == PLAYING and player.position >= 1)
     deck(window, "run")
     stands(qtbot, window)
     assert player.last.reason == "cancelled" and player.position < len(player)
@@ -452,7 +447,7 @@ def test_an_engine_that_ends_takes_the_graph_along_and_nothing_else(
     deck(window, "step")
     stands(qtbot, window, 1)
     os.kill(shared().pid, signal.SIGKILL)
-    qtbot.waitUntil(lambda: player.state == READY, timeout=60_000)
+    qtbot.waitUntil(lambda: player.state == READY)
     assert (
         room.banner.title() == "The captured graph was freed"
         and "SIGKILL" in room.banner.reason()

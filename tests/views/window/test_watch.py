@@ -46,7 +46,7 @@ def test_a_gradient_above_its_bound_pauses_says_where_shows_the_batch_and_debugs
     window = with_points
     assert window.watch_control.section.points == WatchPoints(gradient_norm=1e-6)
     window.run_control.run()
-    qtbot.waitUntil(lambda: window.session.state == "paused", timeout=60_000)
+    qtbot.waitUntil(lambda: window.session.state == "paused")
     banner = window.banner
     qtbot.waitUntil(
         lambda: banner.title().startswith("Paused at step 1: the gradient norm of ")
@@ -64,7 +64,6 @@ def test_a_gradient_above_its_bound_pauses_says_where_shows_the_batch_and_debugs
     qtbot.mouseClick(banner.button("Debug step 1"), Qt.MouseButton.LeftButton)
     qtbot.waitUntil(
         lambda: window.shown_run.past is not None and window.room.tape is not None,
-        timeout=60_000,
     )
     assert window.session.state == "paused" and window.shown_run.past.step == 1
     assert window.pages.front("centre") == "autograd"
@@ -87,7 +86,7 @@ def test_a_watch_point_is_set_by_keys_kept_and_given_to_the_run(qtbot, window):
     wanted = WatchPoints(not_finite=True, memory=4096 * 1024 * 1024)
     assert section.points == from_text(window.settings.watch_points) == wanted
     window.run_control.step()
-    qtbot.waitUntil(lambda: window.session.state == "paused", timeout=60_000)
+    qtbot.waitUntil(lambda: window.session.state == "paused")
     assert window.session.training_thread.control.watch == wanted
     section.acted.emit()
     assert (
@@ -152,7 +151,7 @@ def test_what_slows_a_run_down_is_said_beside_it_and_mistakes_of_layers_in_the_c
     qtbot, window
 ):
     window.start_run()
-    qtbot.waitUntil(lambda: window.session.active, timeout=60_000)
+    qtbot.waitUntil(lambda: window.session.active)
     heard = messages(window)
     slow = "Other programs slow this run down: 60 % of the last 5 seconds it waited for a processor."
     window.session.told.emit(
@@ -163,4 +162,4 @@ def test_what_slows_a_run_down_is_said_beside_it_and_mistakes_of_layers_in_the_c
     assert toast.findChild(Glyph)._name == "info", "nothing was done that is ticked"
     assert {slow, "fc1 is dead."} <= set(window.console.texts)
     window.session.stop()
-    qtbot.waitUntil(lambda: not window.session.active, timeout=60_000)
+    qtbot.waitUntil(lambda: not window.session.active)

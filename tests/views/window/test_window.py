@@ -48,7 +48,7 @@ def window(qtbot, window: WholeWindow) -> WholeWindow:
 
 
 def ready(qtbot, window: WholeWindow) -> None:
-    qtbot.waitUntil(lambda: window.live.up_to_date and window.furnished, timeout=60_000)
+    qtbot.waitUntil(lambda: window.live.up_to_date and window.furnished)
 
 
 def change(window: WholeWindow, **training: object) -> None:
@@ -67,7 +67,7 @@ def node(window: WholeWindow, name: str) -> str:
 
 
 def wait_for(qtbot, window: WholeWindow, state: str) -> None:
-    qtbot.waitUntil(lambda: window.session.state == state, timeout=60_000)
+    qtbot.waitUntil(lambda: window.session.state == state)
 
 
 def press(window: WholeWindow, key: str) -> None:
@@ -392,7 +392,7 @@ def test_keys_run_pause_step_and_stop(qtbot, window: WholeWindow) -> None:
     window.activateWindow()
     QTest.keyClick(window, Qt.Key.Key_F5)
     wait_for(qtbot, window, "running")
-    qtbot.waitUntil(lambda: len(window.session.history.steps) > 2, timeout=60_000)
+    qtbot.waitUntil(lambda: len(window.session.history.steps) > 2)
     QTest.keyClick(window, Qt.Key.Key_F6)
     wait_for(qtbot, window, "paused")
     window.session.poll()
@@ -410,7 +410,6 @@ def test_stop_in_mid_epoch_then_run_again(qtbot, window: WholeWindow) -> None:
     press(window, "run")
     qtbot.waitUntil(
         lambda: bool(window.session.history) and len(window.session.history.steps) > 3,
-        timeout=60_000,
     )
     press(window, "stop")
     wait_for(qtbot, window, "stopped")
@@ -521,11 +520,10 @@ def test_losses_in_the_window_are_those_of_the_command(
     press(window, "run")
     qtbot.waitUntil(
         lambda: bool(window.session.history) and len(window.session.history.steps) > 5,
-        timeout=60_000,
     )
     window.autograd_control.capture()
     wait_for(qtbot, window, "done")
-    qtbot.waitUntil(lambda: window.room.tape is not None, timeout=60_000)
+    qtbot.waitUntil(lambda: window.room.tape is not None)
     losses = window.session.history.steps["loss"].tolist()
     out = Path(window.settings.file).parent / "run"
     assert (
@@ -728,7 +726,7 @@ def test_selecting_a_layer_selects_it_everywhere(qtbot, window: WholeWindow) -> 
     run_to_the_end(qtbot, window)
     window.pages.show("autograd")
     window.autograd_control.capture()
-    qtbot.waitUntil(lambda: window.room.tape is not None, timeout=60_000)
+    qtbot.waitUntil(lambda: window.room.tape is not None)
     conv = node(window, "conv2")
     window.selection.set([conv])
     assert window.room.scene.linked_parts()
@@ -739,7 +737,7 @@ def test_selecting_a_layer_selects_it_everywhere(qtbot, window: WholeWindow) -> 
 def test_an_operation_of_the_tape_selects_its_layer(qtbot, window: WholeWindow) -> None:
     window.pages.show("autograd")
     window.autograd_control.capture()
-    qtbot.waitUntil(lambda: window.room.tape is not None, timeout=60_000)
+    qtbot.waitUntil(lambda: window.room.tape is not None)
     conv = next(
         n
         for n in window.room.tape.nodes
