@@ -42,6 +42,7 @@ class Overlays(QObject):
         """Have another overlay drawn."""
         if name != self._chosen:
             self._chosen = name
+            self.costs_drawn.emit({}, {}, "")
             self.changed.emit(name)
 
     def offer(self, name: str, on: bool) -> None:
@@ -61,10 +62,15 @@ class Overlays(QObject):
         self.gradients_drawn.emit(norms, low, high, step)
 
     def draw_costs(
-        self, shares: Mapping[str, float], texts: Mapping[str, str], caption: str = ""
+        self,
+        name: str,
+        shares: Mapping[str, float],
+        texts: Mapping[str, str],
+        caption: str = "",
     ) -> None:
-        """Draw the nodes' shares of a whole, with words; none take them away."""
-        self.costs_drawn.emit(shares, texts, caption)
+        """Draw the nodes' shares of a whole, with words, while this overlay is in view; none take them away."""
+        if name == self._chosen:
+            self.costs_drawn.emit(shares, texts, caption)
 
     def draw_pictures(self, pictures: Mapping[str, Sequence[QImage]]) -> None:
         """Draw small pictures in the nodes; none take them away."""

@@ -23,7 +23,8 @@ from app.features.compare.side_reader import AskedSide, SideReader
 from app.features.compare.source_lines import SourceLine, read_line
 from app.features.compare.values import Diff, Difference, DiffSide, First, Layer
 from app.observe.observation import CallPlace
-from app.source.generated import Path, Source
+from app.source.generated import Source
+from app.source.node_location import node_location
 from app.views.ui.background import WorkerFailure
 from app.views.ui.task import BackgroundTask, Cancelled, Report
 
@@ -280,7 +281,7 @@ class DiffControl(QObject):
             return True
         analysis = workspace.live.analysis
         location = (
-            node_of(analysis.source, path, line) if analysis is not None else None
+            node_location(analysis.source, path, line) if analysis is not None else None
         )
         if location is None:
             return False
@@ -288,36 +289,6 @@ class DiffControl(QObject):
         workspace.place.go_to(location[0])
         workspace.show_node(location[1])
         return True
-
-
-def node_of(source: Source, path: str, line: int) -> tuple[Path, str] | None:
-    """Return the way to a module's node and its id; of a module without a node that of its line."""
-    way: Path = ()
-    while path:
-        inner = source.within(way)
-        spots = [
-            (node, number, name)
-            for node in inner.modules
-            for number, name in enumerate(
-                (inner.modules[node], *inner.further.get(node, ()))
-            )
-            if name == path
-            or path.startswith(f"{name}.")
-            or name.startswith(f"{path}.")
-        ]
-        if not spots:
-            break
-        node, number, name = max(
-            spots, key=lambda spot: len(spot[2]) if len(spot[2]) <= len(path) else 0
-        )
-        if len(name) >= len(path) or not source.within((*way, (node, number))).modules:
-            return way, node
-        way = (*way, (node, number))
-    node_id = next(
-        (node for node, lines in source.within(way).lines.items() if line in lines),
-        None,
-    )
-    return (way, node_id) if node_id is not None else None
 
 
 def _compared(request: Diff, tell: Report, cancelled: Cancelled) -> Compared:

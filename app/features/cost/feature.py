@@ -396,8 +396,8 @@ class CostControl(QObject):
     def _paint(self, _overlay: str = "") -> None:
         """Paint a strip on each node with a share of the chosen measure, with the share as text."""
         overlays, cost = self._workspace.overlays, self.cost
-        if cost is None or overlays.chosen != OVERLAY or self._workspace.place.path:
-            overlays.draw_costs({}, {})
+        if cost is None or self._workspace.place.path:
+            overlays.draw_costs(OVERLAY, {}, {})
             return
         by_parameters = self._table.controls.value() == "parameters"
         total = cost.parameters if by_parameters else cost.multiply_adds
@@ -413,7 +413,7 @@ class CostControl(QObject):
         unit = "params" if by_parameters else "FLOP"
         labels = {node: f"{share(parts[node], total or 0)} {unit}" for node in shares}
         caption = "Share of parameters" if by_parameters else "Multiply-adds, estimated"
-        overlays.draw_costs(shares, labels, caption)
+        overlays.draw_costs(OVERLAY, shares, labels, caption)
 
 
 class CostFeature(Feature):
@@ -435,7 +435,7 @@ class CostFeature(Feature):
         )
 
     def overlays(self) -> Iterable[str]:
-        return ("Cost",)
+        return (OVERLAY,)
 
     def _make(self) -> CostTable:
         self.costs = CostTable(self.workspace.catalog, self.workspace.network_selection)
