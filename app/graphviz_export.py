@@ -152,7 +152,7 @@ def render(dot: str, form: str, timeout: float = TIMEOUT) -> bytes:
 def _lines(drawing: Drawing) -> Iterator[str]:
     yield "digraph {"
     yield f"  graph [rankdir={drawing.direction}, nodesep=0.18, ranksep=0.32, fontname={quote('Helvetica')},"
-    yield f"         fontsize=11, labelloc=t, label={quote(drawing.title)}]"
+    yield f"         fontsize=11, labelloc=t, label={quote(_heading(drawing))}]"
     yield f"  node [fontname={quote('Helvetica')}, fontsize=10, margin={quote('0.11,0.05')}, penwidth=1]"
     yield f"  edge [fontname={quote('Helvetica')}, fontsize=9, arrowsize=0.7]"
     children: dict[str | None, list[Group]] = {}
@@ -177,9 +177,17 @@ def _lines(drawing: Drawing) -> Iterator[str]:
     yield "}"
 
 
+def _heading(drawing: Drawing) -> str:
+    """Return the title, and what the numbers on the boxes are."""
+    scale = drawing.scale
+    if scale is None:
+        return drawing.title
+    return f"{drawing.title}\n{scale.caption}: {scale.low} to {scale.high}".strip()
+
+
 def _cluster(group: Group, number: int) -> Iterator[str]:
     line, fill = _INK.get(group.category, _PLAIN)
-    title = f"{group.title}   {group.caption}" if group.caption else group.title
+    title = "   ".join(filter(None, (group.title, group.caption, *group.tags[:1])))
     yield f"  subgraph cluster_{number} {{"
     yield f"    graph [label={quote(title)}, labelloc=t, labeljust=l, style={quote('rounded,filled')},"
     yield f"           color={quote(line)}, fillcolor={quote(fill)}, fontcolor={quote(line)}, margin=9]"

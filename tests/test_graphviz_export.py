@@ -207,4 +207,6 @@ def test_json_has_all() -> None:
         "link": None,
         "tags": [],
         "mark": "",
+        "paths": [],
+        "heat": None,
     }

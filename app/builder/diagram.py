@@ -24,6 +24,18 @@ Unfolded = Literal["as drawn", "all", "none"]
 MOST = 5000
 
 
+def node_paths(
+    graph: Graph, node: Node, prefixes: tuple[str, ...] = ("",)
+) -> tuple[str, ...]:
+    """Return the paths of a node on a sheet whose own paths are `prefixes`: its name, and of one that is repeated also
+    the name of each repetition."""
+    repeat = graph.owner(node.id).repeat
+    names = [node.name]
+    if 1 < repeat <= MOST // len(prefixes):
+        names += [f"{node.name}.{turn}" for turn in range(repeat)]
+    return tuple(f"{prefix}{name}" for prefix in prefixes for name in names)
+
+
 class DrawnSheet(Protocol):
     """A sheet to draw: a project or a block."""
 
@@ -51,6 +63,7 @@ class _Sheet(Struct):
     instance: str = ""
     block: Block | None = None
     inside: dict[str, _Sheet] = {}
+    prefixes: tuple[str, ...] = ("",)  # of the paths of its nodes
 
     def id_of(self, node: str) -> str:
         return f"{self.key}/{node}" if self.key else node
@@ -86,6 +99,17 @@ def to_drawing(
         "LR",
         title,
         *_arranged(sheet, groups),
+    )
+
+
+def drawn_paths(sheet: DrawnSheet, catalog: Catalog) -> frozenset[str]:
+    """Return the paths of all that can be drawn of a sheet, inside its blocks too."""
+    drawing = to_drawing(sheet, catalog, unfolded="all")
+    return frozenset(
+        path
+        for parts in (drawing.boxes, drawing.groups)
+        for part in parts
+        for path in part.paths
     )
 
 
@@ -141,6 +165,9 @@ def _sheets(first: _Sheet, catalog: Catalog, unfolded: Unfolded) -> list[_Sheet]
                 sheet,
                 node.id,
                 block,
+                prefixes=tuple(
+                    f"{path}." for path in node_paths(sheet.graph, node, sheet.prefixes)
+                ),
             )
             sheet.inside[node.id] = inner
             sheets.append(inner)
@@ -183,8 +210,15 @@ def _group(sheet: _Sheet) -> Group:
     caption = " · ".join(
         [sheet.block.name, *([f"{compact(count)} parameters"] if count else [])]
     )
-    link = _outermost(sheet.parent, node.id)
-    return Group(sheet.key, title, "block", sheet.parent.key or None, caption, link)
+    return Group(
+        sheet.key,
+        title,
+        "block",
+        sheet.parent.key or None,
+        caption,
+        _outermost(sheet.parent, node.id),
+        paths=node_paths(sheet.parent.graph, node, sheet.parent.prefixes),
+    )
 
 
 def _box(sheet: _Sheet, node: Node, catalog: Catalog) -> Box:
@@ -210,6 +244,7 @@ def _box(sheet: _Sheet, node: Node, catalog: Catalog) -> Box:
         "folded" if spec.kind == "block" else "call",
         sheet.key or None,
         link=_outermost(sheet, node.id),
+        paths=node_paths(sheet.graph, node, sheet.prefixes),
     )
 
 

@@ -188,6 +188,17 @@ def add_paper(parser: Any, *, arranged: bool = False, carries: bool = False) -> 
         )
 
 
+def add_numbers(parser: Any) -> None:
+    """Add the option of a file with a number for each layer."""
+    parser.add_argument(
+        "--numbers",
+        type=Path,
+        metavar="FILE",
+        help="colour the layers by the numbers of a file: CSV, a line 'conv1,0.5' for each layer, or JSON, "
+        '{"conv1": 0.5}. A layer that is repeated and drawn once shows the range of its numbers',
+    )
+
+
 def add_graph_output(parser: Any, carries: bool = True) -> None:
     """Add the options of the file that a graph is written to."""
 

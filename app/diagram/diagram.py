@@ -35,7 +35,7 @@ class Box(Struct, frozen=True):
     row. `link` is the node on the canvas that it represents, if any. `tags` are texts for a tag at its lower edge, from
     the longest to the shortest, of which the first that fits is shown: the layout leaves no room for them, so they come
     and go without moving anything. `mark` says how it differs in a picture of two graphs, in colour; its texts say it
-    too.
+    too. `paths` lead to the modules that it stands for; `heat` is the place of its number on the picture's scale.
     """
 
     id: str
@@ -50,6 +50,8 @@ class Box(Struct, frozen=True):
     link: str | None = None
     tags: tuple[str, ...] = ()
     mark: Mark = ""
+    paths: tuple[str, ...] = ()
+    heat: float | None = None
 
 
 class Arrow(Struct, frozen=True):
@@ -74,6 +76,16 @@ class Group(Struct, frozen=True):
     link: str | None = None
     tags: tuple[str, ...] = ()
     mark: Mark = ""
+    paths: tuple[str, ...] = ()
+    heat: float | None = None
+
+
+class Scale(Struct, frozen=True):
+    """What the colours of a picture stand for, with the texts of the lowest and the highest number."""
+
+    caption: str
+    low: str
+    high: str
 
 
 class Frame(Struct, frozen=True):
@@ -87,7 +99,8 @@ class Frame(Struct, frozen=True):
 class Drawing(Struct, frozen=True):
     """`direction` is that of the arrows: "LR" for data, "RL" for gradients, whose layers keep their forward order.
 
-    `places` are the corners of boxes, if their owner arranged them; then `frames` are around some.
+    `places` are the corners of boxes, if their owner arranged them; then `frames` are around some. `scale` is the
+    legend of the boxes that have a `heat`.
 
     Raises `DrawingError` for duplicate ids and dangling references.
     """
@@ -99,6 +112,7 @@ class Drawing(Struct, frozen=True):
     title: str = ""
     places: FrozenMap[str, tuple[float, float]] = FrozenMap()
     frames: tuple[Frame, ...] = ()
+    scale: Scale | None = None
 
     def __post_init__(self) -> None:
         boxes = {box.id for box in self.boxes}

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ast
 import importlib
+import zlib
 from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
 from typing import Any
@@ -24,10 +25,11 @@ from app.util.formatting import counted
 
 _GRAPH, _GRAPHS = 5, 10  # ONNX's numbers of types of attributes
 _SMALL = 1 << 30  # bytes of a file whose missing shapes are inferred
+FEW = 8  # values of a constant that are all said
 _INFERRED = "unk__"  # begins a name that ONNX's shape inference makes up
 _SCOPES, _CLASSES = "pkg.torch.onnx.name_scopes", "pkg.torch.onnx.class_hierarchy"
 # By ONNX's numbers of element types: torch's name and the bytes of an element.
-_DTYPES = {
+DTYPES = {
     1: ("float32", 4),
     2: ("uint8", 1),
     3: ("int8", 1),
@@ -123,7 +125,7 @@ class _Reader:
                 name,
                 facts(
                     initializer.dims,
-                    *_DTYPES.get(initializer.data_type, ("unknown", 0)),
+                    *DTYPES.get(initializer.data_type, ("unknown", 0)),
                 ),
             )
 
@@ -275,7 +277,7 @@ def _facts(value: Any) -> TensorFacts | None:
     if not value.type.HasField("tensor_type") or not kind.HasField("shape"):
         return None
     return facts(
-        map(_size, kind.shape.dim), *_DTYPES.get(kind.elem_type, ("unknown", 0))
+        map(_size, kind.shape.dim), *DTYPES.get(kind.elem_type, ("unknown", 0))
     )
 
 
@@ -308,6 +310,19 @@ def _scopes_of_name(name: str) -> Scopes:
     return scopes
 
 
+def _constant(tensor: Any) -> str:
+    """Return the values of a tensor among the attributes, or of a large one its size and a checksum."""
+    numpy_helper: Any = importlib.import_module("onnx.numpy_helper")
+    try:
+        values = numpy_helper.to_array(tensor)
+    except (ValueError, TypeError):  # its values are in another file
+        return "×".join(map(str, tensor.dims))
+    if values.size <= FEW:
+        return str(values.tolist())
+    checksum = zlib.crc32(values.tobytes())
+    return f"{'×'.join(map(str, tensor.dims))}, checksum {checksum:08x}"
+
+
 def _settings(attributes: Iterable[Any]) -> list[str]:
     """Return numbers, texts and short lists of a node as text."""
     settings = []
@@ -316,6 +331,7 @@ def _settings(attributes: Iterable[Any]) -> list[str]:
             1: lambda a: a.f,
             2: lambda a: a.i,
             3: lambda a: a.s.decode("utf-8", "replace"),
+            4: lambda a: _constant(a.t),
             6: lambda a: [*a.floats],
             7: lambda a: [*a.ints],
         }

@@ -27,7 +27,7 @@ from app.sources.structure import (
 
 LARGEST = 1 << 29  # bytes of a graph's description
 # By the numbers of torch's export schema: the name of a dtype and the bytes of an element.
-_DTYPES = {
+DTYPES = {
     1: ("uint8", 1),
     2: ("int8", 1),
     3: ("int16", 2),
@@ -341,7 +341,7 @@ def _op(target: str) -> str:
 
 
 def _facts(meta: Any) -> TensorFacts:
-    name, size = _DTYPES.get(meta["dtype"], ("unknown", 0))
+    name, size = DTYPES.get(meta["dtype"], ("unknown", 0))
     return facts(map(_size, meta["sizes"]), name, size, bool(meta.get("requires_grad")))
 
 

@@ -75,8 +75,6 @@ class DiffControl(QObject):
             else project.name
         )
         if (opened := project.opened) is not None:
-            if opened.source.looked_at:
-                return None, "The open model was opened for viewing only."
             model = Observe(
                 opened.source, opened.arguments, opened.inputs, opened.folder
             )

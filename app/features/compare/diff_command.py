@@ -11,11 +11,13 @@ WORDS = """
 A and B are projects (net.tape), models as `tapedeck draw` takes them (file.py:Class, torchvision:resnet18), runs
 (net.tape@3, net.tape@NAME/best, a folder of a run, or of `train --out` with one run, OUT@2 with several), steps of
 runs (net.tape@3/4000, FOLDER@4000), which are recomputed where no checkpoint has them, or files of weights;
-SOURCE@weights.pt is a model with weights. Their modules are matched, both run on the same batch with the same weights
-and seed, forward and backward, and the first layer that adds more than rounding explains is named, with its line in
-each. With --modes A is compared with itself, such as in float32 and in bfloat16. Exit code 0: nothing differs beyond
-rounding, 1: something does, 2: they could not be compared. Your own files run once they are
-trusted, by --trust or in the window, until one changes, in a separate process; else the exit code is 1.
+SOURCE@weights.pt is a model with weights. Of two files of a graph, ONNX or exported programs (.pt2), operations,
+sizes, attributes and stored weights are compared, and nothing is run. Of all others the modules are matched, both run
+on the same batch with the same weights and seed, forward and backward, and the first layer that adds more than
+rounding explains is named, with its line in each. With --modes A is compared with itself, such as in float32 and in
+bfloat16. Exit code 0: nothing differs beyond rounding, 1: something does, 2: they could not be compared. Your own
+files run once they are trusted, by --trust or in the window, until one changes, in a separate process; else the exit
+code is 1.
 """
 
 

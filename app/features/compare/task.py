@@ -15,6 +15,7 @@ from app.engine.tasks.weights import shape_text, state_of
 from app.features.compare.compute import weights
 from app.features.compare.compute.compare import Batch, compare_models, compare_modes
 from app.features.compare.compute.facts import facts_of
+from app.features.compare.compute.graphs import compare_graphs, is_graph
 from app.features.compare.compute.other_interpreter import exchange_with
 from app.features.compare.compute.other_python import compare_interpreters
 from app.features.compare.compute.sides import forget, load_side, load_weights
@@ -84,6 +85,8 @@ def _compared(
     names = request.a.name, request.b.name
     if request.a.model is None or request.b.model is None:
         return _of_weights(request.a, request.b)
+    if request.modes is None and is_graph(request.a) and is_graph(request.b):
+        return compare_graphs(request.a, request.b, request.numbers, tell)
     tell(f"Making {request.a.name}")
     with gc_pause.put_off():
         side = load_side(request.a, request)

@@ -10,9 +10,11 @@ from typing import TYPE_CHECKING
 
 from msgspec.structs import replace
 
+from app.builder.diagram import drawn_paths
 from app.cli import arguments, console, files, nets
 from app.cli.streams import StatusLine
 from app.data.config import DataConfig
+from app.diagram.numbers import painted, read
 from app.export.layers import write_model
 from app.export.train_script import training_script, write_start
 from app.export.weights_choice import weights_to_export
@@ -20,7 +22,7 @@ from app.features.export.compute.certify import certify_export
 from app.features.export.compute.formats import write_format
 from app.features.export.values import FormatError, onnx_missing, parse_axis
 from app.preflight import preflight
-from app.project import drawing_digest
+from app.project import custom_layers, drawing_digest
 from app.project import file as project_file
 from app.runs import newest, store
 from app.runs.record import RunError
@@ -63,6 +65,9 @@ def run(options: argparse.Namespace) -> int:
             project,
             "none" if options.folded else "all" if options.unfolded else "as drawn",
         )
+        if options.numbers is not None:
+            known = drawn_paths(project, custom_layers.ops_of(project))
+            drawing = painted(drawing, read(options.numbers, known))
         print(
             files.picture(
                 drawing,

@@ -70,6 +70,7 @@ def add(commands: Any) -> argparse.ArgumentParser:
         "--unfolded", action="store_true", help="with --drawing: open all blocks"
     )
     arguments.add_paper(parser, arranged=True, carries=True)
+    arguments.add_numbers(parser)
     parser.add_argument(
         "--dynamic",
         action="append",

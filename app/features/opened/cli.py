@@ -17,9 +17,10 @@ from msgspec import Struct
 from torch import Tensor
 
 from app.cli import arguments, console, files, models, streams
+from app.diagram.numbers import Numbers, painted, read
 from app.engine.tasks import observe as task
 from app.features.opened.folding import Tree, to_plain
-from app.features.opened.picture import summary, to_drawing
+from app.features.opened.picture import module_paths, summary, to_drawing
 from app.graphviz_export import TEXTS
 from app.sources.spec import SourceError
 from app.util import tensor_files
@@ -173,6 +174,11 @@ def _pieces(location: _Place, kind: torch.dtype) -> Iterator[Tensor]:
 def run(options: argparse.Namespace) -> int:
     """Observe a model and write its picture; exit with 1 if it raised."""
     console.can_be_written(options.out, arguments.PICTURES, "a picture can end in")
+    if options.numbers is not None and options.out.suffix.lower() == ".json":
+        raise console.CommandError(
+            "--numbers colours a picture, and a .json file has the calls alone; end --out in .svg, .pdf, .png, .tex or "
+            ".dot"
+        )
     request = models.request_of(options, options.source, viewed=True)
     source = request.source
     if options.weights is not None and not (
@@ -190,7 +196,10 @@ def run(options: argparse.Namespace) -> int:
         if options.weights is not None
         else []
     )
-    _write(observation, options)
+    numbers = None
+    if options.numbers is not None:
+        numbers = read(options.numbers, module_paths(observation))
+    _write(observation, options, numbers)
     status = _report(observation)
     for line in lines:
         print(console.printable(line))
@@ -206,7 +215,9 @@ def weight_lines(folder: Path, layer: str) -> list[str]:
     ]
 
 
-def _write(observation: Observation, options: argparse.Namespace) -> None:
+def _write(
+    observation: Observation, options: argparse.Namespace, numbers: Numbers | None
+) -> None:
     if options.out.suffix.lower() == ".json":
         plain = msgspec.json.format(
             json.dumps(to_plain(observation)).encode(), indent=1
@@ -216,6 +227,8 @@ def _write(observation: Observation, options: argparse.Namespace) -> None:
     with streams.StatusLine() as tell:
         tell("Choosing the modules that are open")
         drawing = _drawing(observation, options)
+        if numbers is not None:
+            drawing = painted(drawing, numbers)
         tell(f"Drawing {len(drawing.boxes):,} boxes")
         description = files.picture(drawing, options.out, options)
     print(description)

@@ -60,6 +60,7 @@ def add(commands: Any) -> argparse.ArgumentParser:
         metavar="LAYER",
         help="for hf:FOLDER: also describe the stored weights of a layer, reading only those",
     )
+    arguments.add_numbers(parser)
     arguments.add(parser, "--timeout", "--at")
     parser.set_defaults(command=run)
     return parser

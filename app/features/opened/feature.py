@@ -16,6 +16,7 @@ from app.engine.requests.observe import opened_model
 from app.features.opened.call_inspector import CallInspector
 from app.features.opened.open_dialog import OpenModelDialog
 from app.features.opened.page import ObservedPage
+from app.features.opened.picture import module_paths
 from app.preflight.opened import project_of
 from app.sources.finding import digest_of, file_of, files_of
 from app.sources.spec import AskedModel
@@ -100,6 +101,7 @@ class ObservedFeature(Feature):
         self.workspace.pages.set_offered("observed", False)
         self.workspace.document.changed.connect(self._project_changed)
         self.workspace.sheet.refused.connect(self._refused)
+        self.workspace.overlays.take_model_paths(self._module_paths)
 
     def finish(self) -> None:
         for key, action in self.workspace.commands.by_key.items():
@@ -107,6 +109,10 @@ class ObservedFeature(Feature):
                 key.startswith(("canvas.", "block.")) and key not in OF_ANY
             ) or key in DRAWN:
                 action.triggered.connect(partial(self._needs_drawing, key))
+
+    def _module_paths(self) -> frozenset[str]:
+        observation = self.observed.observation
+        return module_paths(observation) if observation is not None else frozenset()
 
     def open(self, model: AskedModel) -> None:
         """Open a model that was named when the program was started, or before."""
@@ -132,6 +138,7 @@ class ObservedFeature(Feature):
             tuple(Path(file.path) for file in files.files) if files is not None else ()
         )
         self.call_inspector.figures = {}
+        self.workspace.overlays.draw_numbers(None)
         self.workspace.pages.set_offered("observed", True)
         self.workspace.pages.show("observed")
         self.observed.set_observation(observation, str(model.source))
@@ -371,6 +378,10 @@ class ObservedFeature(Feature):
         self.observed.trainRequested.connect(self._train)
         self.observed.redrawRequested.connect(self._redraw)
         self.observed.exportRequested.connect(self._export)
+        self.observed.numbersDropped.connect(
+            lambda: self.workspace.overlays.draw_numbers(None)
+        )
+        self.workspace.overlays.numbers_drawn.connect(self.observed.set_numbers)
         return self.observed
 
     def _export(self) -> None:

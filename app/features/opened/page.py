@@ -13,6 +13,7 @@ from PySide6.QtWidgets import QMenu, QSizePolicy, QStackedWidget, QWidget
 
 from app.diagram.diagram import Drawing
 from app.diagram.layout import Rect
+from app.diagram.numbers import Numbers, painted
 from app.features.opened.arrangement import EDGE, READABLE, Arrangement, Arranger
 from app.features.opened.folding import Part, Tree
 from app.features.opened.picture import heading, summary, to_drawing
@@ -27,6 +28,7 @@ from app.views.ui.task import BackgroundTask
 from app.views.ui.widgets.banner import Banner
 from app.views.ui.widgets.button import Button, icon_button
 from app.views.ui.widgets.empty import EmptyState
+from app.views.ui.widgets.heatbar import HeatBar
 from app.views.ui.widgets.painting import Divider, label
 from app.views.ui.widgets.toast import ToastStack
 
@@ -56,7 +58,8 @@ class ObservedPage(QWidget):
     """Shows an `Observation`. `detail(observation, part)` tells what is selected (None for nothing),
     `chosen(places)` where the selected calls are, `captureRequested` asks for its backward graph,
     `trainRequested` to make it the project, `redrawRequested(path)` for a drawing of a module, "" for the whole model,
-    `openRequested` for another model, `exportRequested` for a file of the picture."""
+    `openRequested` for another model, `exportRequested` for a file of the picture, `numbersDropped` to take the numbers
+    of a file away."""
 
     detail = Signal(object, object)
     chosen = Signal(object)
@@ -65,6 +68,7 @@ class ObservedPage(QWidget):
     redrawRequested = Signal(str)
     openRequested = Signal()
     exportRequested = Signal()
+    numbersDropped = Signal()
 
     def __init__(self) -> None:
         super().__init__()
@@ -80,6 +84,7 @@ class ObservedPage(QWidget):
         self._look.timeout.connect(self._show_progress)
         self._row: float | None = None
         self.figures: dict[str, ModuleFigures] = {}
+        self.numbers: Numbers | None = None
         self._quiet = False
         self.view = TapeView(
             "Calls of the model",
@@ -122,7 +127,24 @@ class ObservedPage(QWidget):
             margins=(12, 5, 10, 5),
             spacing=8,
         )
-        vbox(head, Divider(), (self.view, 1), on=graph, margins=0, spacing=0)
+        self.scale = HeatBar()
+        self.drop_numbers = icon_button("close", "Remove the numbers")
+        self.drop_numbers.clicked.connect(self.numbersDropped)
+        self._legend = QWidget()
+        legend = hbox(
+            self.scale, self.drop_numbers, on=self._legend, margins=(12, 2, 10, 4)
+        )
+        legend.addStretch(1)
+        self._legend.hide()
+        vbox(
+            head,
+            self._legend,
+            Divider(),
+            (self.view, 1),
+            on=graph,
+            margins=0,
+            spacing=0,
+        )
         self._empty = EmptyState(
             "layers",
             "No model opened",
@@ -204,10 +226,23 @@ class ObservedPage(QWidget):
         if self._opened is not None and self._work is None:
             self._show_figures()
 
+    def set_numbers(self, numbers: Numbers | None) -> None:
+        """Show the numbers of a file on the modules, with their legend; None takes them away."""
+        if numbers == self.numbers:
+            return
+        self.numbers = numbers
+        self._legend.setVisible(numbers is not None)
+        if numbers is not None:
+            scale = numbers.scale
+            self.scale.set((scale.low, scale.high), scale.caption)
+        if self._opened is not None and self._work is None:
+            self._show_figures()
+
     def _show_figures(self) -> None:
         assert self.observation is not None and self._opened is not None
+        drawing = to_drawing(self.observation, self._opened, self._tree, self.figures)
         self.scene.redraw_in_place(
-            to_drawing(self.observation, self._opened, self._tree, self.figures)
+            painted(drawing, self.numbers) if self.numbers is not None else drawing
         )
         self._quiet = True
         self._selected(self.scene.current_key())
@@ -555,7 +590,7 @@ class ObservedPage(QWidget):
         self._row = self.scene.show_arranged(answer.done)
         self._row = answer.row or self._row
         then()
-        if outdated:
+        if outdated or self.numbers is not None:
             self._show_figures()
 
     def _offer_folding(self) -> None:

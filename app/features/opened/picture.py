@@ -93,6 +93,7 @@ def to_drawing(
                         group,
                         piece.kind,
                         tags=tags,
+                        paths=_paths(observation, piece),
                     )
                 )
                 add(piece.parts, piece.key)
@@ -144,6 +145,13 @@ def heading(observation: Observation) -> str:
     return " · ".join(phrases)
 
 
+def module_paths(observation: Observation) -> frozenset[str]:
+    """Return the paths of all modules that were called, but for the model itself."""
+    return frozenset(
+        call.path for call in observation.calls if call.kind == "module" and call.path
+    )
+
+
 def _inside(observation: Observation, id: int) -> list[int]:
     call_ids, todo = [], [id]
     while todo:
@@ -187,19 +195,22 @@ def _sizes(facts: TensorFacts) -> str:
     return shape_text(facts.shape, "scalar")
 
 
+def _paths(observation: Observation, piece: Part) -> tuple[str, ...]:
+    """Return the paths of the modules that a part or a row stands for."""
+    calls = (observation.calls[call_id] for call_id in piece.calls)
+    return tuple(
+        dict.fromkeys(
+            call.path for call in calls if call.kind == "module" and call.path
+        )
+    )
+
+
 def _figures(
     observation: Observation, piece: Part, figures: Mapping[str, ModuleFigures]
 ) -> tuple[str, ...]:
     """Return texts with the figures of a module, or of the modules that a row stands for."""
-    if not figures:
-        return ()
-    calls = [observation.calls[call_id] for call_id in piece.calls]
-    module_figures = {
-        call.path: figures[call.path]
-        for call in calls
-        if call.kind == "module" and call.path in figures
-    }
-    return of_modules(tuple(module_figures.values()))
+    paths = _paths(observation, piece) if figures else ()
+    return of_modules(tuple(figures[path] for path in paths if path in figures))
 
 
 def _box(
@@ -252,6 +263,7 @@ def _box(
         shape,
         group,
         tags=_figures(observation, piece, figures),
+        paths=_paths(observation, piece),
     )
 
 

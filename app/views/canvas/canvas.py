@@ -79,7 +79,6 @@ EMPTY_HINT = marked(
 START_NET = marked("Start with a net for these data")
 # A line of nodes is offered rows if it fits the width at less than this zoom, and then takes less of the height.
 LONG_LINE, LOW_LINE = 0.6, 0.35
-LEAST_SHARE = 0.001  # smaller shares of the network have the lowest colour
 
 
 class Canvas(QWidget):
@@ -130,7 +129,7 @@ class Canvas(QWidget):
         self._running = False
         self._gradient_bounds: tuple[str, str] | None = None
         self._gradient_caption = NEWEST
-        self._cost_caption = ""
+        self._heat: tuple[tuple[str, str], str] | None = None
         vbox(self.view, on=self, margins=0)
         self.view.find_pads = partial(pads_beside_overlays, self)
         self.setFocusProxy(self.view)
@@ -254,24 +253,26 @@ class Canvas(QWidget):
             self._gradient_bounds, self._gradient_caption = bounds, caption
             self._show_heat()
 
-    def set_costs(
-        self, shares: Mapping[str, float], texts: Mapping[str, str], caption: str = ""
+    def set_heat(
+        self,
+        heat: Mapping[str, float],
+        texts: Mapping[str, str],
+        bounds: tuple[str, str],
+        caption: str,
     ) -> None:
-        """Colour nodes by their share of a whole, on a log scale up to 1; `texts` are shown on them.
+        """Colour nodes by their place on the ramp, from 0 to 1; `texts` are shown on them.
 
-        An empty mapping removes the strips. The caption names the whole.
+        An empty mapping removes the strips.
         """
-        self.scene.set_costs(shares, texts, LEAST_SHARE, 1.0)
-        self._cost_caption = caption if shares else ""
+        self.scene.set_heat(heat, texts)
+        self._heat = (bounds, caption) if heat else None
         self._show_heat()
 
     def _show_heat(self) -> None:
         if self._gradient_bounds is not None:
             self.scales.show_heat(self._gradient_bounds, self._gradient_caption)
-        elif self._cost_caption:
-            self.scales.show_heat(
-                (f"{significant(100 * LEAST_SHARE)} %", "100 %"), self._cost_caption
-            )
+        elif self._heat is not None:
+            self.scales.show_heat(*self._heat)
         else:
             self.scales.hide_heat()
         self._arrange()

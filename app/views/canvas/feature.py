@@ -224,7 +224,7 @@ class CanvasFeature(Feature):
         live.shapes_ready.connect(self._shapes_ready)
         workspace.hearers.add(self._on_analysis)
         workspace.overlays.gradients_drawn.connect(canvas.set_gradients)
-        workspace.overlays.costs_drawn.connect(canvas.set_costs)
+        workspace.overlays.heat_drawn.connect(canvas.set_heat)
         workspace.overlays.pictures_drawn.connect(canvas.scene.set_pictures)
         workspace.run_control.started.connect(lambda _run: canvas.set_running(True))
         workspace.session.stateChanged.connect(self._run_state)

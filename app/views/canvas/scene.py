@@ -349,18 +349,12 @@ class CanvasScene(QGraphicsScene):
         if self._waiting:
             self._next_strips.start()
 
-    def set_costs(
-        self,
-        shares: Mapping[str, float],
-        texts: Mapping[str, str],
-        low: float,
-        high: float,
-    ) -> None:
-        """Colour a strip on each node that has a share, with words of it; the others have none."""
+    def set_heat(self, heat: Mapping[str, float], texts: Mapping[str, str]) -> None:
+        """Colour a strip on each node that has a place on the ramp, with its text; the others have none."""
         touched = {
             node
             for node, item in self.nodes.items()
-            if item.set_cost(shares.get(node), low, high, texts.get(node, ""))
+            if item.set_heat(heat.get(node), texts.get(node, ""))
         }
         self._reshaped(touched)
         self.redrawn.emit()

@@ -137,7 +137,8 @@ def load_side(side: DiffSide, request: Diff) -> Loaded:
     observed = side.model
     if observed.source.looked_at:
         raise SourceError(
-            f"{side.name} is shown as a graph and not run; pass --trust to run a .pt2"
+            f"{side.name} is looked at and not run: it can be compared with another .onnx or .pt2. Pass --trust to run "
+            "a .pt2"
         )
     if observed.folder:
         os.chdir(

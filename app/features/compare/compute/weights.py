@@ -162,7 +162,7 @@ def distances(
         tensor_pairs.setdefault((path_a, path_b), []).append(
             (tensor.detach(), other.detach())
         )
-    return tuple(_distance(a, b, tensors) for (a, b), tensors in tensor_pairs.items())
+    return tuple(distance(a, b, tensors) for (a, b), tensors in tensor_pairs.items())
 
 
 def state_distances(
@@ -177,11 +177,12 @@ def state_distances(
                 (tensor, b[name])
             )
     return tuple(
-        _distance(path, path, tensors) for path, tensors in tensor_pairs.items()
+        distance(path, path, tensors) for path, tensors in tensor_pairs.items()
     )
 
 
-def _distance(a: str, b: str, tensors: list[tuple[Tensor, Tensor]]) -> Distance:
+def distance(a: str, b: str, tensors: Sequence[tuple[Tensor, Tensor]]) -> Distance:
+    """Return how far the tensors of two matched layers are apart; those of other shapes are infinitely far."""
     if any(first.shape != other.shape for first, other in tensors):
         return Distance(a, b, math.inf, math.inf, 0, 0)
     square = norm = 0.0
@@ -192,12 +193,12 @@ def _distance(a: str, b: str, tensors: list[tuple[Tensor, Tensor]]) -> Distance:
         norm += float(x.square().sum())
         differing += int((x != y).sum())
         count += x.numel()
-    distance, size = math.sqrt(square), math.sqrt(norm)
+    apart, size = math.sqrt(square), math.sqrt(norm)
     return Distance(
         a,
         b,
-        distance,
-        distance / size if size else (math.inf if distance else 0.0),
+        apart,
+        apart / size if size else (math.inf if apart else 0.0),
         differing,
         count,
     )

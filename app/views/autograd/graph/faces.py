@@ -19,7 +19,7 @@ from PySide6.QtGui import (
 from app.diagram.layout import HEADER
 from app.observe.figures import NONFINITE
 from app.views.ui import icons
-from app.views.ui.theme import ROLES, Theme, current, faded, mix, scene_font
+from app.views.ui.theme import ROLES, Theme, current, faded, heat, mix, scene_font
 
 MARKS = {
     "added": "run",
@@ -27,6 +27,7 @@ MARKS = {
     "moved": "accent",
     "changed": "warn",
 }  # tokens of what differs
+HEAT = 4.0  # height of a strip of the heat ramp
 MARKED = 0.12  # share of its colour in what is marked
 
 
@@ -124,6 +125,14 @@ def paint_tag(painter: QPainter, tag: Text, theme: Theme) -> None:
     painter.setBrush(theme.panel)
     painter.drawRoundedRect(QRectF(tag.x - 4, tag.middle - 7, tag.width + 8, 14), 4, 4)
     tag.paint(painter, color)
+
+
+def paint_heat(painter: QPainter, area: QRectF, radius: float, place: float) -> None:
+    """Paint a strip along the lower edge in the colour of a place on the ramp, from 0 to 1."""
+    shape, strip = QPainterPath(), QPainterPath()
+    shape.addRoundedRect(area, radius, radius)
+    strip.addRect(QRectF(area.x(), area.bottom() - HEAT, area.width(), HEAT))
+    painter.fillPath(shape.intersected(strip), heat(place))
 
 
 def mark_pen(color: QColor, mark: str) -> QPen:

@@ -18,6 +18,7 @@ from app.diagram.diagram import Arrow, Box, Drawing, Group
 from app.diagram.layout import HEADER, Layout, Rect, Sizes
 from app.observe.figures import NONFINITE
 from app.views.autograd.graph.faces import (
+    HEAT,
     MARKED,
     MARKS,
     PLAIN,
@@ -27,6 +28,7 @@ from app.views.autograd.graph.faces import (
     mark_pen,
     paint_chip,
     paint_header,
+    paint_heat,
     paint_rings,
     paint_tag,
     tag_color,
@@ -220,7 +222,7 @@ class BoxPart(Part):
         if self._looks_like is None:
             state = self._state
             ringed = state.hovered, state.selected, state.linked
-            look = replace(self.box, id="", group=None, under=None, link=None)
+            look = replace(self.box, id="", group=None, under=None, link=None, paths=())
             self._looks_like = Hashed((look, ringed, self._played))
         return self._looks_like
 
@@ -270,6 +272,8 @@ class BoxPart(Part):
             tag = tag if tag is not None and NONFINITE in tag.text else None
         if played is not None:
             self._paint_played(painter, theme, area, radius, played)
+        if box.heat is not None:
+            paint_heat(painter, area, radius, box.heat)
         paint_rings(painter, area, radius, theme, state)
         if tag is not None:
             tag.x, tag.middle = (self.width - tag.width) / 2, self.height + 2
@@ -354,7 +358,8 @@ class GroupPart(Part):
     @property
     def tooltip(self) -> str:
         """Return the text of its header, for a tooltip."""
-        return "\n".join(filter(None, (self.group.title, self.group.caption)))
+        group = self.group
+        return "\n".join(filter(None, (group.title, group.caption, *group.tags[:1])))
 
     def in_header(self, at: QPointF) -> bool:
         """Return whether a point of the scene is in the header."""
@@ -376,6 +381,9 @@ class GroupPart(Part):
         detail = zoom >= LEGIBLE
         chevron, hovered = "chevron-down" if detail else "", self._state.hovered
         paint_header(painter, theme, self.group.category, area, 6.0, chevron, hovered)
+        if self.group.heat is not None:
+            head = QRectF(area.x(), area.y(), area.width(), HEADER + HEAT - 1)
+            paint_heat(painter, head, 0.0, self.group.heat)
         over = self._played is not None and self._played.finished
         if detail:
             self._paint_texts(painter, theme, width, over)

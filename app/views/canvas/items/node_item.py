@@ -54,7 +54,7 @@ class NodeItem:
         self._face = face
         self._norms: tuple[list[float | None], float, float] | None = None
         self._newest: float | None = None  # norm
-        self._cost: tuple[float, float, float, str] | None = None
+        self._heat: tuple[float, str] | None = None
         self._cells: QPixmap | None = None
         self._pictures: tuple[QImage, ...] = ()
         self._words = ""
@@ -222,15 +222,15 @@ class NodeItem:
             else ""
         )
 
-    def set_cost(self, share: float | None, low: float, high: float, text: str) -> bool:
-        """Show a share of the whole as a strip of one colour, or none; return whether the shape changed.
+    def set_heat(self, place: float | None, text: str) -> bool:
+        """Show a place on the ramp, from 0 to 1, as a strip of one colour, or none; return whether the shape changed.
 
         Gradients take precedence.
         """
-        cost = None if share is None else (share, low, high, text)
-        if cost == self._cost:
+        heat = None if place is None else (place, text)
+        if heat == self._heat:
             return False
-        self._cost = cost
+        self._heat = heat
         return self._show_strip(self._words if self._norms is not None else "")
 
     def set_pictures(self, pictures: Sequence[QImage]) -> bool:
@@ -246,17 +246,17 @@ class NodeItem:
     def _strip(self) -> QPixmap | None:
         if self._norms is not None:
             return heat_cells(*self._norms)
-        return (
-            heat_cells([self._cost[0]], *self._cost[1:3])
-            if self._cost is not None
-            else None
-        )
+        if self._heat is None:
+            return None
+        cell = QPixmap(1, 1)
+        cell.fill(theme.heat(self._heat[0]))
+        return cell
 
     def _show_strip(self, text: str) -> bool:
         """Repaint the strip and set its text; return whether the shape changed."""
         had, self._cells = self._cells is not None, self._strip()
-        if self._norms is None and self._cost is not None and self._face.tall:
-            text = self._cost[3]
+        if self._norms is None and self._heat is not None and self._face.tall:
+            text = self._heat[1]
         if had and self._cells is not None and text == self._words:
             self.repaint()
             return False

@@ -8,13 +8,17 @@ from functools import cache, lru_cache
 from msgspec.structs import replace
 from PySide6.QtGui import QFont, QFontMetricsF
 
-from app.diagram.diagram import Arrow, Box, Drawing, Group
+from app.diagram.diagram import Arrow, Box, Drawing, Group, Scale
 from app.diagram.layout import HEADER, Rect, Sizes
 from app.views.pictures.printing.paper import BODY, TITLE, Anchor, Frame, Mark, Words
-from app.views.ui.theme import font
+from app.views.ui.theme import font, heat
 
 INSET, ROW, TOP = 8.0, 13.0, 16.0
 CHIP = 15.0
+HEAT, STEPS = (
+    4.0,
+    32,
+)  # height of a strip of the ramp, and the steps of it in the legend
 TEXT, TEXT2, LINE = "#16191D", "#3A4049", "#7C8592"
 BACK, WIRE = "#A84A05", "#5F6773"
 WHITE = "#FFFFFF"
@@ -142,6 +146,8 @@ def box_marks(box: Box, rect: Rect) -> Iterator[Mark]:
     )
     if box.shape in ("op", "call"):
         yield Frame(rect.x, rect.y + 2.5, 3.0, rect.height - 5, 0.0, line)
+    if box.heat is not None:
+        yield heat_mark(box.heat, rect.x, rect.bottom - HEAT, rect.width)
     middle, left = rect.x + rect.width / 2, rect.x + INSET
     anchor: Anchor = "middle" if box.shape == "leaf" else "start"
     x = middle if box.shape == "leaf" else left
@@ -193,6 +199,26 @@ def group_marks(group: Group, rect: Rect) -> Iterator[Mark]:
     yield text_mark(group.title, rect.x + INSET, y, TITLE, True)
     if caption := _caption(group):
         yield text_mark(caption, rect.right - INSET, y, BODY, False, TEXT2, "end")
+    if group.heat is not None:
+        yield heat_mark(group.heat, rect.x, rect.y + HEADER - 1, rect.width)
+
+
+def heat_mark(place: float, x: float, y: float, width: float) -> Frame:
+    """Return a strip in the colour of a place on the ramp, from 0 to 1."""
+    return Frame(x, y, width, HEAT, 0.0, heat(place).name())
+
+
+def scale_marks(scale: Scale, x: float, y: float) -> Iterator[Mark]:
+    """Yield the legend of the colours, with its top left corner at a point."""
+    base = y + TITLE
+    low_at = x + width_of(scale.caption, BODY, True) + INSET
+    ramp = low_at + width_of(scale.low) + INSET
+    yield text_mark(scale.caption, x, base, BODY, True, TEXT2)
+    yield text_mark(scale.low, low_at, base, BODY, False, TEXT2)
+    for number in range(STEPS):
+        place = number / (STEPS - 1)
+        yield heat_mark(place, ramp + number * HEAT, base - HEAT, HEAT + 0.2)
+    yield text_mark(scale.high, ramp + STEPS * HEAT + INSET, base, BODY, False, TEXT2)
 
 
 def frame_marks(title: str, category: str, rect: Rect) -> Iterator[Mark]:

@@ -24,6 +24,7 @@ from app.views.pictures.printing.faces import (
     group_marks,
     label_marks,
     paper_font,
+    scale_marks,
     sizes_of,
     text_mark,
 )
@@ -54,6 +55,7 @@ THICK = 1.1
 RISE = 5.0  # of a label's baseline above its wire
 HEADING, LINE_BELOW = (15.0, 1.35), (9.0, 1.8)  # points, and the height of a row
 UNDER_HEADING = 14.0  # points
+GAP_OVER_SCALE = 12.0  # pixels
 _WIDE = 12  # letters of a subtitle that is left in one line
 
 
@@ -221,7 +223,7 @@ def _plate(drawing: Drawing, layout: Layout) -> Plate:
     for arrow, at in zip(drawing.arrows, layout.labels, strict=True):
         if at is not None and arrow.label:
             marks += label_marks(arrow, *at)
-    return _cropped(marks, drawing.title)
+    return _cropped(marks, drawing)
 
 
 def _as_placed(drawing: Drawing, placement: Places) -> Plate:
@@ -247,7 +249,7 @@ def _as_placed(drawing: Drawing, placement: Places) -> Plate:
             late.append(label)
     for box in drawing.boxes:
         marks += box_marks(box, placement.boxes[box.id])
-    return _cropped([*marks, *late], drawing.title)
+    return _cropped([*marks, *late], drawing)
 
 
 class _Way(NamedTuple):
@@ -319,13 +321,18 @@ def segments(path: QPainterPath) -> tuple[Segment, ...]:
     return tuple(pieces)
 
 
-def _cropped(marks: list[Mark], title: str) -> Plate:
-    """Move the marks so that all are within the plate, which has their size."""
+def _cropped(marks: list[Mark], drawing: Drawing) -> Plate:
+    """Put the legend below the marks, and move all so that they are within the plate, which has their size."""
     boxes = [_bounds(mark) for mark in marks]
+    if drawing.scale is not None:
+        foot = max(box[3] for box in boxes) + GAP_OVER_SCALE
+        legend = [*scale_marks(drawing.scale, min(box[0] for box in boxes), foot)]
+        marks = [*marks, *legend]
+        boxes += map(_bounds, legend)
     left, top = min(box[0] for box in boxes), min(box[1] for box in boxes)
     right, bottom = max(box[2] for box in boxes), max(box[3] for box in boxes)
     moved = tuple(_moved(mark, 1 - left, 1 - top) for mark in marks)
-    return Plate(moved, right - left + 2, bottom - top + 2, title)
+    return Plate(moved, right - left + 2, bottom - top + 2, drawing.title)
 
 
 def _bounds(mark: Mark) -> tuple[float, float, float, float]:
