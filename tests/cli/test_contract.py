@@ -44,6 +44,7 @@ def test_every_command_is_in_these_tables() -> None:
         "doctor",
         "grade",
         "lesson",
+        "memory",
         "places",
         "plugin",
         "desktop",

@@ -8,10 +8,12 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
-from PySide6.QtCore import QObject, Signal
+from PySide6.QtCore import QObject, Qt, Signal
 from PySide6.QtWidgets import QFileDialog, QHeaderView, QWidget
 
 from app.features.memory.control import MemoryControl
+from app.features.memory.snapshot_dialog import SnapshotDialog
+from app.features.memory.values import ReadSnapshot
 from app.training.monitoring.looks import OpTime, StepProfile
 from app.training.run_requests import ProfileStep
 from app.util import formatting
@@ -207,6 +209,8 @@ class ProfileControl(QObject):
             self.dialog.show_message(f"{type(error).__name__}: {error}")
 
 
+SNAPSHOT = "memory snapshot"
+SNAPSHOTS = "Snapshots (*.pickle *.pkl);;All files (*)"
 BY_LAYER = "By layer: estimated for the network, measured during a run"
 
 
@@ -233,4 +237,34 @@ class MemoryFeature(Feature):
                 tip="Time of a training step by operation",
                 menu="run.memory",
             ),
+            Action(
+                "memory_snapshot",
+                "Memory snapshot…",
+                self.ask_snapshot,
+                tip="Open a snapshot of torch's allocator: memory by line of code",
+                menu="run.memory",
+            ),
         )
+
+    def ask_snapshot(self) -> None:
+        """Open a snapshot that the user chooses."""
+        window = self.workspace.window
+        name, _ = QFileDialog.getOpenFileName(
+            window, "Open a memory snapshot", "", SNAPSHOTS
+        )
+        if name:
+            self.open_snapshot(Path(name))
+
+    def open_snapshot(self, path: Path) -> SnapshotDialog:
+        """Show the memory in a snapshot by line; it is read in the engine."""
+        dialog = SnapshotDialog(path.name, self.workspace.window)
+        dialog.setAttribute(Qt.WidgetAttribute.WA_DeleteOnClose)
+        self.workspace.engine.ask(
+            SNAPSHOT,
+            ReadSnapshot(str(path)),
+            on_answer=dialog.show_snapshot,
+            on_error=lambda failure: dialog.show_failure(failure.message),
+        )
+        dialog.finished.connect(lambda: self.workspace.engine.forget(SNAPSHOT))
+        dialog.open()
+        return dialog

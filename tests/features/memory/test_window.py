@@ -1,16 +1,20 @@
 """Memory and profile of a step in the window: estimated, measured on a run that stands, and written to files."""
 
 import json
+import pickle
 
 import pytest
+from PySide6.QtCore import Qt
 
 from app.features.memory.control import MemoryDialog, device_text
 from app.features.memory.feature import NOTHING, ProfileDialog
+from app.features.memory.snapshot_dialog import SnapshotDialog
 from app.telemetry import gpu
 from app.telemetry.gpu import Allocator, GpuReading
 from app.telemetry.layer_bytes import LayerBytes, StepBytes
 from app.training.monitoring import memory_report
 from app.training.monitoring.looks import OpTime, StepProfile
+from tests.support.allocator_snapshots import snapshot
 from tests.support.tables import texts_of
 from tests.support.whole_window import WholeWindow
 from tests.views.window.test_window import DIGITS, ready
@@ -152,3 +156,33 @@ def test_the_memory_is_estimated_before_a_run_measured_in_it_and_written(
     control.write(tmp_path / "memory.json")
     assert "activations" in (tmp_path / "memory.json").read_text()
     control.dialog.accept()
+
+
+def opened_snapshot(window, file, monkeypatch) -> SnapshotDialog:
+    choose = "PySide6.QtWidgets.QFileDialog.getOpenFileName"
+    monkeypatch.setattr(choose, lambda *_: (str(file), ""))
+    window.actions_by_key["memory_snapshot"].trigger()
+    return window.findChild(SnapshotDialog)
+
+
+def test_a_snapshot_is_shown_by_line(qtbot, window, tmp_path, monkeypatch):
+    file = tmp_path / "snapshot.pickle"
+    file.write_bytes(pickle.dumps(snapshot()))
+    dialog = opened_snapshot(window, file, monkeypatch)
+    qtbot.waitUntil(lambda: bool(dialog.table.cells.rows))
+    assert "1.50 KiB in use of 4.00 KiB reserved" in dialog.summary.text()
+    assert "8.00 GiB wanted" in dialog.failures.text() and dialog.plot.isVisible()
+    rows = texts_of(dialog.table)
+    assert rows[0][0].startswith("/home/me/net.py:11 forward")
+    assert rows[0][1:] == ["2.00 KiB", "0 B", "0"]
+    qtbot.keyClick(dialog, Qt.Key.Key_Escape)
+    assert not dialog.isVisible()
+
+
+def test_a_snapshot_that_cannot_be_read_says_why(qtbot, window, tmp_path, monkeypatch):
+    file = tmp_path / "snapshot.pickle"
+    file.write_bytes(pickle.dumps(pytest.raises))
+    dialog = opened_snapshot(window, file, monkeypatch)
+    qtbot.waitUntil(lambda: "cannot be read" in dialog.summary.text())
+    assert "nothing of it was run" in dialog.summary.text()
+    dialog.reject()
