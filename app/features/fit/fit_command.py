@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import os
 from typing import Any
 
 from app.cli import arguments
@@ -12,8 +13,8 @@ WORDS = """
 Measures a step on synthetic data: its peak by kind, and the layer whose operation makes it. Then settings that take
 less are measured by a step of each: the batch in parts whose gradients are accumulated, blocks recomputed in backward,
 bfloat16, an optimizer that goes parameter by parameter. Three plans come of it: the fastest that fits, the fastest
-whose gradients stay those of the batch, and the one that takes least. On the CPU the bytes are counted at torch's
-operations. Exit status 1 if nothing that was measured fits.
+whose gradients stay those of the batch, and the one that takes least. On the CPU the data of a run are not
+counted. Exit status 1 if nothing that was measured fits.
 """
 
 
@@ -54,6 +55,8 @@ def add(commands: Any) -> argparse.ArgumentParser:
 
 def run(options: argparse.Namespace) -> int:
     """Carry the command out."""
+    # Else torch's profiler says on stderr when it begins and ends.
+    os.environ.setdefault("KINETO_LOG_LEVEL", "99")
     from app.features.fit import cli
 
     return cli.run(options)

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 from PySide6.QtWidgets import QComboBox, QHeaderView, QWidget
 
-from app.features.memory.values import AllocationSite, DeviceSnapshot
+from app.features.memory.values import DeviceSnapshot
 from app.features.memory.wording import out_of_memory_text, site_text, summary
 from app.util.columns import Column
 from app.util.formatting import bytes_text, grouped_digits
@@ -32,7 +32,7 @@ def _bytes(title: str, field: str) -> Column:
     )
 
 
-COLUMNS: tuple[Column[AllocationSite], ...] = (
+COLUMNS = (
     Column("Line", site_text, tip=site_text),
     _bytes("At the peak", "peak"),
     _bytes("Now", "size"),

@@ -14,6 +14,7 @@ from app.cli import run
 from app.features.fit.compute.plans import FitCancelledError, fit
 from app.features.fit.fit_command import memory
 from app.features.fit.values import Fit
+from app.source.generated import Source
 from app.training.config import Choice
 from app.training.events import Failed, Finished
 from app.util.frozen import FrozenMap
@@ -45,6 +46,18 @@ NORM = net(
         "return self.linear2(torch.tanh(torch.tanh(x)))",
     ],
 )
+CONV = net(
+    [
+        "self.conv1 = nn.Conv2d(1, 32, 3, padding=1)",
+        "self.conv2 = nn.Conv2d(32, 32, 3, padding=1)",
+        "self.linear1 = nn.Linear(2048, 10)",
+    ],
+    [
+        "x = torch.relu(self.conv1(x))",
+        "x = torch.relu(self.conv2(x))",
+        "return self.linear1(x.flatten(1))",
+    ],
+)
 SGD = Choice("SGD", FrozenMap(lr=0.1, momentum=0.9, foreach=False))
 
 
@@ -63,7 +76,7 @@ def test_the_bytes_at_the_peak_are_those_of_the_tensors() -> None:
     by = result.by
     assert result.plans[0].fits and result.plans[1].exact
     kinds = (by.parameters, by.gradients, by.optimizer, by.saved, by.temporary)
-    assert result.peak == sum(kinds) and result.fits and result.scope == "operations"
+    assert result.peak == sum(kinds) and result.fits and result.scope == "device"
     assert result.phase == "backward" and result.owner == ""  # tanh is in no layer
     assert max(result.curve) <= result.peak and len(result.curve) > 20
 
@@ -82,16 +95,17 @@ def test_a_step_takes_less_in_parts_and_its_gradients_stay() -> None:
     assert again.peak == exact.peak and again.fits
 
 
-def test_a_run_with_a_plan_takes_what_the_plan_says() -> None:
-    """Beside torch's own allocator, with the layers measured at every update."""
-    limit = fitted(TALL, 1 << 30, batch_size=512).peak - 800 * KIB
-    for plan in fitted(TALL, limit, batch_size=512).plans:
+@pytest.mark.parametrize("source", [TALL, CONV])
+def test_a_run_with_a_plan_takes_what_the_plan_says(source: Source) -> None:
+    """Beside torch's own allocator, with the layers measured at every update; convolutions have a workspace."""
+    plain = fitted(source, 1 << 30, batch_size=256)
+    for plan in fitted(source, plain.peak * 3 // 4, batch_size=256).plans:
         steps = 2 * plan.training.accumulate
         training = replace(plan.training, max_steps=steps, metrics=())
-        events, peak = on_cpu(replace(job(TALL), training=training))
+        events, peak = on_cpu(replace(job(source), training=training))
         assert isinstance(events[-1], Finished)
-        # Their order is 8 bytes for each of 1,797 samples, some times.
-        assert peak == pytest.approx(plan.peak, rel=0.05, abs=64 * KIB)
+        assert plan.fits and peak <= plan.peak
+        assert peak == pytest.approx(plan.peak, rel=0.05)
 
 
 def test_a_batch_of_a_norm_is_not_split_by_an_exact_plan() -> None:

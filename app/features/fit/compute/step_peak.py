@@ -1,12 +1,13 @@
 """Measure the peak memory of a training step: its bytes by kind, and the layer whose operation makes it.
 
-Counted at torch's operations, forward and backward; on an accelerator the allocator's own peak is taken as the total.
+Kinds and owner are counted at torch's operations, forward and backward. The total is the allocator's own peak, also on
+the CPU, where convolutions have a workspace; of a device that tells none it is counted as well.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, nullcontext
 from types import FrameType
 from typing import TYPE_CHECKING, Any
 
@@ -16,6 +17,7 @@ from torch.multiprocessing.reductions import StorageWeakRef
 
 from app.autograd.diagnostics.checkpointing import Peak
 from app.data.fields import Fields
+from app.features.fit.compute.cpu_allocator import AllocatorPeak
 from app.features.fit.values import PeakBytes, StepPeak
 from app.telemetry import memory
 from app.telemetry.gradients import GradientSampler
@@ -104,8 +106,8 @@ def step_peak(
 ) -> StepPeak:
     """Measure one update of the weights from `batches`; the optimizer has its state already.
 
-    What a run holds beside it counts too: the batch before, and what is kept of a step whose layers it measures. Raises
-    what the net raises.
+    What a run holds beside it counts too: the batch before, what is kept of a step whose layers it measures, and the
+    states of the generators; its data do not on the CPU. Raises what the net raises.
     """
     sampler = GradientSampler(stepper.model)
     look = Look(stepper.model, source, sampler, Meter(device, *LOOKS), hooks=True)
@@ -118,6 +120,7 @@ def step_peak(
 def _step_peak(
     stepper: Stepper, batches: list[tuple[Any, Any]], device: str, look: Look
 ) -> StepPeak:
+    on_cpu = device == "cpu"
     modules = [stepper.model, stepper.loss]
     if stepper.average is not None:
         modules.append(stepper.average)
@@ -140,13 +143,16 @@ def _step_peak(
         for fields in batches[0]
         for tensor in tensors_of(fields)
     ]
+    if on_cpu:  # before the order of an epoch was drawn, and before the step
+        beside += [torch.get_rng_state(), torch.get_rng_state()]
     stepper.optimizer.zero_grad(set_to_none=True)
     look.begin()
     tensors_before = [*parameters, *state, *batch, *beside, *look.tensors()]
     timeline = _Timeline(tensors_before, stepper.model, look)
     devices.synchronize(device)
     devices.forget_peak(device)
-    with timeline.watching():
+    allocator = AllocatorPeak()
+    with allocator.measuring() if on_cpu else nullcontext(), timeline.watching():
         for number, (inputs, labels) in enumerate(batches):
             timeline.phase = FORWARD
             last = number == len(batches) - 1
@@ -154,9 +160,8 @@ def _step_peak(
         look.end()
     devices.synchronize(device)
     base = storage_bytes(tensors_before)
-    reading = memory.read(device)
-    counted = base + timeline.bytes
-    peak = counted if reading.peak is None else reading.peak
+    allocated = base + allocator.bytes if on_cpu else memory.read(device).peak
+    peak = base + timeline.bytes if allocated is None else allocated
     static = PeakBytes(
         parameters=storage_bytes(parameters), optimizer=storage_bytes(state)
     )
@@ -167,7 +172,7 @@ def _step_peak(
         timeline.owner,
         timeline.peak_phase,
         tuple(base + size for size in timeline.bytes_after[::stride]),
-        "operations" if reading.peak is None else "device",
+        "operations" if allocated is None else "device",
     )
 
 
