@@ -500,7 +500,7 @@ def test_a_plan_that_fits_runs_within_its_limit_and_its_peak_is_the_allocator_s(
         on_cpu = fit(a_job, limit)
     finally:
         torch.sim.set_memory_limit(None)
-    assert on_cpu.device == "cpu" and on_cpu.scope == "operations"
+    assert on_cpu.device == "cpu" and on_cpu.scope == "device"
     # What earlier tests have left on the device is not there.
     assert 0 < on_cpu.peak <= whole.peak and on_cpu.plans[0].fits
     # Of the smallest a copy of the parameters is 8 %, and a run may have one more for a moment.
