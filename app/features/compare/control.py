@@ -22,9 +22,8 @@ from app.features.compare.report import to_plain, to_text
 from app.features.compare.side_reader import AskedSide, SideReader
 from app.features.compare.source_lines import SourceLine, read_line
 from app.features.compare.values import Diff, Difference, DiffSide, First, Layer
-from app.observe.observation import CallPlace
 from app.source.generated import Source
-from app.source.node_location import node_location
+from app.views.shown_layer import show_layer
 from app.views.ui.background import WorkerFailure
 from app.views.ui.task import BackgroundTask, Cancelled, Report
 
@@ -269,24 +268,9 @@ class DiffControl(QObject):
 
     def _shows(self, side: str, path: str, file: str, line: int) -> bool:
         """Select a layer on the canvas or in the picture of the model; False if that side is not what is open."""
-        workspace = self._workspace
-        now = workspace.document.project
         if side not in self._sides or not self._current:
             return False
-        if now.opened is not None:
-            workspace.pages.show("observed")
-            workspace.commands.trigger("show-call", CallPlace(path, 1, file, line))
-            return True
-        analysis = workspace.live.analysis
-        location = (
-            node_location(analysis.source, path, line) if analysis is not None else None
-        )
-        if location is None:
-            return False
-        workspace.pages.show("network")
-        workspace.place.go_to(location[0])
-        workspace.show_node(location[1])
-        return True
+        return show_layer(self._workspace, path, file, line)
 
 
 def _compared(request: Diff, tell: Report, cancelled: Cancelled) -> Compared:

@@ -9,6 +9,7 @@ from PySide6.QtCore import QObject, Qt, Signal
 from PySide6.QtWidgets import QGridLayout, QProgressBar, QWidget
 
 from app.data.own_files import cache
+from app.features.trials.times_page import OVERLAY, TimesControl, TimesPage
 from app.features.trials.values import (
     BATCHES,
     HIGHEST,
@@ -23,7 +24,7 @@ from app.training.events import Failed
 from app.training.job import Job
 from app.util.formatting import bytes_text, figure, milliseconds, shape_text
 from app.views.engine_service import EngineService
-from app.views.feature import Action, Feature
+from app.views.feature import Action, Feature, Page
 from app.views.run.failures import show_failure
 from app.views.run.run_control import CANNOT_START
 from app.views.training.charts.small_plot import PlotLine, SmallPlot
@@ -417,3 +418,46 @@ class TrialsFeature(Feature):
         assert isinstance(form, TrainingForm)
         form.add_link(form.run, "Dry run on synthetic data", self.trials.dry_run)
         form.add_link(form.optimizer, "Find a learning rate…", self.trials.find_rate)
+
+
+class TimesFeature(Feature):
+    rank = 153  # its overlay comes after that of the costs
+    times: TimesPage
+    times_control: TimesControl
+
+    def pages(self) -> Iterable[Page]:
+        yield Page(
+            "times",
+            "Time",
+            "curves",
+            "bottom",
+            self._make,
+            after="cost",
+            words="&Time of layers",
+            controls=lambda: self.times.measure,
+        )
+
+    def actions(self) -> Iterable[Action]:
+        yield Action(
+            "layer-times",
+            "Time of each layer",
+            self._measure,
+            tip="Time of each layer in a step, forward and backward, beside what its operations need",
+            menu="run.memory",
+        )
+
+    def overlays(self) -> Iterable[str]:
+        return (OVERLAY,)
+
+    def begin(self) -> None:
+        self.workspace.pages.set_offered("times", False)
+        self.workspace.overlays.offer(OVERLAY, False)
+
+    def _make(self) -> TimesPage:
+        self.times = TimesPage()
+        self.times_control = TimesControl(self.workspace, self.times)
+        return self.times
+
+    def _measure(self) -> None:
+        self.workspace.pages.make("times")
+        self.times_control.measure()

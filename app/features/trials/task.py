@@ -5,8 +5,15 @@ from __future__ import annotations
 from app.data.own_files import cache
 from app.engine.server import Context, handles
 from app.engine.tasks.pace import Pace
-from app.features.trials.compute.trials import dry_run, rate_test
-from app.features.trials.values import DryRun, RangeTest, RateTest, TryOnSyntheticData
+from app.features.trials.compute.trials import dry_run, rate_test, timed
+from app.features.trials.values import (
+    DryRun,
+    LayerTimes,
+    RangeTest,
+    RateTest,
+    TimeLayers,
+    TryOnSyntheticData,
+)
 from app.training.events import Failed
 
 
@@ -16,6 +23,12 @@ def try_on_synthetic_data(
 ) -> DryRun | Failed:
     cache.learn(request.fact)
     return dry_run(request.job)
+
+
+@handles(TimeLayers)
+def time_layers(request: TimeLayers, context: Context) -> LayerTimes | Failed:
+    cache.learn(request.fact)
+    return timed(request.job, context.cancelled)
 
 
 @handles(RangeTest)

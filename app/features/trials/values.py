@@ -26,7 +26,7 @@ class LayerTime(Struct, frozen=True):
 
 
 class LayerTimes(Struct, frozen=True):
-    """The times of all layers of a step, `layers`, whose last row is what lies between them.
+    """The times of all layers of a step on a device, `layers`, whose last row is what lies between them.
 
     They add up with `optimizer_seconds` to `step_seconds`, which is measured without hooks, but for rows shorter than
     what measuring costs; `measured_seconds` is the same step with hooks, whose cost is taken off evenly. The roofline
@@ -34,6 +34,7 @@ class LayerTimes(Struct, frozen=True):
     in a copy.
     """
 
+    device: str
     step_seconds: float
     measured_seconds: float
     flop_per_second: float
@@ -78,6 +79,14 @@ class RateTest(Struct, frozen=True):
 
 class TryOnSyntheticData(Request[DryRun | Failed], frozen=True):
     """Run two steps and a validation batch on synthetic data; `fact` describes the job's files."""
+
+    lane: ClassVar[str] = "trials"
+    job: Job
+    fact: Fact | None
+
+
+class TimeLayers(Request[LayerTimes | Failed], frozen=True):
+    """Measure how long each layer takes in a step on synthetic data; `fact` describes the job's files."""
 
     lane: ClassVar[str] = "trials"
     job: Job

@@ -75,11 +75,12 @@ def layer_times(
         timer = _Timer(stepper, device)
         timer.run(partial(stepper.take, inputs, labels, True, timer))
         measured.append(timer)
-    return _rows(stepper.model, steps, measured, possible, flops, bandwidth)
+    return _rows(stepper.model, device, steps, measured, possible, flops, bandwidth)
 
 
 def _rows(
     model: nn.Module,
+    device: str,
     steps: list[float],
     measured: list[_Timer],
     possible: _Possible,
@@ -105,6 +106,7 @@ def _rows(
         if path and {(path, FORWARD), (path, BACKWARD)} & rows
     ]
     return LayerTimes(
+        device,
         step,
         total,
         flops,

@@ -11,14 +11,21 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Generator, Iterator
 from time import perf_counter
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, TypeVar
 
 import torch
 from msgspec.structs import replace
 
 from app.data.loaders import load
 from app.features.trials.compute.layer_times import layer_times
-from app.features.trials.values import BATCHES, HIGHEST, LOWEST, DryRun, RateTest
+from app.features.trials.values import (
+    BATCHES,
+    HIGHEST,
+    LOWEST,
+    DryRun,
+    LayerTimes,
+    RateTest,
+)
 from app.telemetry import memory
 from app.training.error_messages import failure
 from app.training.evaluation.validation import evaluate
@@ -38,6 +45,9 @@ from tapedeck import devices
 if TYPE_CHECKING:
     from torch import Tensor
 
+    from app.data.spec import DataInfo
+
+T = TypeVar("T")
 STEPS = 2
 PAST = 0.85  # of the smoothed loss
 TOO_HIGH = 4.0  # times the best smoothed loss: divergence
@@ -49,50 +59,89 @@ def dry_run(job: Job, layers: bool = False) -> DryRun | Failed:
 
     With `layers` further steps tell how long each layer takes.
     """
-    step = 0
+
+    def tried(trial: _Trial) -> DryRun:
+        meter = trial.meter
+        losses, seconds = [], []
+        for _ in range(STEPS):
+            began = meter.now()
+            losses.append(trial.step())
+            seconds.append(meter.now() - began)
+        began = meter.now()
+        evaluate(trial.stepper, [(trial.inputs, trial.labels)])
+        validation = meter.now() - began
+        grown, scope = meter.most()
+        return DryRun(
+            trial.device.id,
+            trial.device.note or "",
+            job.training.batch_size,
+            trial.shape,
+            tuple(losses),
+            tuple(seconds),
+            validation,
+            grown,
+            scope,
+            trial.times() if layers else None,
+        )
+
+    return _on_synthetic_data(job, tried)
+
+
+def timed(
+    job: Job, cancelled: Callable[[], bool] = lambda: False
+) -> LayerTimes | Failed:
+    """Measure how long each layer takes in a step on synthetic data; errors are returned as by `dry_run`."""
+
+    def times(trial: _Trial) -> LayerTimes:
+        trial.step()  # which creates the optimizer's state
+        return trial.times(cancelled)
+
+    return _on_synthetic_data(job, times)
+
+
+def _on_synthetic_data(job: Job, tried: Callable[[_Trial], T]) -> T | Failed:
+    """Return what a trial on synthetic data gives, or the event that a run would end with."""
+    trial: _Trial | None = None
     try:
         check_numbers(job)
         info = info_of(job, synthetic_info(job))
         check_input(job, info)
-        resolved = resolve(job.training.device)
         config = replace(job.training, compile=False)
         job = replace(job, training=config, data=replace(job.data, class_weights=False))
         with switched(config), cpu_threads(config.threads), aside(config.seed):
-            meter = _Meter(resolved.id)
-            stepper = stepper_of(job, info, resolved.id)
-            inputs, labels = synthetic_batch(job, info, resolved.id)
-            stepper.model.train()
-            losses, seconds = [], []
-            for _ in range(STEPS):
-                began = meter.now()
-                batch = stepper.take(inputs, labels, True, meter)
-                losses.append(float(batch.loss))
-                meter.update_peak()
-                seconds.append(meter.now() - began)
-                step += 1
-            began = meter.now()
-            evaluate(stepper, [(inputs, labels)])
-            validation = meter.now() - began
-            grown, scope = meter.most()
-            stepper.model.train()
-            times = (
-                layer_times(stepper, inputs, labels, resolved.id) if layers else None
-            )
+            trial = _Trial(job, info)
+            return tried(trial)
     except Exception as error:  # any error is reported like that of a run
-        return failure(error, job.source, job.training.batch_size, 0, step, kept=False)
-    shape = info.input_shape
-    return DryRun(
-        resolved.id,
-        resolved.note or "",
-        config.batch_size,
-        shape,
-        tuple(losses),
-        tuple(seconds),
-        validation,
-        grown,
-        scope,
-        times,
-    )
+        steps = trial.steps if trial is not None else 0
+        return failure(error, job.source, job.training.batch_size, 0, steps, kept=False)
+
+
+class _Trial:
+    """A stepper in train mode, and a synthetic batch on its device; `steps` were taken."""
+
+    def __init__(self, job: Job, info: DataInfo) -> None:
+        self.device = resolve(job.training.device)
+        self.meter = _Meter(self.device.id)
+        self.shape = info.input_shape
+        self.stepper = stepper_of(job, info, self.device.id)
+        self.inputs, self.labels = synthetic_batch(job, info, self.device.id)
+        self.stepper.model.train()
+        self.steps = 0
+
+    def step(self) -> float:
+        """Take a step and return its loss."""
+        batch = self.stepper.take(self.inputs, self.labels, True, self.meter)
+        loss = float(batch.loss)
+        self.meter.update_peak()
+        self.steps += 1
+        return loss
+
+    def times(self, cancelled: Callable[[], bool] = lambda: False) -> LayerTimes:
+        """Measure the time of each layer in train mode."""
+        self.stepper.model.train()
+        return layer_times(
+            self.stepper, self.inputs, self.labels, self.device.id, cancelled
+        )
 
 
 class _Meter:
