@@ -33,12 +33,14 @@ def run(options: argparse.Namespace) -> int:
         record = {
             name: value
             for name, value in fields.items()
-            if name not in ("calls", "remarks")
+            if name not in ("calls", "remarks", *([] if options.code else ["code"]))
         }
         print(json.dumps(record, ensure_ascii=False))
     else:
         for line in lines(result, options.train):
             print(console.printable(line))
+        for text in result.code if options.code else ():
+            print("", *map(console.printable, text.splitlines()), sep="\n")
     return int(bool(result.breaks or result.recompiles))
 
 
@@ -82,6 +84,7 @@ def lines(result: Compiled, train: bool) -> list[str]:
         shown.append(
             f"recompile at {again.path or 'the model'}: {again.guard}: was {again.was}, is {now}"
         )
+        shown.append(f"  cure: {again.cure}")
     if not result.breaks:
         shown.append("no graph breaks")
     if not result.recompiles:

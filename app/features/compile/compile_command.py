@@ -34,6 +34,11 @@ def add(commands: Any) -> argparse.ArgumentParser:
         metavar="[NAME=]4x3x32x32",
         help="the inputs of a further call, as --input describes them; may be repeated",
     )
+    parser.add_argument(
+        "--code",
+        action="store_true",
+        help="print the code that Inductor generates too, of forward and backward of each graph",
+    )
     arguments.add_first_batch(parser)
     arguments.add(parser, "--train", "--seed", "--timeout", "--json", "--trust")
     parser.set_defaults(command=run)

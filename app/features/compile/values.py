@@ -24,19 +24,21 @@ class Break(Struct, frozen=True):
 
 class Recompile(Struct, frozen=True, rename={"now": "is"}):
     """A call for which a module was compiled again: `guard` is the assumption that failed, with file:line, `was` what
-    it held for, and `now` what was met."""
+    it held for, and `now` what was met; `cure` is a sentence."""
 
     path: str
     guard: str
     was: str
     now: str
+    cure: str
 
 
 class Compiled(Struct, frozen=True):
     """The graphs, graph breaks, recompiles and times of a model.
 
     `graphs` are those of the first call. `eager_seconds` and `compiled_seconds` are of one call, measured here; None
-    where it could not be, which `remarks` explain. `calls` describes the inputs.
+    where it could not be, which `remarks` explain. `calls` describes the inputs. `code` are the modules that Inductor
+    generated, in its order.
     """
 
     graphs: int
@@ -46,6 +48,7 @@ class Compiled(Struct, frozen=True):
     compiled_seconds: float | None
     calls: tuple[str, ...] = ()
     remarks: tuple[str, ...] = ()
+    code: tuple[str, ...] = ()
 
 
 class Compile(Request[Compiled], frozen=True):

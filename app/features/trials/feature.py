@@ -434,7 +434,6 @@ class TimesFeature(Feature):
             self._make,
             after="cost",
             words="&Time of layers",
-            controls=lambda: self.times.measure,
         )
 
     def actions(self) -> Iterable[Action]:

@@ -20,7 +20,7 @@ from app.util.language import marked, tr
 from app.views.run.failures import show_failure
 from app.views.shown_layer import show_layer
 from app.views.ui.background import WorkerFailure
-from app.views.ui.layouts import vbox
+from app.views.ui.layouts import hbox, vbox
 from app.views.ui.tables import RowsModel, Table
 from app.views.ui.widgets.button import Button
 from app.views.ui.widgets.empty import EmptyState
@@ -207,12 +207,11 @@ class TimesPage(QWidget):
         self.table.horizontalHeader().setStretchLastSection(False)
         self.table.opened.connect(self._open)
         self.empty = EmptyState("curves", tr(TITLE))
-        whole = QWidget()
-        head = vbox(self.summary, margins=(8, 6, 8, 4), spacing=0)
-        vbox(head, (self.table, 1), on=whole, margins=0, spacing=0)
-        self._stack = QStackedLayout(self)
+        head = hbox((self.summary, 1), self.measure, margins=(8, 4, 8, 4), spacing=8)
+        self._stack = QStackedLayout()
         self._stack.addWidget(self.empty)
-        self._stack.addWidget(whole)
+        self._stack.addWidget(self.table)
+        vbox(head, (self._stack, 1), on=self, margins=0, spacing=0)
 
     def _open(self, row: TimeRow) -> None:
         if row.layer:
@@ -221,6 +220,7 @@ class TimesPage(QWidget):
     def show_message(self, text: str) -> None:
         """Show a sentence in place of rows."""
         self.times = None
+        self.summary.setText("")
         self.empty.set_text(tr(TITLE), text)
         self._stack.setCurrentIndex(0)
 

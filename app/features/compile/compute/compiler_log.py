@@ -71,6 +71,7 @@ class CompilerLog(logging.Handler):
         self._paths = paths
         self.breaks: list[LoggedBreak] = []
         self.recompiles: list[LoggedRecompile] = []
+        self.code: list[str] = []  # of Inductor
 
     @contextmanager
     def listening(self) -> Iterator[None]:
@@ -89,9 +90,12 @@ class CompilerLog(logging.Handler):
 
     def emit(self, record: logging.LogRecord) -> None:
         """Take a record in, on the stack of the call that is compiled."""
-        artifact = getattr(record, "metadata", {}).get("artifact") or {}
+        metadata = getattr(record, "metadata", {})
+        artifact = metadata.get("artifact") or {}
         payload = getattr(record, "payload", None)
         name = artifact.get("name")
+        if "inductor_output_code" in metadata and isinstance(payload, str):
+            self.code.append(payload)
         if not isinstance(payload, str) or name not in (
             "dynamo_graph_break_reason",
             "recompile_reasons",

@@ -30,6 +30,7 @@ from app.features.compile.compute.compiler_log import (
     LoggedBreak,
     LoggedRecompile,
 )
+from app.features.compile.compute.cures import recompile_cure
 from app.features.compile.compute.model_lines import ModelLines
 from app.features.compile.values import Break, Compile, Compiled, Recompile
 from app.preflight import random_batch
@@ -108,7 +109,7 @@ def compiled(request: Compile, tell: Tell = lambda _words: None) -> Compiled:
     device = _device(model)
     eager_seconds = _seconds(partial(run, model, first), device)
     tell("Compiling it with Inductor")
-    compiled_seconds, why = _inductor_seconds(model, partial(run, call=first))
+    compiled_seconds, why, code = _inductor_seconds(model, partial(run, call=first))
     remarks += [why] if why else []
     if repeated and compiled_seconds is not None:
         remarks.append(
@@ -122,6 +123,7 @@ def compiled(request: Compile, tell: Tell = lambda _words: None) -> Compiled:
         compiled_seconds,
         tuple(dict.fromkeys(call.text for call in (first, *others, *also))),
         tuple(filter(None, [loaded.remark, *remarks])),
+        code,
     )
 
 
@@ -245,23 +247,26 @@ def _fresh_compiler() -> Iterator[None]:
 
 def _inductor_seconds(
     model: nn.Module, run: Callable[[Any], None]
-) -> tuple[float | None, str]:
-    """Return the time of a compiled call, or why there is none."""
+) -> tuple[float | None, str, tuple[str, ...]]:
+    """Return the time of a compiled call, or why there is none, and the code that was generated."""
     import torch._inductor.config as inductor
 
     log = CompilerLog({})
     # Compiling in this process leaves no other processes behind.
     with _fresh_compiler(), inductor.patch(compile_threads=1), log.listening():
         try:
-            return _seconds(partial(run, torch.compile(model)), _device(model)), ""
+            seconds = _seconds(partial(run, torch.compile(model)), _device(model))
+            return seconds, "", tuple(log.code)
         except (Exception, SystemExit) as error:  # whatever a compiler raises
             text = raised.sentence(error).partition("\n")[0]
             if "compiler" in str(error) and "Invalid" in f"{type(error)}{error}":
-                return None, (
+                why = (
                     "There is no working C++ compiler here, which Inductor needs, so the compiled time was not "
                     "measured."
                 )
-            return None, f"Inductor could not compile it: {text}."
+            else:
+                why = f"Inductor could not compile it: {text}."
+            return None, why, ()
 
 
 def _device(model: nn.Module) -> str:
@@ -335,7 +340,13 @@ def _recompiles(
             path = ".".join(filter(None, (entry.module, *guard.children)))
         else:
             path = paths[0] if len(paths) == 1 else entry.module
-        yield Recompile(path, f"{guard.text} ({_line(location)})", guard.was, guard.now)
+        yield Recompile(
+            path,
+            f"{guard.text} ({_line(location)})",
+            guard.was,
+            guard.now,
+            recompile_cure(guard.text),
+        )
 
 
 def _whole(location: Location, code: Location) -> Location:

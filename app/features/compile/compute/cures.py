@@ -1,4 +1,4 @@
-"""What to do about a graph break: a sentence for each kind, or torch's own hint."""
+"""What to do about a graph break or a recompile: a sentence for each kind, or torch's own hint for a break."""
 
 from __future__ import annotations
 
@@ -133,3 +133,50 @@ def cure(kind: str, explanation: str, hints: list[str]) -> str:
         if not _EMPTY.search(hint):
             return f"{hint.split('. ')[0].removesuffix('.')}."
     return tr(EXPLAINED)
+
+
+# The first whose phrase is in a guard.
+RECOMPILE_CURES = (
+    (
+        "size mismatch",
+        marked(
+            "Mark the dimension with torch._dynamo.mark_dynamic before the first call, or pad to one size."
+        ),
+    ),
+    (
+        "stride mismatch",
+        marked("Pass tensors of one memory layout: call contiguous() first."),
+    ),
+    (
+        "dtype mismatch",
+        marked(
+            "Pass tensors of one dtype, or convert them outside of what is compiled."
+        ),
+    ),
+    (
+        "requires_grad",
+        marked("Call it with requires_grad always set or always unset."),
+    ),
+    (
+        "training",
+        marked(
+            "Once for train() and once for eval() is usual; do not change modes between steps."
+        ),
+    ),
+)
+UNCHANGED = marked(
+    "Keep what the guard names the same from call to call, or keep it in a tensor: a Python value that changes is "
+    "compiled anew."
+)
+
+
+def recompile_cure(guard: str) -> str:
+    """Return what to do about an assumption that failed.
+
+    >>> recompile_cure("x: dtype mismatch.")[:26]
+    'Pass tensors of one dtype,'
+    """
+    for phrase, sentence in RECOMPILE_CURES:
+        if phrase in guard:
+            return tr(sentence)
+    return tr(UNCHANGED)

@@ -1,0 +1,265 @@
+"""torch.compile in the window: the page "Compile", and the overlay "Breaks" on the canvas."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterable, Iterator
+from functools import partial
+from typing import TYPE_CHECKING, Any
+
+from PySide6.QtCore import QObject, Qt, QTimer
+
+from app.engine import observe_process, pool
+from app.engine.own_engine import OwnEngine
+from app.engine.requests.observe import Observe
+from app.features.compile.page import CompilePage, CompileRow, rows_of
+from app.features.compile.values import Compile, Compiled
+from app.source.generated import Path, Source
+from app.source.node_location import node_location
+from app.util.language import marked, tr, trn
+from app.views.feature import Action, Feature, Page
+from app.views.shown_layer import show_layer
+from app.views.ui.background import WorkerFailure
+from app.views.ui.task import BackgroundTask, Cancelled, Report
+
+if TYPE_CHECKING:
+    from app.project.project import Project
+    from app.views.workspace import Workspace
+
+KEY, OVERLAY = "compile", "Breaks"
+POLL = 100  # milliseconds
+WAITS = marked("Compiling has to wait")
+VIEWED = marked("The open model was opened for viewing only")
+CHECKED = marked("The network is still being checked")
+CHANGED = marked("The network has changed since; compile again.")
+CAPTION = marked("Share of graph breaks and recompiles")
+
+
+def line_of(row: CompileRow) -> tuple[str, int]:
+    """Return the file and the number of a row's line, 0 for none.
+
+    >>> line_of(CompileRow("", "", "model.py:12", "", ""))
+    ('model.py', 12)
+    """
+    file, _, number = row.line.rpartition(":")
+    return file, int(number) if number.isdigit() else 0
+
+
+class CompileControl(QObject):
+    """Compiles the open net or model in a process of its own, and marks its nodes while it is as it was."""
+
+    def __init__(self, workspace: Workspace, page: CompilePage) -> None:
+        super().__init__(workspace.window)
+        self._workspace, self._page = workspace, page
+        self._work: BackgroundTask | None = None
+        self._of: Project | None = None
+        self._source: Source | None = None
+        self._poll = QTimer(self, interval=POLL)
+        self._poll.timeout.connect(self._show_progress)
+        page.start.clicked.connect(self.compile)
+        page.stop.clicked.connect(self.cancel)
+        page.train_mode.toggled.connect(lambda _on: self._changed())
+        page.jump_requested.connect(self._jump)
+        workspace.overlays.changed.connect(self._paint)
+        workspace.place.changed.connect(self._paint)
+        workspace.document.changed.connect(self._changed)
+        workspace.document.replaced.connect(self._replaced)
+
+    def _request(self) -> Compile | str:
+        """Return the request about the open project, or why there is none."""
+        workspace, train = self._workspace, self._page.train_mode.isChecked()
+        project, live = workspace.document.project, workspace.live
+        if (opened := project.opened) is not None:
+            if opened.source.looked_at:
+                return tr(VIEWED)
+            model = Observe(
+                opened.source,
+                opened.arguments,
+                opened.inputs,
+                opened.folder,
+                example=opened.example,
+            )
+            return Compile(model, train)
+        if live.analysis is None or not live.up_to_date:
+            return tr(CHECKED)
+        if live.net_errors:  # the data do not matter here
+            return live.net_errors[0].message
+        return Compile(live.analysis.source, train)
+
+    def compile(self) -> None:
+        """Compile what is open, or say why not."""
+        workspace, request = self._workspace, self._request()
+        if isinstance(request, str):
+            workspace.notifier.refuse(tr(WAITS), f"{request}.")
+            return
+        workspace.pages.set_offered(KEY, True)
+        workspace.pages.show(KEY)
+        if self._work is not None:
+            self._work.abandon()
+        self._forget()
+        self._page.show_message(tr("Starting…"), busy=True)
+        project = workspace.document.project
+        work = self._work = BackgroundTask(partial(_compiled, request))
+
+        def ended(answer: Any) -> None:
+            if work is not self._work:
+                return
+            self._rest()
+            if isinstance(answer, WorkerFailure):
+                self._page.show_message(answer.message)
+                return
+            self._of = project
+            if isinstance(request.model, Source):
+                self._source = request.model
+            self._page.show_result(answer)
+            self._changed()
+
+        work.ended.connect(ended, Qt.ConnectionType.QueuedConnection)
+        work.begin()
+        self._poll.start()
+
+    def cancel(self) -> None:
+        """Stop compiling."""
+        if self._work is not None:
+            self._work.abandon()
+            self._rest()
+            self._page.show_message(tr("Cancelled."))
+
+    def close(self) -> None:
+        """End what runs: the window closes."""
+        if self._work is not None:
+            self._work.abandon()
+            self._rest()
+
+    def _rest(self) -> None:
+        self._work = None
+        self._poll.stop()
+
+    def _show_progress(self) -> None:
+        if self._work is not None and self._work.progress:
+            self._page.show_message(f"{self._work.progress}…", busy=True)
+
+    def _forget(self) -> None:
+        self._of = self._source = None
+        self._workspace.overlays.offer(OVERLAY, False)
+
+    @property
+    def _current(self) -> bool:
+        """Whether the net is the one that was compiled."""
+        of, now = self._of, self._workspace.document.project
+        return of is not None and (of.graph, of.blocks, of.opened) == (
+            now.graph,
+            now.blocks,
+            now.opened,
+        )
+
+    def _changed(self, *_: object) -> None:
+        if self._of is not None and not self._current:
+            self._page.note(tr(CHANGED))
+        rows = self._rows() if self._current and self._source is not None else []
+        self._workspace.overlays.offer(OVERLAY, bool(rows))
+        self._paint()
+
+    def _replaced(self, _project: object) -> None:
+        """Forget what was found in another project."""
+        self.close()
+        self._forget()
+        self._page.show_message("")
+        self._workspace.pages.set_offered(KEY, False)
+
+    def _rows(self) -> list[CompileRow]:
+        result = self._page.result
+        return [] if result is None else rows_of(result.breaks, result.recompiles)
+
+    def _jump(self, row: CompileRow) -> None:
+        if self._current:
+            file, line = line_of(row)
+            drawn = self._source is not None
+            show_layer(self._workspace, row.path, "" if drawn else file, line)
+
+    def _paint(self, *_: object) -> None:
+        """Mark each node of the sheet in view in which something breaks."""
+        overlays, source = self._workspace.overlays, self._source
+        if source is None or not self._current:
+            overlays.draw_costs(OVERLAY, {}, {})
+            return
+        rows = self._rows()
+        counts = Counter(_nodes(rows, source, self._workspace.place.path))
+        shares = {node: count / len(rows) for node, count in counts.items()}
+        texts = {
+            node: trn("{count} break", "{count} breaks", count)
+            for node, count in counts.items()
+        }
+        overlays.draw_costs(OVERLAY, shares, texts, tr(CAPTION))
+
+
+def _nodes(rows: list[CompileRow], source: Source, sheet: Path) -> Iterator[str]:
+    """Yield the node of each row in a sheet: itself, or the block that it is in."""
+    for row in rows:
+        location = node_location(source, row.path, line_of(row)[1])
+        if location is None:
+            continue
+        way, node = location
+        if way == sheet:
+            yield node
+        elif way[: len(sheet)] == sheet:
+            yield way[len(sheet)][0]
+
+
+def _compiled(request: Compile, tell: Report, cancelled: Cancelled) -> Compiled:
+    """Compile in a process of its own, which torch.compile changes for good."""
+    model = request.model
+    if isinstance(model, Observe) and model.runs_own_code:
+        return observe_process.answer(
+            request, model, cancelled=cancelled, tell=tell, patience=float("inf")
+        )
+    engine = OwnEngine(partial(pool.start, "engine"))
+    return observe_process.answer_in(engine, request, cancelled=cancelled, tell=tell)
+
+
+class CompileFeature(Feature):
+    rank = 154  # its overlay comes after that of the times
+    page: CompilePage
+    control: CompileControl | None = None
+
+    def pages(self) -> Iterable[Page]:
+        yield Page(
+            KEY,
+            "Compile",
+            "chip",
+            "bottom",
+            self._make,
+            after="times",
+            words="C&ompile",
+        )
+
+    def actions(self) -> Iterable[Action]:
+        yield Action(
+            "compile",
+            "Compile with torch.compile",
+            self._compile,
+            tip="Graph breaks and recompiles of torch.compile, each with its line and a cure, and what compiling gains",
+            menu="run.memory",
+        )
+
+    def overlays(self) -> Iterable[str]:
+        return (OVERLAY,)
+
+    def begin(self) -> None:
+        self.workspace.pages.set_offered(KEY, False)
+        self.workspace.overlays.offer(OVERLAY, False)
+
+    def _make(self) -> CompilePage:
+        self.page = CompilePage()
+        self.control = CompileControl(self.workspace, self.page)
+        return self.page
+
+    def _compile(self) -> None:
+        self.workspace.pages.make(KEY)
+        if self.control is not None:
+            self.control.compile()
+
+    def close(self) -> None:
+        """End what runs: the window closes."""
+        if self.control is not None:
+            self.control.close()
