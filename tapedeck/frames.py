@@ -185,6 +185,25 @@ class Said(NamedTuple):
     message: Text
 
 
+class GraphBreak(NamedTuple):
+    """A line, file:line, that torch.compile leaves to Python in `layer`, "" for the model; `hints` are a line each."""
+
+    step: Count
+    layer: Text
+    line: Text
+    kind: Text
+    explanation: Text
+    hints: Text = ""
+
+
+class Recompiled(NamedTuple):
+    """Code was compiled again, in `layer`, as a guard failed: a reason of torch's log."""
+
+    step: Count
+    layer: Text
+    reason: Text
+
+
 class Saved(NamedTuple):
     """A checkpoint was saved; `problem` says why not otherwise."""
 
@@ -237,6 +256,8 @@ KINDS: tuple[type[Any], ...] = (
     Memory,
     Looking,
     Said,
+    GraphBreak,
+    Recompiled,
     Saved,
     Paused,
     Resumed,

@@ -23,8 +23,11 @@ import torch
 from torch import Tensor
 from torch.optim import optimizer as optimizers
 
-from tapedeck.frames import Ending
+from tapedeck.compiler_log import BreakText, CompilerLog, called_path
+from tapedeck.frames import MOST_TEXT, Ending, GraphBreak, Recompiled
 from tapedeck.watcher import Watcher
+
+MOST_COMPILED = 200  # graph breaks and recompiles that are told
 
 
 class Hooks:
@@ -38,6 +41,8 @@ class Hooks:
             int, tuple[weakref.ref[Tensor], Tensor]
         ] = {}  # by the id of the scaled loss
         self._replaced: list[tuple[Any, str, Any]] = []
+        self._compiler_log = ScriptCompilerLog(watcher)
+        self._compiler_log.attach()
         self._handles = [
             optimizers.register_optimizer_step_pre_hook(
                 _uncompiled(self._before_step())
@@ -65,6 +70,7 @@ class Hooks:
         self._quick.on = False
         if watcher is not None and watcher.actions is not None:
             watcher.actions.capturing.end_recording()
+        self._compiler_log.detach()
         for handle in self._handles:
             handle.remove()
         for owner, name, original in self._replaced:
@@ -296,6 +302,43 @@ class Hooks:
             return result
 
         return _without_frame(step)
+
+
+class ScriptCompilerLog(CompilerLog):
+    """Tells who watches of graph breaks and recompiles, each once."""
+
+    def __init__(self, watcher: Watcher) -> None:
+        super().__init__()
+        self._watcher = watcher
+        self._met: set[tuple[str, ...]] = set()
+
+    def _tell(self, frame: GraphBreak | Recompiled) -> None:
+        met = tuple(map(str, frame[1:]))
+        if len(self._met) < MOST_COMPILED and met not in self._met:
+            self._met.add(met)
+            self._watcher.file.tell(frame)
+
+    def broke(self, text: BreakText) -> None:
+        file, line = text.frames[-1]
+        cut = [
+            value[:MOST_TEXT]
+            for value in (
+                called_path(),
+                f"{file}:{line}",
+                text.kind,
+                text.explanation,
+                "\n".join(text.hints),
+            )
+        ]
+        self._tell(GraphBreak(self._watcher.step, *cut))
+
+    def recompiled(self, reasons: list[str]) -> None:
+        for reason in reasons[:1]:
+            self._tell(
+                Recompiled(
+                    self._watcher.step, called_path()[:MOST_TEXT], reason[:MOST_TEXT]
+                )
+            )
 
 
 def _at_callers_line(original: Callable[..., Any]) -> Callable[..., Any]:

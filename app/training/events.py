@@ -201,6 +201,25 @@ class Noticed(_Event, frozen=True):
     message: str
 
 
+class GraphBreak(_Event, frozen=True):
+    """A line, file:line, that torch.compile leaves to Python in a layer of a script; `hints` of torch, a line each."""
+
+    step: int
+    layer: str
+    line: str
+    kind: str
+    explanation: str
+    hints: str
+
+
+class Recompiled(_Event, frozen=True):
+    """Code of a script was compiled again; `reason` is that of torch's log."""
+
+    step: int
+    layer: str
+    reason: str
+
+
 class EpochDone(_Event, frozen=True):
     """Losses are means over samples. Training figures are measured during the epoch's updates, in train mode.
 
@@ -346,6 +365,8 @@ Event = (
     | Hashing
     | Caught
     | Noticed
+    | GraphBreak
+    | Recompiled
     | EpochDone
     | MemorySample
     | Skipped

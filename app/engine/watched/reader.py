@@ -13,6 +13,7 @@ from app.training.events import (
     Failed,
     Finished,
     GradientNorms,
+    GraphBreak,
     GroupRates,
     Looking,
     LossParts,
@@ -20,6 +21,7 @@ from app.training.events import (
     Noticed,
     Paused,
     RateSet,
+    Recompiled,
     Resumed,
     Saved,
     Skipped,
@@ -35,6 +37,8 @@ _REASONS: dict[str, Literal["done", "stopped", "left"]] = {
 # Frames that have the fields of an event, in their order.
 _SAME: dict[type[Any], Callable[..., Event]] = {
     frames.Saved: Saved,
+    frames.GraphBreak: GraphBreak,
+    frames.Recompiled: Recompiled,
     frames.Rate: RateSet,
     frames.Paused: Paused,
     frames.Resumed: Resumed,

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
@@ -12,10 +12,11 @@ from PySide6.QtCore import QObject, Qt, QTimer
 from app.engine import observe_process, pool
 from app.engine.own_engine import OwnEngine
 from app.engine.requests.observe import Observe
-from app.features.compile.page import CompilePage, CompileRow, rows_of
+from app.features.compile.page import CompilePage, CompileRow, rows_of, script_row
 from app.features.compile.values import Compile, Compiled
 from app.source.generated import Path, Source
 from app.source.node_location import node_location
+from app.training.events import Event, GraphBreak, Recompiled
 from app.util.language import marked, tr, trn
 from app.views.feature import Action, Feature, Page
 from app.views.shown_layer import show_layer
@@ -117,6 +118,12 @@ class CompileControl(QObject):
         work.ended.connect(ended, Qt.ConnectionType.QueuedConnection)
         work.begin()
         self._poll.start()
+
+    def show_logged(self, rows: tuple[CompileRow, ...]) -> None:
+        """Show what a watched script has told, unless something is being compiled here."""
+        if self._work is None:
+            self._forget()
+            self._page.show_logged(rows)
 
     def cancel(self) -> None:
         """Stop compiling."""
@@ -221,6 +228,7 @@ class CompileFeature(Feature):
     rank = 154  # its overlay comes after that of the times
     page: CompilePage
     control: CompileControl | None = None
+    _logged: tuple[CompileRow, ...] = ()  # of the watched script
 
     def pages(self) -> Iterable[Page]:
         yield Page(
@@ -248,6 +256,27 @@ class CompileFeature(Feature):
     def begin(self) -> None:
         self.workspace.pages.set_offered(KEY, False)
         self.workspace.overlays.offer(OVERLAY, False)
+        self.workspace.session.told.connect(self._told)
+        self.workspace.session.runStarted.connect(self._run_started)
+
+    def _run_started(self, _run: object) -> None:
+        self._logged = ()
+
+    def _told(self, events: Sequence[Event]) -> None:
+        """Add what a watched script tells to its rows."""
+        rows = tuple(
+            script_row(event)
+            for event in events
+            if isinstance(event, GraphBreak | Recompiled)
+        )
+        run = self.workspace.session.current
+        if not rows or run is None:
+            return
+        self._logged += rows
+        self.workspace.pages.make(KEY)
+        self.workspace.pages.set_offered(KEY, True)
+        if self.control is not None:
+            self.control.show_logged(self._logged)
 
     def _make(self) -> CompilePage:
         self.page = CompilePage()

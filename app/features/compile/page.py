@@ -8,7 +8,10 @@ from msgspec import Struct
 from PySide6.QtCore import Signal
 from PySide6.QtWidgets import QCheckBox, QSizePolicy, QStackedLayout, QWidget
 
+from app.features.compile import guard_text
+from app.features.compile.cures import cure, recompile_cure
 from app.features.compile.values import Break, Compiled, Recompile
+from app.training.events import GraphBreak, Recompiled
 from app.util.columns import Column
 from app.util.formatting import figure, milliseconds
 from app.util.language import marked, tr, trn
@@ -42,6 +45,26 @@ class CompileRow(Struct, frozen=True):
     @property
     def layer(self) -> str:
         return self.path or tr(MODEL)
+
+
+def script_row(event: GraphBreak | Recompiled) -> CompileRow:
+    """Return the row of what a watched script told."""
+    if isinstance(event, GraphBreak):
+        reason = ": ".join(filter(None, (event.kind, event.explanation)))
+        advice = cure(event.kind, event.explanation, event.hints.splitlines())
+        return CompileRow(
+            tr("Graph break"), event.layer, event.line, reason.removesuffix("."), advice
+        )
+    guard = guard_text.read(event.reason)
+    line = ":".join(map(str, guard.locations[-1])) if guard.locations else ""
+    again = Recompile(
+        event.layer,
+        f"{guard.text} ({line})",
+        guard.was,
+        guard.now,
+        recompile_cure(guard.text),
+    )
+    return rows_of((), (again,))[0]
 
 
 def rows_of(
@@ -156,7 +179,7 @@ class CompilePage(QWidget):
         self.set_busy(busy)
 
     def set_busy(self, busy: bool) -> None:
-        """Offer to cancel in place of what begins anew."""
+        """Offer to cancel in place of what begins."""
         self.stop.setVisible(busy)
         self.start.setVisible(not busy)
         self.train_mode.setEnabled(not busy)
@@ -170,6 +193,21 @@ class CompilePage(QWidget):
         self.table.fit_columns(WIDEST)
         self.empty.set_text(tr(CLEAN))
         self._stack.setCurrentIndex(int(bool(self.table.rows)))
+        self.set_busy(False)
+
+    def show_logged(self, rows: Sequence[CompileRow]) -> None:
+        """Show what a watched script has told so far."""
+        self.result = None
+        self.summary.setText(
+            trn(
+                "The watched script has had {count} graph break or recompile.",
+                "The watched script has had {count} graph breaks and recompiles.",
+                len(rows),
+            )
+        )
+        self.table.cells.set_rows(rows)
+        self.table.fit_columns(WIDEST)
+        self._stack.setCurrentIndex(1)
         self.set_busy(False)
 
     def note(self, text: str) -> None:

@@ -13,7 +13,9 @@ from app.features.compile.page import CodeDialog, CompilePage, conclusion, rows_
 from app.features.compile.values import Break, Compiled, Recompile
 from app.project import file as project_file
 from app.project.project import Project
+from tapedeck.frames import FRAMES
 from tests.support.builder_nets import net
+from tests.support.forked_python import run_replaced
 from tests.support.whole_window import WholeWindow
 from tests.views.window.test_window import ready
 
@@ -117,3 +119,58 @@ def test_recompiles_and_code_are_shown(qtbot: QtBot) -> None:
     dialog = page.window().findChild(CodeDialog)
     assert "def call(args)" in dialog.edit.toPlainText()
     dialog.accept()
+
+
+SCRIPT = """
+import torch
+from torch import nn
+
+class Net(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.head = Head()
+
+    def forward(self, x):
+        return self.head(x)
+
+class Head(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.fc = nn.Linear(3, 1)
+
+    def forward(self, x):
+        x = self.fc(x)
+        print("x")
+        return x.tanh()
+
+torch.manual_seed(0)
+net = torch.compile(Net(), backend="eager")
+optimizer = torch.optim.SGD(net.parameters(), lr=0.1)
+for batch in (4, 4, 5, 6):
+    for scale in (1, 2):
+        optimizer.zero_grad()
+        net(torch.ones(batch, 3)).mean().backward()
+        optimizer.step()
+"""
+
+
+def test_a_watched_script_that_compiles_tells_its_breaks_and_recompiles(
+    qtbot: QtBot, window: WholeWindow, tmp_path: Path
+) -> None:
+    tmp_path.chmod(0o700)
+    (tmp_path / "train.py").write_text(SCRIPT, "utf-8")
+    done = run_replaced(
+        tmp_path, "train.py", cwd=tmp_path, TAPEDECK_WATCHED=str(tmp_path / "told")
+    )
+    assert done.returncode == 0, done.stderr
+    window.actions_by_key.trigger("watch-file", next((tmp_path / "told").rglob(FRAMES)))
+    qtbot.waitUntil(lambda: window.session.state == "done")
+    page: CompilePage = window.pages.widget("compile")
+    rows = page.table.rows
+    line = SCRIPT.splitlines().index('        print("x")') + 1
+    broken = next(row for row in rows if row.kind == "Graph break")
+    assert broken.line.endswith(f"train.py:{line}")
+    assert "print" in broken.reason and "Remove the print" in broken.cure
+    again = next(row for row in rows if row.kind == "Recompile")
+    assert "was 4, is 5" in again.reason and again.cure
+    assert f"{len(rows)} graph breaks and recompiles" in page.summary.text()

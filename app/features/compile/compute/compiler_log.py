@@ -1,11 +1,9 @@
-"""Graph breaks and recompiles from dynamo's structured log (that of TORCH_TRACE), each with the module called."""
+"""Graph breaks and recompiles while a model is compiled, each with the module called."""
 
 from __future__ import annotations
 
-import json
 import logging
 import os
-import re
 import sys
 import warnings
 from collections.abc import Iterator, Mapping
@@ -18,21 +16,13 @@ from msgspec import Struct
 from torch import nn
 
 from app.features.compile.compute import guards
-from app.features.compile.compute.cures import cure
-from app.features.compile.compute.guards import FailedGuard
+from app.features.compile.cures import cure
+from app.features.compile.guard_text import FailedGuard
 from app.util import user_frames
+from tapedeck import compiler_log
+from tapedeck.compiler_log import BreakText, Location
 
-_LOG = "torch.__trace"
 _TORCH = os.path.dirname(torch.__file__)
-_AT = re.compile(r"Graph break in user code at (.*):(\d+)\n")
-_FRAME = re.compile(r'^  File "([^"]+)", line (\d+), in ', re.MULTILINE)
-_KIND = re.compile(
-    r"^(?P<kind>\S[^\n]*)\n(?:  Higher Order[^\n]*\n)?  Explanation: (?P<why>.*?)(?=^  Hint:|^  Developer|^\S|\Z)",
-    re.MULTILINE | re.DOTALL,
-)
-_ADDRESS = re.compile(r" at 0x[0-9a-f]+")
-_HINT = re.compile(r"^  Hint: (.*)$", re.MULTILINE)
-Location = tuple[str, int]
 
 
 class LoggedBreak(Struct, frozen=True):
@@ -63,78 +53,48 @@ def is_models(file: str) -> bool:
     return user_frames.is_users(file) or file.startswith(user_frames.GENERATED)
 
 
-class CompilerLog(logging.Handler):
-    """A logging handler for graph breaks and recompiles; `paths` are the paths of modules by identity."""
+class CompilerLog(compiler_log.CompilerLog):
+    """`breaks`, `recompiles`, and the `code` of Inductor; `paths` are the paths of modules by identity."""
 
     def __init__(self, paths: Mapping[int, str]) -> None:
         super().__init__()
         self._paths = paths
         self.breaks: list[LoggedBreak] = []
         self.recompiles: list[LoggedRecompile] = []
-        self.code: list[str] = []  # of Inductor
+        self.code: list[str] = []
 
     @contextmanager
     def listening(self) -> Iterator[None]:
         """Handle dynamo's log, and suppress its warnings about the same breaks."""
-        log, compiler = logging.getLogger(_LOG), logging.getLogger("torch._dynamo")
+        compiler = logging.getLogger("torch._dynamo")
         level = compiler.level
         compiler.setLevel(logging.ERROR)
-        log.addHandler(self)
+        self.attach()
         try:
             with warnings.catch_warnings():
                 warnings.filterwarnings("ignore", module=r"torch\._dynamo")
                 yield
         finally:
-            log.removeHandler(self)
+            self.detach()
             compiler.setLevel(level)
 
-    def emit(self, record: logging.LogRecord) -> None:
-        """Take a record in, on the stack of the call that is compiled."""
-        metadata = getattr(record, "metadata", {})
-        artifact = metadata.get("artifact") or {}
-        payload = getattr(record, "payload", None)
-        name = artifact.get("name")
-        if "inductor_output_code" in metadata and isinstance(payload, str):
-            self.code.append(payload)
-        if not isinstance(payload, str) or name not in (
-            "dynamo_graph_break_reason",
-            "recompile_reasons",
-        ):
-            return
-        try:
-            if name == "recompile_reasons":
-                self._take_recompile(payload)
-            else:
-                self._take_break(payload)
-        except Exception:  # a record in a form of another torch
-            self.handleError(record)
-
-    def _take_break(self, payload: str) -> None:
-        at = _AT.search(payload)
-        if at is None:
-            return
-        said, _, stack = payload.partition("\nUser code traceback:\n")
-        stack = stack.partition("\nTraceback (most recent")[0]
-        frames = [(file, int(line)) for file, line in _FRAME.findall(stack)]
-        reason = said.partition("Graph Break Reason: ")[2]
-        kind, why = reason.partition("\n")[0], ""
-        if described := _KIND.search(reason):
-            kind = described["kind"]
-            why = _sentence(described["why"])
-        hints = _HINT.findall(reason.partition("*** While handling")[0])
-        described_so = f"{kind}: {why}" if why else kind
+    def broke(self, text: BreakText) -> None:
+        frames, kind, why, hints = text
+        reason = f"{kind}: {why}" if why else kind
         self.breaks.append(
             LoggedBreak(
-                (*frames, (at[1], int(at[2]))),
+                frames,
                 self._module(),
                 kind,
-                described_so.removesuffix("."),
+                reason.removesuffix("."),
                 cure(kind, why, hints),
             )
         )
 
-    def _take_recompile(self, payload: str) -> None:
-        reasons = json.loads(payload) if payload.startswith("[") else [payload]
+    def generated(self, code: str) -> None:
+        self.code.append(code)
+
+    def recompiled(self, reasons: list[str]) -> None:
         frame = _guarded_frame()
         if frame is None or not reasons:
             return
@@ -152,13 +112,9 @@ class CompilerLog(logging.Handler):
 
     def _module(self) -> str:
         """Return the path of the module whose forward is running; that of the model if none is."""
-        frame: FrameType | None = sys._getframe(1)
-        while frame is not None:
-            module = called_module(frame)
-            if module is not None and id(module) in self._paths:
-                return self._paths[id(module)]
-            frame = frame.f_back
-        return ""
+        modules = compiler_log.called_modules(sys._getframe(1))
+        paths = (self._paths.get(id(module)) for module in modules)
+        return next((path for path in paths if path is not None), "")
 
 
 def called_module(frame: FrameType) -> nn.Module | None:
@@ -178,9 +134,3 @@ def _guarded_frame() -> Any:
             return met
         frame = frame.f_back
     return None
-
-
-def _sentence(text: str) -> str:
-    """Return the first sentence of an explanation, in one line."""
-    line = " ".join(_ADDRESS.sub("", text).strip().partition("\n\n")[0].split())
-    return re.split(r"(?<=[^.])\. (?=[A-Z])", line)[0]

@@ -30,8 +30,8 @@ from app.features.compile.compute.compiler_log import (
     LoggedBreak,
     LoggedRecompile,
 )
-from app.features.compile.compute.cures import recompile_cure
 from app.features.compile.compute.model_lines import ModelLines
+from app.features.compile.cures import recompile_cure
 from app.features.compile.values import Break, Compile, Compiled, Recompile
 from app.preflight import random_batch
 from app.source import layer_files, raised

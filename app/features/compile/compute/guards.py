@@ -7,69 +7,29 @@ up, and sizes and lengths are taken.
 from __future__ import annotations
 
 import ast
-import re
 from collections.abc import Mapping
 from typing import Any
 
-from msgspec import Struct
+from msgspec.structs import replace
 from torch import Tensor, nn
 
+from app.features.compile import guard_text
+from app.features.compile.guard_text import FailedGuard, plain
 from app.util.formatting import shape_text
 
 LONGEST = 80  # characters of a value
-_NUMBER = re.compile(r"^\d+/[\d_]+: ")
-_TENSOR = re.compile(
-    r"tensor '(?P<name>.*)' (?P<what>.*?)(?P<index> at index \d+)?\.? expected (?P<was>.*?),? actual (?P<now>.*)"
-)
-_AT = re.compile(r"# (?:.*# )?(\S+):(\d+) in ")
-_FRAME = re.compile(r'File "([^"]+)", line (\d+)')
-_CHILD = re.compile(r"_modules\['([^']+)'\]|_modules\[\"([^\"]+)\"\]")
-_VALUE = "___stack"  # how dynamo names what a graph break has left
 _SIZES = ("size", "stride", "storage_offset", "dim")
-
-
-class FailedGuard(Struct, frozen=True):
-    """`locations` are file and line from the outermost call inwards, `children` the modules on the way from the frame's
-    own."""
-
-    text: str
-    was: str
-    now: str
-    locations: tuple[tuple[str, int], ...]
-    children: tuple[str, ...]
 
 
 def read(
     reason: str, local: Mapping[str, Any], world: Mapping[str, Any]
 ) -> FailedGuard:
     """Parse a reason of torch's log, with the locals and globals of the frame that was to be run."""
-    line, _, stack = _NUMBER.sub("", reason).partition("\n")
-    text, _, comment = line.partition("  # ")
-    text = text.strip()
-    at = _AT.search(f"# {comment}")
-    locations = [(file, int(number)) for file, number in _FRAME.findall(stack)]
-    if not locations and at is not None:
-        locations = [(at[1], int(at[2]))]
-    children = tuple(first or second for first, second in _CHILD.findall(text))
-    if tensor := _TENSOR.match(text):
-        name = f"{_plain(tensor['name'])}{tensor['index'] or ''}: {tensor['what']}"
-        return FailedGuard(
-            name, tensor["was"], tensor["now"].rstrip("."), tuple(locations), children
-        )
-    was, now = _sides(text, local, world)
-    return FailedGuard(_plain(text), was, now, tuple(locations), children)
-
-
-def _plain(text: str) -> str:
-    """Return a guard without dynamo's own names: `L['x']` is x, `_modules['fc']` is fc.
-
-    >>> _plain("L['self']._modules['c']._modules['0'].calls == 0")
-    'self.c[0].calls == 0'
-    """
-    text = re.sub(r"\b[LG]\['(\w+)'\]", r"\1", text)
-    text = re.sub(r"\._modules\['(\d+)'\]", r"[\1]", text)
-    text = re.sub(r"\._modules\['(\w+)'\]", r".\1", text)
-    return re.sub(rf"{_VALUE}\d+", "the value of a graph break", text)
+    guard = guard_text.read(reason)
+    if guard.now:
+        return guard
+    was, now = _sides(guard.was, local, world)
+    return replace(guard, was=was, now=now)
 
 
 def _sides(
@@ -79,7 +39,7 @@ def _sides(
     try:
         tree = ast.parse(text.split(", type=")[0], mode="eval").body
     except (SyntaxError, ValueError, RecursionError):
-        return _plain(text), ""
+        return plain(text), ""
     names = _Names(local, world)
     if isinstance(tree, ast.UnaryOp) and isinstance(tree.op, ast.Not):
         return "empty", _shown(*names.value(tree.operand))
@@ -102,8 +62,8 @@ def _sides(
             simple = len(sides) == 2 and isinstance(tree.ops[0], ast.Eq | ast.Is)
             others = [side for side in sides if side is not readable[0]]
             was = ast.unparse(others[0]) if simple else ast.unparse(tree)
-            return _plain(was), now
-    return _plain(text), _shown(*names.value(tree))
+            return plain(was), now
+    return plain(text), _shown(*names.value(tree))
 
 
 def _shown(known: bool, value: Any) -> str:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Sequence
 
 from app.util.language import marked, tr
 
@@ -120,10 +121,10 @@ _EMPTY = re.compile(
 )
 
 
-def cure(kind: str, explanation: str, hints: list[str]) -> str:
+def cure(kind: str, explanation: str, hints: Sequence[str]) -> str:
     """Return what to do about a break in a sentence: ours for its kind, or torch's first hint that says something.
 
-    >>> cure("Data-dependent branching", "", [])[:39]
+    >>> cure("Data-dependent branching", "", ())[:39]
     'Choose between values with torch.where,'
     """
     for phrase, sentence in CURES:
@@ -166,7 +167,7 @@ RECOMPILE_CURES = (
 )
 UNCHANGED = marked(
     "Keep what the guard names the same from call to call, or keep it in a tensor: a Python value that changes is "
-    "compiled anew."
+    "compiled again."
 )
 
 
