@@ -2,10 +2,12 @@
 
 import ast
 import json
+import shutil
 from pathlib import Path
 
 import pytest
 import torch
+import torch._inductor.config as inductor
 from msgspec.structs import replace
 
 from app.data.config import DataConfig, Transform
@@ -439,3 +441,13 @@ def test_a_script_imports_each_module_once(tmp_path) -> None:
     text = training_script(job(CONV_NET))
     imports = [line for line in text.splitlines() if line.startswith("import ")]
     assert len(imports) == len(set(imports)) and "import math" in imports
+
+
+@pytest.mark.skipif(shutil.which("g++") is None, reason="Inductor needs a C++ compiler")
+def test_a_compiled_run_has_the_losses_of_the_compiled_script(run_script):
+    source = net(["self.fc = nn.Linear(64, 10)"], ["return self.fc(x.flatten(1))"])
+    a_job = job(source, epochs=1, batch_size=512, compile=True)
+    with inductor.patch(compile_threads=1):  # which leaves no other processes behind
+        lines, ended = run_script(a_job, "--json")
+        assert ended is None and lines == app_lines(a_job)
+    assert sum('"step"' in line for line in lines) >= 3
