@@ -40,7 +40,7 @@ def add(commands: Any) -> argparse.ArgumentParser:
         help="print the code that Inductor generates too, of forward and backward of each graph",
     )
     arguments.add_first_batch(parser)
-    arguments.add(parser, "--train", "--seed", "--timeout", "--json", "--trust")
+    arguments.add(parser, "--train", "--seed", "--timeout", "--json", "--trust", "--at")
     parser.set_defaults(command=run)
     return parser
 

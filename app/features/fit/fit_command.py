@@ -48,6 +48,7 @@ def add(commands: Any) -> argparse.ArgumentParser:
         *arguments.MODEL,
         *arguments.SETTINGS,
         "--trust",
+        "--at",
     )
     parser.set_defaults(command=run, epochs=None, seed=None)
     return parser

@@ -47,7 +47,7 @@ def test_breaks_are_listed_drawn_and_gone_to_until_the_net_changes(
     qtbot: QtBot, window: WholeWindow
 ) -> None:
     drawn: list[dict[str, str]] = []
-    window.overlays.costs_drawn.connect(lambda _shares, texts, _: drawn.append(texts))
+    window.overlays.heat_drawn.connect(lambda _heat, texts, *_: drawn.append(texts))
     window.actions_by_key["compile"].trigger()
     page: CompilePage = window.pages.widget("compile")
     assert page.stop.isVisible() and not page.start.isVisible()

@@ -136,6 +136,16 @@ def test_a_step_of_a_run_there_is_recomputed_there(box: SshHost, printed) -> Non
     assert here[0] == 0
 
 
+@needs("trials")
+def test_a_step_is_measured_there(box: SshHost, printed) -> None:
+    status, out, errors = printed(
+        "try", "digits.tape", "--json", "--device", "cpu", "--at", "gpubox"
+    )
+    assert status == 0, errors
+    times = json.loads(out)["times"]
+    assert times["device"] == "cpu" and times["step_seconds"] > 0
+
+
 @needs("compare")
 def test_what_is_refused_there_is_refused_with_its_status_and_its_words(
     box: SshHost, printed

@@ -43,7 +43,7 @@ def test_layers_are_measured_listed_and_drawn_until_the_net_changes(
     qtbot: QtBot, window: WholeWindow
 ) -> None:
     drawn: list[set[str]] = []
-    window.overlays.costs_drawn.connect(lambda shares, *_: drawn.append(set(shares)))
+    window.overlays.heat_drawn.connect(lambda shares, *_: drawn.append(set(shares)))
     page = measured(qtbot, window)
     times = page.times
     layers = [row.layer for row in times.layers]
