@@ -300,6 +300,7 @@ def test_the_package_that_watches_imports_the_standard_library_and_torch_alone()
     assert "tapedeck.frames" in used and used <= {
         "tapedeck",
         "tapedeck.commands",
+        "tapedeck.compiler_log",
         "tapedeck.frames",
         "tapedeck.norms",
         "tapedeck.devices",

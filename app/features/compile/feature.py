@@ -256,13 +256,13 @@ class CompileFeature(Feature):
     def begin(self) -> None:
         self.workspace.pages.set_offered(KEY, False)
         self.workspace.overlays.offer(OVERLAY, False)
-        self.workspace.session.told.connect(self._told)
+        self.workspace.session.told.connect(self._take_events)
         self.workspace.session.runStarted.connect(self._run_started)
 
     def _run_started(self, _run: object) -> None:
         self._logged = ()
 
-    def _told(self, events: Sequence[Event]) -> None:
+    def _take_events(self, events: Sequence[Event]) -> None:
         """Add what a watched script tells to its rows."""
         rows = tuple(
             script_row(event)
