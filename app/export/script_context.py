@@ -410,6 +410,8 @@ def _carried(job: Job, spec: SourceSpec, single: bool) -> list[Function]:
         (multi_output.SeveralLosses, training.losses),
         (script_recipes.parameter_groups, _grouped(job) or job.stages),
         (script_recipes.recompute, _recomputed(job)),
+        (script_recipes.save_on_cpu, training.save_on_cpu),
+        (script_recipes._saving_on_cpu, training.save_on_cpu),
         (
             script_recipes.clippable,
             _may_be_sparse(job) and (training.clip_value or training.clip_norm),

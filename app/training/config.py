@@ -204,6 +204,15 @@ class TrainingConfig(Struct, frozen=True):
         ),
     ] = False
     recompute: tuple[str, ...] = ()
+    save_on_cpu: Annotated[
+        bool,
+        About(
+            SPEED,
+            "Keeps what backward needs in the memory of the CPU until then: less memory of the device, slower steps. "
+            "Without effect on memory where the run is on the CPU.",
+            expert=True,
+        ),
+    ] = False
     max_steps: Annotated[
         Count | None,
         About(

@@ -53,6 +53,16 @@ def recompute(model: nn.Module, paths: Sequence[str]) -> None:
         module.forward = partial(checkpoint, module.forward, use_reentrant=False)
 
 
+def save_on_cpu(model: nn.Module) -> None:
+    """Keep what backward needs of a module on the CPU until then."""
+    model.forward = partial(_saving_on_cpu, model.forward)
+
+
+def _saving_on_cpu(forward: Callable[..., Any], *args: Any, **kwargs: Any) -> Any:
+    with torch.autograd.graph.save_on_cpu():
+        return forward(*args, **kwargs)
+
+
 def scale_schedule(
     optimizer: torch.optim.Optimizer, schedule: Any, at: int, factor: float
 ) -> None:

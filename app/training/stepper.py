@@ -33,6 +33,7 @@ from app.training.script_recipes import (
     options_of,
     parameter_groups,
     recompute,
+    save_on_cpu,
     take_options,
 )
 from app.training.task import Task, check_weights
@@ -142,6 +143,8 @@ class Stepper:
         self.ranks = ranks
         self.kind = device.partition(":")[0]
         recompute(model, config.recompute)
+        if config.save_on_cpu:
+            save_on_cpu(model)
         self.loss: nn.Module = (task.loss_module() or make_loss(config.loss)).to(device)
         group_options = {group.path: dict(group.options) for group in config.groups}
         groups = (

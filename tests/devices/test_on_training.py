@@ -21,7 +21,7 @@ from app.project.custom_layers import ops_of
 from app.project.project import Project
 from app.telemetry import gpu, memory
 from app.training.checkpoints import checkpoint
-from app.training.config import TrainingConfig
+from app.training.config import Choice, TrainingConfig
 from app.training.control import Control
 from app.training.events import (
     Failed,
@@ -41,6 +41,7 @@ from app.training.loop import train
 from app.training.monitoring import answers as step_profile
 from app.training.monitoring import measured_memory
 from app.training.setup.devices import devices, resolve
+from app.util.frozen import FrozenMap
 from app.util.resources import path as resource_path
 from tapedeck import devices as accelerators
 from tests.support.needs import needs
@@ -323,6 +324,23 @@ WIDE = net(
 )
 
 
+def test_what_backward_needs_waits_on_the_cpu(device: str) -> None:
+    plain = job(WIDE, epochs=1, batch_size=1024, device=device)
+    ended = []
+    for save_on_cpu in (False, True):
+        training = replace(plain.training, save_on_cpu=save_on_cpu)
+        gc.collect()
+        accelerators.forget_peak(device)
+        events, weights = ran(replace(plain, training=training))
+        ended.append((losses(events), weights, accelerators.memory(device).peak))
+        del events
+    (wanted, expected, most), (found, weights, peak) = ended
+    assert found == wanted
+    assert all(torch.equal(weights[key], expected[key]) for key in expected)
+    if device.startswith("sim"):  # others take memory in larger blocks
+        assert most - peak > 4 * 2**21, "of seven activations of 2 MiB"
+
+
 def test_memory_that_ends_is_a_sentence_with_its_cures(
     device: str, scarce: int
 ) -> None:
@@ -466,6 +484,27 @@ def test_the_cache_can_be_emptied(device: str) -> None:
     assert accelerators.empty_cache(device) > 0
     assert memory.read(device).reserved < before.reserved
     assert gpu.read(device).reason or gpu.read(device).name
+
+
+@needs("fit")
+def test_a_plan_keeps_on_the_cpu_what_backward_needs(device: str) -> None:
+    if not device.startswith("sim"):
+        pytest.skip("bytes are exact on the simulated accelerator alone")
+    from app.features.fit.compute.plans import fit
+
+    # Its batch cannot be split, and the net has no block to recompute.
+    lbfgs = Choice("LBFGS", FrozenMap(max_iter=1, history_size=1))
+    a_job = job(WIDE, epochs=1, batch_size=1024, device=device, optimizer=lbfgs)
+    gc.collect()
+    plain = fit(a_job, 1 << 30)
+    training = replace(a_job.training, save_on_cpu=True)
+    kept = fit(replace(a_job, training=training), 1 << 30)
+    by = kept.by
+    kinds = (by.parameters, by.gradients, by.optimizer, by.saved, by.temporary)
+    assert sum(kinds) == kept.peak and by.saved < plain.by.saved / 2
+    _, exact, _ = fit(a_job, (kept.peak + plain.peak) // 2).plans
+    assert exact.fits and exact.difference == 0 and exact.training.save_on_cpu
+    assert "save_on_cpu=true" in exact.changes
 
 
 @needs("fit")

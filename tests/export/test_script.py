@@ -148,6 +148,7 @@ LIMITS = {
         )
     },
     "channels last": {"channels_last": True, "amp": "bfloat16"},
+    "saved on the CPU": {"save_on_cpu": True, "ema": 0.9, "accumulate": 2},
 }
 
 

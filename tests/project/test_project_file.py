@@ -194,6 +194,7 @@ OTHER_RUN = TrainingConfig(
     compile=True,
     channels_last=True,
     recompute=("block1", "block2"),
+    save_on_cpu=True,
     max_steps=100,
     max_minutes=1.5,
     patience=3,

@@ -31,15 +31,22 @@ KEY, TITLE = "fit", "Does a step fit?"
 UNDER_WAY = "A run is in progress. Stop it first: both would compete for memory"
 EXPLANATION = (
     "Measures a training step on synthetic data, then settings that take less, each by a step of it: the batch in "
-    "parts whose gradients are accumulated, blocks recomputed in backward, bfloat16, an optimizer that goes parameter "
-    "by parameter. The project does not change."
+    "parts whose gradients are accumulated, blocks recomputed in backward, on a device what is saved for backward kept "
+    "on the CPU, bfloat16, an optimizer that goes parameter by parameter. The project does not change."
 )
 MEANINGS = {
     "fastest": "The fastest of those that fit, or the nearest to it",
     "exact": "The fastest whose gradients are those of the batch as it is",
     "smallest": "The one that takes least, however slow",
 }
-CHANGED = ("batch_size", "accumulate", "recompute", "amp", "optimizer")
+CHANGED = (
+    "batch_size",
+    "accumulate",
+    "recompute",
+    "save_on_cpu",
+    "amp",
+    "optimizer",
+)
 
 
 def with_plan(training: TrainingConfig, plan: Plan) -> TrainingConfig:

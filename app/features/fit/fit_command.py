@@ -12,9 +12,9 @@ from app.features.fit.values import memory_limit
 WORDS = """
 Measures a step on synthetic data: its peak by kind, and the layer whose operation makes it. Then settings that take
 less are measured by a step of each: the batch in parts whose gradients are accumulated, blocks recomputed in backward,
-bfloat16, an optimizer that goes parameter by parameter. Three plans come of it: the fastest that fits, the fastest
-whose gradients stay those of the batch, and the one that takes least. On the CPU the data of a run are not
-counted. Exit status 1 if nothing that was measured fits.
+on a device what is saved for backward kept on the CPU, bfloat16, an optimizer that goes parameter by parameter. Three
+plans come of it: the fastest that fits, the fastest whose gradients stay those of the batch, and the one that takes
+least. On the CPU the data of a run are not counted. Exit status 1 if nothing that was measured fits.
 """
 
 

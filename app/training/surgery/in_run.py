@@ -18,7 +18,7 @@ from app.training.learning_rates import LearningRates
 from app.training.monitoring.live_model import LiveRun, preserved
 from app.training.objectives import forms
 from app.training.registry import make_optimizer
-from app.training.script_recipes import recompute
+from app.training.script_recipes import recompute, save_on_cpu
 from app.training.setup.prepare import check_weights
 from app.training.stepper import Stepper
 from app.training.surgery.operation import Edited, groups_of, regroup
@@ -98,6 +98,8 @@ class Operation:
             difference = self._difference(inputs)
             self._edited.set_learning()
             recompute(model, config.recompute)
+            if config.save_on_cpu:
+                save_on_cpu(model)
             model.train()
             stepper.model, stepper.config = model, config
             output = stepper.output(model, inputs)

@@ -108,7 +108,7 @@ def _fitted(trial: _Trial, limit: int) -> Fit:
         step = trial.peak(plain)
         seconds = trial.seconds(plain)
         peaks, failed = {plain: step.peak}, []
-        for lever in _levers(config, trial.blocks()):
+        for lever in _levers(config, trial.blocks(), trial.device):
             for variant in _tried(lever, config.batch_size, peaks, limit):
                 try:
                     peaks[variant] = trial.peak(variant).peak
@@ -222,7 +222,9 @@ def _reason(variant: _Variant, error: Exception) -> str:
     return f"{', '.join(variant.changes)}: {lines[0]}"
 
 
-def _levers(config: TrainingConfig, model_blocks: list[str]) -> Iterator[_Variant]:
+def _levers(
+    config: TrainingConfig, model_blocks: list[str], device: str
+) -> Iterator[_Variant]:
     """Yield changes of all but the batch, the settings as they are first."""
     plain = _Variant((), config)
     optimizer = config.optimizer
@@ -242,6 +244,9 @@ def _levers(config: TrainingConfig, model_blocks: list[str]) -> Iterator[_Varian
         for half in halves
         if set(half) - chosen
     ]
+    if device != "cpu" and not config.save_on_cpu:
+        for base in (single, *(_recomputing(single, paths) for paths in recomputed)):
+            yield _with(base, "save_on_cpu=true", save_on_cpu=True)
     narrow = [] if config.amp else ["bfloat16"]
     for paths in recomputed:
         yield _recomputing(single, paths)

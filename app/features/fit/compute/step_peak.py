@@ -40,11 +40,15 @@ Storage = tuple[StorageWeakRef, int]  # with its bytes
 
 
 class _Timeline(RunningLayer, Peak):
-    """Follows the bytes of a step operation by operation, which it observes, and keeps what is alive at the peak."""
+    """Follows the bytes of a device in a step operation by operation, which it observes, and keeps what is alive at the
+    peak."""
 
-    def __init__(self, before: list[Tensor], model: nn.Module, look: Look) -> None:
+    def __init__(
+        self, before: list[Tensor], model: nn.Module, look: Look, device: str
+    ) -> None:
         RunningLayer.__init__(self, model)
         Peak.__init__(self, before)
+        self._kind = torch.device(device).type
         self._look = look
         self.bytes_after: list[int] = []
         self._at_peak: list[Storage] = []
@@ -81,6 +85,10 @@ class _Timeline(RunningLayer, Peak):
             self._at_peak = list(self._alive.values())
             self.peak_phase, self.owner = self.phase, self.layer()
         return result
+
+    def _add(self, tensor: Tensor) -> None:
+        if tensor.device.type == self._kind:
+            super()._add(tensor)
 
     def kinds(self, model: nn.Module, static: PeakBytes, peak: int) -> PeakBytes:
         """Return the bytes at the peak by kind, with parameters and optimizer's state as they are before the step."""
@@ -148,7 +156,7 @@ def _step_peak(
     stepper.optimizer.zero_grad(set_to_none=True)
     look.begin()
     tensors_before = [*parameters, *state, *batch, *beside, *look.tensors()]
-    timeline = _Timeline(tensors_before, stepper.model, look)
+    timeline = _Timeline(tensors_before, stepper.model, look, device)
     devices.synchronize(device)
     devices.forget_peak(device)
     allocator = AllocatorPeak()
