@@ -238,7 +238,7 @@ class AnalysisService(QObject):
         return self._errors
 
     def _loaded(self, torch: Torch) -> None:
-        self.torch = torch
+        self.torch, self.failure = torch, None
         self.torch_loaded.emit(torch)
         self._request_analysis()
 

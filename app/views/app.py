@@ -129,8 +129,6 @@ def run_window(file: str | None, model: AskedModel | None = None) -> int:
     window.show()
     window.open_on(file, model)
     QTimer.singleShot(0, lambda: window.actions_by_key.trigger("offer-unsaved"))
-    if model is None:
-        QTimer.singleShot(0, lambda: window.actions_by_key.trigger("offer-lessons"))
     # Hidden pages are created after the project has been opened and painted.
     QTimer.singleShot(0, lambda: QTimer.singleShot(0, window.start))
     status = application.exec()

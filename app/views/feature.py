@@ -125,9 +125,13 @@ class Feature(QObject):
         """Return the overlays that the feature can draw over the nodes of the canvas."""
         return ()
 
+    def beginnings(self) -> Iterable[SearchEntry]:
+        """Return what the page to start from lists, by its kind; no page of the feature need be there."""
+        return ()
+
     def searched(self) -> Iterable[SearchEntry]:
         """Return what Ctrl+K finds beside the commands."""
-        return ()
+        return self.beginnings()
 
     def begin(self) -> None:
         """Connect signals at start-up; menus, docks and early pages exist."""

@@ -104,6 +104,7 @@ class MainWindow(ShowsCutTexts, PaintedLaidOut, QMainWindow):
         self._make_services()
         self.features = [*feature.made(self.workspace)]
         self.workspace.searched.extend(owner.searched for owner in self.features)
+        self.workspace.beginnings.extend(owner.beginnings for owner in self.features)
         self._pages_of = [(owner, tuple(owner.pages())) for owner in self.features]
         self._pages = [page for _, pages in self._pages_of for page in pages]
         self._owners = {
@@ -200,6 +201,7 @@ class MainWindow(ShowsCutTexts, PaintedLaidOut, QMainWindow):
             diagnostics=[],
             graph_subjects=[],
             searched=[],
+            beginnings=[],
             activity=Activity(self),
             drawing=self.drawing,
             overlays=self.overlays,
@@ -511,7 +513,7 @@ class MainWindow(ShowsCutTexts, PaintedLaidOut, QMainWindow):
 
     def open_on(self, file: str | None, model: AskedModel | None) -> None:
         """Show what the program was started with, and nothing else: a model, a script, a project or journal; without
-        one, the project of last time.
+        one, the page to start from.
         """
         trigger = self.actions_by_key.trigger
         if model is not None:
@@ -532,7 +534,8 @@ class MainWindow(ShowsCutTexts, PaintedLaidOut, QMainWindow):
             QTimer.singleShot(0, self, lambda: self.files.open(Path(file)))
 
     def open_first(self) -> None:
-        """Open the project opened last, unless the settings say otherwise, else the example that trains in seconds."""
+        """Open the project opened last if the settings say so, else show the page to start from, or without it the
+        example that trains in seconds."""
         recent = (
             [path for path in self.settings.recent_files if path.is_file()]
             if self.settings.reopen
@@ -540,6 +543,8 @@ class MainWindow(ShowsCutTexts, PaintedLaidOut, QMainWindow):
         )
         if recent:
             self.files.open(recent[0])
+        elif self.actions_by_key.has("start-page"):
+            self.actions_by_key.trigger("start-page")
         else:
             self.files.open_example(EXAMPLE)
 

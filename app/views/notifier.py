@@ -84,9 +84,15 @@ class Notifier(QObject):
         elif not (focus_in(banner) and go_back(banner)):
             banner.take_focus()
 
-    def refuse(self, title: str, reason: str) -> None:
-        """Show an error that stays until it is closed."""
-        self.show("error", title, reason)
+    def refuse(
+        self,
+        title: str,
+        reason: str,
+        action: str = "",
+        act: Callable[[], object] | None = None,
+    ) -> None:
+        """Show an error that stays until it is closed, with a button `action` that calls `act`."""
+        self.show("error", title, reason, action, act)
 
     def warn(
         self,

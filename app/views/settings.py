@@ -152,7 +152,7 @@ class Settings(QObject):
     # The look that the projector preset replaced, as text; "" while it is off.
     before_projector = text("look/before_projector")
     # Whether the project opened last is opened at the start.
-    reopen = switch("files/reopen", default=True)
+    reopen = switch("files/reopen", default=False)
     autosave_seconds = Stored[int](
         "files/autosave_seconds", AUTOSAVE_SECONDS, _within(1, MOST_AUTOSAVE_SECONDS)
     )

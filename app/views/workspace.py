@@ -68,10 +68,11 @@ class Workspace(Struct, frozen=True, weakref=True):
     runs_keeper: RunsKeeper
     newest_weights: NewestWeightsSource
     shown_run: ShownRun
-    # What features add: pages of Findings, graphs of the tab Autograd, and what Ctrl+K finds.
+    # What features add: pages of Findings, graphs of the tab Autograd, what Ctrl+K finds, and what one can start from.
     diagnostics: list[Diagnostic]
     graph_subjects: list[GraphSubject]
     searched: list[Callable[[], Iterable[SearchEntry]]]
+    beginnings: list[Callable[[], Iterable[SearchEntry]]]
     activity: Activity
     # What is visible.
     drawing: CanvasFacade

@@ -52,9 +52,9 @@ def failing(window: WholeWindow) -> None:
     """Be without a torch that can be imported, try to train all the same, and wait for what is said."""
     refuse = window.notifier.refuse
 
-    def print_too(title: str, reason: str) -> None:
+    def print_too(title: str, reason: str, *action: object) -> None:
         print(f"{title}: {reason}", flush=True)
-        refuse(title, reason)
+        refuse(title, reason, *action)
 
     window.notifier.refuse = print_too  # type: ignore[method-assign]
     window.live.torch_failed.connect(lambda _failure: window.run_control.run())

@@ -297,7 +297,7 @@ class FilesFeature(Feature):
         if menu.isEmpty():
             menu.addAction("No recent projects").setEnabled(False)
 
-    def searched(self) -> Iterable[SearchEntry]:
+    def beginnings(self) -> Iterable[SearchEntry]:
         for path in _examples():
             yield SearchEntry(
                 f"example.{path.stem}",

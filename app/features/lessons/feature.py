@@ -13,8 +13,6 @@ from app.util.language import tr
 from app.views.feature import Action, Feature, Page
 from app.views.ui.dialogs.search import SearchEntry
 
-OFFERED = "lessons/offered"  # in the settings
-
 
 class LessonsFeature(Feature):
     rank = 65
@@ -42,13 +40,12 @@ class LessonsFeature(Feature):
             tip="Write texts, goals and hints for a lesson that starts with the open project",
             menu="help.learn",
         )
-        yield Action("offer-lessons", "", self._offer)
 
     def begin(self) -> None:
         self.workspace.pages.set_offered("learn", False)  # until it is asked for
         self.workspace.document.replaced.connect(self._resume)
 
-    def searched(self) -> Iterable[SearchEntry]:
+    def beginnings(self) -> Iterable[SearchEntry]:
         for lesson in lessons.bundled():
             yield SearchEntry(
                 f"lesson.{lesson.name}",
@@ -72,13 +69,6 @@ class LessonsFeature(Feature):
         if project.lesson is not None:
             self.workspace.pages.make("learn")
             self.control.resume(project.lesson)
-
-    def _offer(self) -> None:
-        """Show the lessons at the first start of the program, and not again."""
-        settings = self.workspace.settings
-        if settings.stored(OFFERED) is None:
-            settings.put(OFFERED, "true")
-            self._show()
 
     def _make_lesson(self) -> None:
         self._show()

@@ -319,12 +319,20 @@ class ShellFeature(Feature):
 
     def _torch_loaded(self, torch: Torch) -> None:
         self.workspace.status.set_torch(f"PyTorch {torch.version}")
+        if self._torch_is_broken:  # it was installed meanwhile
+            self._torch_is_broken = False
+            self.workspace.notifier.withdraw(TORCH_FAILED)
 
     def _torch_failed(self, failure: WorkerFailure) -> None:
         self._torch_is_broken = True
         self.workspace.status.set_torch(TORCH_FAILED)
+        commands, reason = self.workspace.commands, failure.message.rstrip(".")
+        helps = commands.has("get-torch")
         self.workspace.notifier.refuse(
-            TORCH_FAILED, f"{failure.message.rstrip('.')}. {TORCH_CURE}"
+            TORCH_FAILED,
+            f"{reason}. {TORCH_CURE}",
+            "What to do…" if helps else "",
+            lambda: commands.trigger("get-torch", f"{reason}."),
         )
 
     def _analysis_failed(self, failure: WorkerFailure) -> None:

@@ -87,8 +87,8 @@ PREFERENCES: dict[str, tuple[Preference, ...]] = {
         Preference(
             "reopen",
             "Reopen the last project",
-            "When the program starts.",
-            words="startup session",
+            "When the program starts, in place of the start page.",
+            words="startup session start page",
         ),
         Preference(
             "autosave_seconds",

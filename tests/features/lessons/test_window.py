@@ -115,14 +115,6 @@ def test_the_page_is_wide_while_it_is_in_front(
     qtbot.waitUntil(lambda: window.left.width() == narrow)
 
 
-def test_the_lessons_are_offered_at_the_first_start_alone(window: WholeWindow) -> None:
-    window.actions_by_key.trigger("offer-lessons")
-    assert window.pages.is_front("learn")
-    window.pages.show("layers")
-    window.actions_by_key.trigger("offer-lessons")
-    assert not window.pages.is_front("learn")
-
-
 def named(name: str) -> Lesson:
     return next(lesson for lesson in bundled() if lesson.name == name)
 

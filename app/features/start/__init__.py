@@ -1,0 +1,1 @@
+"""The page "Start", with which the program begins where no project is opened."""
