@@ -33,7 +33,7 @@ class NumbersFeature(Feature):
     def actions(self) -> Iterable[Action]:
         yield Action(
             "numbers",
-            "N&umbers from a file…",
+            "Numbers from a file…",
             self._choose,
             icon="folder",
             tip="Colour the layers by the numbers of a CSV or JSON file",
@@ -41,7 +41,7 @@ class NumbersFeature(Feature):
         )
         yield Action(
             "numbers-off",
-            "Remove the num&bers",
+            "Remove the numbers",
             self._remove,
             tip="Take the numbers of a file off the layers",
             enabled=False,

@@ -64,6 +64,7 @@ def test_the_projects_opened_last_are_reached_by_keys(
     page = window.findChild(StartPage)
     rows = page.recent.rows
     assert [row.offer.text for row in rows[:2]] == ["second", "first"]
+    qtbot.waitUntil(lambda: all(row.isVisible() for row in rows))
     assert page.home() is rows[0]
     qtbot.keyClick(rows[0], Qt.Key.Key_Down)
     assert window.focusWidget() is rows[1]
