@@ -23,14 +23,14 @@ from msgspec import Struct
 
 ROOT = Path(__file__).resolve().parent.parent
 TORCH = ROOT / "constraints-torch.txt"
-EXAMPLE = "from app.util.resources import path; print(path('examples/digits.tape'))"
+EXAMPLE = "from tapedeck._program.util.resources import path; print(path('examples/digits.tape'))"
 WINDOW = """
 import sys
 from PySide6.QtCore import QTimer
-from app.views.app import make_application
-from app.views.main_window import MainWindow
-from app.views.settings import Settings
-from app.views.ui import theme
+from tapedeck._program.views.app import make_application
+from tapedeck._program.views.main_window import MainWindow
+from tapedeck._program.views.settings import Settings
+from tapedeck._program.views.ui import theme
 application = make_application([])
 theme.apply(application, "light")
 window = MainWindow(Settings("TapedeckInstalls", "window"))
