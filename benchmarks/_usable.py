@@ -2,8 +2,9 @@
 
     python benchmarks/_usable.py [modules]
 
-Once the event loop runs, it is asked at every turn whether the example has come; then all is painted, and each node is
-what a press on it would meet. With "modules" the names of all modules that this took come in the same line.
+Once the event loop runs, it is asked at every turn whether the page to start from has its examples; then all is
+painted, and each of the first is what a press on it would meet. With "modules" the names of all modules that this took
+come in the same line.
 """
 
 from __future__ import annotations
@@ -13,7 +14,7 @@ import sys
 from pathlib import Path
 
 from PySide6.QtCore import QTimer
-from PySide6.QtWidgets import QApplication
+from PySide6.QtWidgets import QApplication, QWidget
 
 sys.path.insert(0, str(Path(__file__).resolve().parent.parent))
 from app.main import main  # only now is it found
@@ -30,20 +31,24 @@ def _watched() -> int:
             None
         )  # nothing comes from behind the window while they are counted
 
+    def page() -> QWidget | None:
+        module = sys.modules.get("app.features.start.page")
+        return window.findChild(module.StartPage) if module is not None else None
+
     def look() -> None:
-        if window.isVisible() and window.document.project.graph.nodes:
+        shown = page()
+        rows = shown.examples.rows if shown is not None else []
+        if rows and all(row.isVisible() for row in rows):
             window.repaint()
             QTimer.singleShot(0, tell)
         else:
             QTimer.singleShot(0, look)
 
     def tell() -> None:
-        canvas = window.findChild(sys.modules["app.views.canvas.canvas"].Canvas)
-        assert canvas.scene.nodes.keys() == window.document.project.graph.nodes.keys()
-        for node, item in canvas.scene.nodes.items():
-            middle = item.body.center()
-            assert canvas.view.rect().contains(canvas.view.mapFromScene(middle))
-            assert canvas.scene.hit(middle).node == node
+        for row in page().examples.rows[:3]:
+            middle = row.mapTo(window, row.rect().center())
+            hit = window.childAt(middle)
+            assert hit is row or row.isAncestorOf(hit)
         print("there", *(sys.modules if "modules" in sys.argv else ()), flush=True)
         os._exit(0)
 

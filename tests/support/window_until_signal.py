@@ -71,6 +71,8 @@ DOES: dict[str, Callable[[WholeWindow], None]] = {
 class Driven(WholeWindow):
     def open_on(self, *arguments: object) -> None:
         super().open_on(*arguments)  # type: ignore[arg-type]
+        if arguments[0] is None:
+            self.files.open_example("digits.tape")
         does = DOES[sys.argv[1]]
         if does in (watching, failing):
             does(self)

@@ -7,6 +7,8 @@ import subprocess
 import sys
 from pathlib import Path
 
+from tests.support.needs import needs
+
 ROOT = Path(__file__).resolve().parents[3]
 # The program, Qt, and what decodes files, computes with arrays, colours code and writes pictures. The library of the
 # charts, which makes every class of Qt, comes with the first chart.
@@ -24,10 +26,11 @@ AWAITED = {
 }
 
 
+@needs("start")
 def test_the_window_can_be_used_before_charts_or_torch_are_imported(
     tmp_path: Path,
 ) -> None:
-    """The example is on the canvas, painted and found under the pointer; the script ends with an error otherwise."""
+    """The page to start from is painted and found under the pointer; the script ends with an error otherwise."""
     homes = {f"XDG_{kind}_HOME": str(tmp_path) for kind in ("CONFIG", "DATA", "STATE")}
     environment = {**os.environ, **homes, "QT_QPA_PLATFORM": "offscreen"}
     script = ROOT / "benchmarks" / "_usable.py"
