@@ -133,7 +133,7 @@ class TorchDialog(Dialog):
         assert self._process is not None
         while self._process.canReadLine():
             line = bytes(self._process.readLine().data()).decode("utf-8", "replace")
-            told = installing.said(line)
+            told = installing.parse_line(line)
             if told.done is not None:
                 self.progress.setRange(0, 1000)
                 self.progress.setValue(round(1000 * told.done))

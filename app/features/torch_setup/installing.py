@@ -22,7 +22,7 @@ class NoInstallerError(Exception):
     """This Python has neither pip nor uv; the message says what helps."""
 
 
-class Said(Struct, frozen=True):
+class InstallerLine(Struct, frozen=True):
     """What a line of the installer says: how much of a download is done, from 0 to 1, or a text."""
 
     text: str = ""
@@ -90,12 +90,12 @@ def _requirements() -> list[str]:
     return [by_name.get(name, name) for name in PACKAGES]
 
 
-def said(line: str) -> Said:
+def parse_line(line: str) -> InstallerLine:
     """Return what a line of pip says.
 
-    >>> said("Progress 512 of 2048").done, said("Collecting torch>=2.10").text
+    >>> parse_line("Progress 512 of 2048").done, parse_line("Collecting torch>=2.10").text
     (0.25, 'Collecting torch>=2.10')
     """
     if (match := _PROGRESS.search(line)) is not None:
-        return Said(done=int(match[1]) / max(int(match[2]), 1))
-    return Said(line.strip())
+        return InstallerLine(done=int(match[1]) / max(int(match[2]), 1))
+    return InstallerLine(line.strip())
