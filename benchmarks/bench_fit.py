@@ -40,6 +40,7 @@ from torch.utils.checkpoint import (
 from app.cli import _parser, nets
 from app.features.fit.cli import on_synthetic_data
 from app.features.fit.compute.plans import _Trial, _Variant, fit
+from app.features.fit.compute.step_peak import tensors_of
 from app.features.fit.values import Fit
 from app.preflight import preflight
 from app.training.job import Job
@@ -143,8 +144,9 @@ class Theirs:
             stepper = stepper_of(job, info, "cpu")
             inputs, labels = synthetic_batch(job, info, "cpu")
             # Else a layer without weights has no backward.
-            if inputs.is_floating_point():
-                inputs.requires_grad_()
+            for tensor in tensors_of(inputs):
+                if tensor.is_floating_point():
+                    tensor.requires_grad_()
             whole = Whole(stepper)
             loss = partial(whole, inputs, labels)
             tracker.track_external(whole, stepper.optimizer)
