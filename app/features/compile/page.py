@@ -88,7 +88,7 @@ def rows_of(
 
 
 COLUMNS = (
-    Column("Kind", lambda row: row.kind, icon=lambda _row: ("warning", "warn")),
+    Column("Kind", lambda row: row.kind, color=lambda _row: "warn"),
     Column("Layer", lambda row: row.layer),
     Column("Line", lambda row: row.line, color=lambda _row: "text2"),
     Column("Reason", lambda row: row.reason),
