@@ -50,3 +50,11 @@ class Project(Shared, frozen=True):
     origin: Origin | None = None
     opened: OpenedModel | None = None
     lesson: LessonWork | None = None
+
+    def has_net_of(self, other: Project) -> bool:
+        """Return whether the network is the same one: drawing, blocks, or model from code."""
+        return (self.graph, self.blocks, self.opened) == (
+            other.graph,
+            other.blocks,
+            other.opened,
+        )

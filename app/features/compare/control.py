@@ -187,11 +187,7 @@ class DiffControl(QObject):
     def _current(self) -> bool:
         """Whether the open project has the net that was compared."""
         of, now = self._of, self._workspace.document.project
-        same = of is not None and (of.graph, of.blocks, of.opened) == (
-            now.graph,
-            now.blocks,
-            now.opened,
-        )
+        same = of is not None and now.has_net_of(of)
         return same and self._generation == self._replaced
 
     def _project_replaced(self, _project: object) -> None:

@@ -171,11 +171,7 @@ class InterpretControl(QObject):
         """Say that the network is another by now than the one that is shown."""
         of, now = self._of, self._workspace.document.project
         if self._net is not None and of is not None:
-            same = (of.graph, of.blocks, of.opened) == (
-                now.graph,
-                now.blocks,
-                now.opened,
-            )
+            same = now.has_net_of(of)
             self._page.state.setText(
                 "" if same else tr("The network has changed since; inspect again")
             )

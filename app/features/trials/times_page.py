@@ -298,11 +298,7 @@ class TimesControl(QObject):
     def _current(self) -> bool:
         """Whether the net is the one that was measured."""
         of, now = self._of, self._workspace.document.project
-        return of is not None and (of.graph, of.blocks, of.opened) == (
-            now.graph,
-            now.blocks,
-            now.opened,
-        )
+        return of is not None and now.has_net_of(of)
 
     def _changed(self, *_: object) -> None:
         if self._of is not None and not self._current:
