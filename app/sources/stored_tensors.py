@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import importlib
-import io
 import json
 import zipfile
 from collections.abc import Callable, Iterator, Mapping
@@ -18,6 +17,7 @@ from torch import Tensor
 from app.sources.onnx_file import DTYPES as ONNX_DTYPES
 from app.sources.pt2_file import DTYPES as PT2_DTYPES
 from app.sources.spec import SourceError
+from app.util import tensor_files
 
 StoredTensors = Mapping[str, Callable[[], Tensor]]
 _RAW, _EXTERNAL = "raw_data", 1
@@ -32,7 +32,7 @@ def _reading(path: Path) -> Iterator[None]:
         raise
     except (
         Exception
-    ) as error:  # of onnx, zipfile and torch.load, which refuses what is not data
+    ) as error:  # of onnx, zipfile and torch's reader, which refuses what is not data
         reason = str(error).strip().partition("\n")[0].partition(". ")[0]
         raise SourceError(
             f"the weights in {path.name} cannot be read: {reason or type(error).__name__}"
@@ -103,11 +103,7 @@ def of_pt2(path: Path) -> StoredTensors:
         # What torch wrote before 2.9: one file of torch.save.
         for member in archive.namelist():
             if member.endswith(("serialized_state_dict.pt", "serialized_constants.pt")):
-                stored: dict[str, Any] = torch.load(
-                    io.BytesIO(archive.read(member)),
-                    map_location="cpu",
-                    weights_only=True,
-                )
+                stored: dict[str, Any] = tensor_files.load_bytes(archive.read(member))
                 for name, value in stored.items():
                     if isinstance(value, Tensor):
                         tensors[name] = partial(Tensor.detach, value)
@@ -118,9 +114,7 @@ def _of_pt2(path: Path, member: str, entry: Mapping[str, Any]) -> Tensor:
     with zipfile.ZipFile(path) as archive:
         content = archive.read(member)
     if entry["use_pickle"]:
-        value: Tensor = torch.load(
-            io.BytesIO(content), map_location="cpu", weights_only=True
-        )
+        value: Tensor = tensor_files.load_bytes(content)
         return value
     meta = entry["tensor_meta"]
     name, _ = PT2_DTYPES.get(meta["dtype"], ("", 0))

@@ -251,7 +251,7 @@ MISTAKES = (
     Mistake(
         "a dry run's batch stays",
         "app/features/trials/compute/trials.py",
-        "synthetic_batch(job, info, resolved.id)",
+        "synthetic_batch(job, info, self.device.id)",
         'synthetic_batch(job, info, "cpu")',
         (TRAINING, "dry_run"),
     ),
