@@ -11,14 +11,13 @@ from msgspec.structs import replace
 
 from app.engine.requests.observe import Observe
 from app.engine.tasks import observe
-from app.features.compare.compute import weights
+from app.features.compare.compute import stored_tensors, weights
+from app.features.compare.compute.stored_tensors import StoredTensors
 from app.features.compare.compute.structure import ModuleFacts
 from app.features.compare.compute.structure import compare as match
 from app.features.compare.values import Difference, DiffSide, Distance, Structure
 from app.observe.observation import Call, Observation, TensorFacts
-from app.sources import stored_tensors
 from app.sources.spec import SourceError
-from app.sources.stored_tensors import StoredTensors
 from app.util.formatting import shape_text
 
 
