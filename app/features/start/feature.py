@@ -38,6 +38,7 @@ class StartFeature(Feature):
 
     def begin(self) -> None:
         workspace = self.workspace
+        workspace.pages.put_in_front("centre", "network")  # until it is asked for
         workspace.pages.set_offered(PAGE, False)
         workspace.document.replaced.connect(lambda _project: self._leave())
         workspace.document.changed.connect(lambda _before, _after: self._leave())
