@@ -234,7 +234,7 @@ class CompileFeature(Feature):
             "bottom",
             self._make,
             after="times",
-            words="C&ompile",
+            words="Compile",
         )
 
     def actions(self) -> Iterable[Action]:

@@ -433,7 +433,7 @@ class TimesFeature(Feature):
             "bottom",
             self._make,
             after="cost",
-            words="&Time of layers",
+            words="Time of layers",
         )
 
     def actions(self) -> Iterable[Action]:
