@@ -200,9 +200,6 @@ def open_window(qtbot, qapp) -> WholeWindow:
     window.activateWindow()
     window.start()
     qtbot.waitUntil(lambda: window.live.torch is not None)
-    new = window.pages.widget("start").new
-    qtbot.waitUntil(new.isVisible)
-    qtbot.mouseClick(new, LEFT)
     window.activateWindow()
     qtbot.waitUntil(window.isActiveWindow)
     return window

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import re
 
-from PySide6.QtCore import Qt
 from PySide6.QtWidgets import QAbstractButton, QLabel
 from pytestqt.qtbot import QtBot
 
@@ -42,9 +41,6 @@ def test_what_a_newcomer_reads_first_is_said_in_the_language(
     qtbot: QtBot, long_words: WholeWindow
 ) -> None:
     long_words.start()
-    new = long_words.pages.widget("start").new
-    qtbot.waitUntil(new.isVisible)
-    qtbot.mouseClick(new, Qt.MouseButton.LeftButton)
     canvas = long_words.canvas
     start = tr("Start with a net for these data")
     qtbot.waitUntil(lambda: canvas.empty.first.text() == start)
