@@ -61,7 +61,6 @@ class TorchDialog(Dialog):
         self.progress.hide()
         self.state = label("", "label", "text2", wrap=True)
         self.state.hide()
-        self.install = Button("Install", "primary", "save")
         self.places = Button("Places…", icon="chip")
         self.places.setVisible(places)
         self.body.addWidget(label(reason, "body", wrap=True))
@@ -81,9 +80,9 @@ class TorchDialog(Dialog):
             self.body.addLayout(row)
         self.close_button = self.add_button("Close")
         self.close_button.clicked.connect(self.reject)
-        if not version:
-            self.install = self.add_button("Install", "primary", default=True)
-            self.install.clicked.connect(self._begin)
+        self.install = self.add_button("Install", "primary", default=True)
+        self.install.setVisible(not version)
+        self.install.clicked.connect(self._begin)
         self.index.textChanged.connect(self._show_command)
         self.places.clicked.connect(self.placesRequested)
         self._version = version
@@ -133,14 +132,14 @@ class TorchDialog(Dialog):
         assert self._process is not None
         while self._process.canReadLine():
             line = bytes(self._process.readLine().data()).decode("utf-8", "replace")
-            told = installing.parse_line(line)
-            if told.done is not None:
+            message = installing.parse_line(line)
+            if message.done is not None:
                 self.progress.setRange(0, 1000)
-                self.progress.setValue(round(1000 * told.done))
-            elif told.text:
-                self._lines.append(told.text)
+                self.progress.setValue(round(1000 * message.done))
+            elif message.text:
+                self._lines.append(message.text)
                 self.progress.setRange(0, 0)
-                self._say(told.text)
+                self._say(message.text)
 
     def _not_started(self, error: QProcess.ProcessError) -> None:
         if error is QProcess.ProcessError.FailedToStart and self._process is not None:

@@ -12,6 +12,8 @@ import torch
 from torch import nn
 
 from app.cli import run
+from app.features.compare.compute.stored_tensors import of_pt2
+from app.sources.spec import SourceError
 from tests.support.needs import needs
 
 
@@ -177,3 +179,22 @@ def test_nothing_that_a_file_has_pickled_runs(
     assert run(["diff", str(a), str(bad)]) == 2
     assert not marker.exists()
     assert "cannot be read" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize(("content", "why"), [(8, "more values than"), (0, "invalid")])
+def test_values_that_a_file_does_not_hold_are_refused(
+    content: int, why: str, tmp_path: Path
+) -> None:
+    meta = {
+        "dtype": 7,
+        "sizes": [{"as_int": 1 << 40}],
+        "strides": [{"as_int": 0}],
+        "storage_offset": {"as_int": 0},
+    }
+    entry = {"path_name": "w", "use_pickle": False, "tensor_meta": meta}
+    file = tmp_path / "many.pt2"
+    with zipfile.ZipFile(file, "w") as archive:
+        archive.writestr("a/weights_config.json", json.dumps({"config": {"w": entry}}))
+        archive.writestr("a/w", bytes(content))
+    with pytest.raises(SourceError, match=why):
+        of_pt2(file)["w"]()

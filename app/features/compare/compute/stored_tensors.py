@@ -8,6 +8,7 @@ import zipfile
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from functools import partial
+from math import prod
 from pathlib import Path
 from typing import Any
 
@@ -21,18 +22,17 @@ from app.util import tensor_files
 
 StoredTensors = Mapping[str, Callable[[], Tensor]]
 _RAW, _EXTERNAL = "raw_data", 1
+LARGEST_EXPANDED = 1 << 28  # bytes of a tensor whose values share memory
 
 
 @contextmanager
 def _reading(path: Path) -> Iterator[None]:
-    """Turn what a damaged or wicked file raises into a SourceError."""
+    """Turn what a damaged or malicious file raises into a SourceError."""
     try:
         yield
     except SourceError:
         raise
-    except (
-        Exception
-    ) as error:  # of onnx, zipfile and torch's reader, which refuses what is not data
+    except Exception as error:  # of onnx, zipfile, and torch's loader of weights
         reason = str(error).strip().partition("\n")[0].partition(". ")[0]
         raise SourceError(
             f"the weights in {path.name} cannot be read: {reason or type(error).__name__}"
@@ -125,12 +125,15 @@ def _of_pt2(path: Path, member: str, entry: Mapping[str, Any]) -> Tensor:
         tuple(size["as_int"] for size in meta[key]) for key in ("sizes", "strides")
     )
     if not content:
-        return torch.empty(sizes, dtype=dtype)
+        return _shaped(content, dtype, sizes)
+    # A stride of 0 makes any number of values of a few bytes.
+    if prod(sizes) * dtype.itemsize > max(len(content), LARGEST_EXPANDED):
+        raise SourceError(f"{path.name} has {member} with more values than bytes")
     storage = torch.frombuffer(bytearray(content), dtype=dtype)
     return storage.as_strided(sizes, strides, meta["storage_offset"]["as_int"])
 
 
 def _shaped(content: bytes, dtype: torch.dtype, shape: tuple[int, ...]) -> Tensor:
     if not content:
-        return torch.empty(shape, dtype=dtype)
+        return torch.zeros(0, dtype=dtype).reshape(shape)
     return torch.frombuffer(bytearray(content), dtype=dtype).reshape(shape)
