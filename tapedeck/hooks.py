@@ -312,6 +312,9 @@ class ScriptCompilerLog(CompilerLog):
         self._watcher = watcher
         self._met: set[tuple[str, ...]] = set()
 
+    def handleError(self, record: object) -> None:
+        """Say nothing in the script's terminal of a record that another torch writes otherwise."""
+
     def _tell(self, frame: GraphBreak | Recompiled) -> None:
         met = tuple(map(str, frame[1:]))
         if len(self._met) < MOST_COMPILED and met not in self._met:

@@ -32,7 +32,7 @@ class NumbersError(CodedError, ValueError):
 
 
 class Numbers(Struct, frozen=True):
-    """A number for each layer, by its path in the network; `name` says what they are."""
+    """A number for each layer, by the path of its module; `name` is their heading."""
 
     name: str
     values: FrozenMap[str, float]
@@ -183,8 +183,8 @@ def _json_rows(file: Path, text: str) -> tuple[str, Iterator[Row]]:
 def _with_lines(text: str, pairs: list[tuple[str, object]]) -> Iterator[Row]:
     at = 0
     for path, value in pairs:
-        found = text.find(json.dumps(path, ensure_ascii=False), at)
-        at = found if found >= 0 else at  # a key may be written with escapes
+        start = text.find(json.dumps(path, ensure_ascii=False), at)
+        at = start if start >= 0 else at  # a key may be written with escapes
         yield text.count("\n", 0, at) + 1, path, value
         at += 1
 

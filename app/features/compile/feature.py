@@ -7,7 +7,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
-from PySide6.QtCore import QObject, Qt, QTimer
+from PySide6.QtCore import Qt, QTimer
 
 from app.engine import observe_process, pool
 from app.engine.own_engine import OwnEngine
@@ -19,12 +19,11 @@ from app.source.node_location import node_location
 from app.training.events import Event, GraphBreak, Recompiled
 from app.util.language import marked, tr, trn
 from app.views.feature import Action, Feature, Page
-from app.views.shown_layer import show_layer
+from app.views.measured_net import MeasuredNet
 from app.views.ui.background import WorkerFailure
 from app.views.ui.task import BackgroundTask, Cancelled, Report
 
 if TYPE_CHECKING:
-    from app.project.project import Project
     from app.views.workspace import Workspace
 
 KEY, OVERLAY = "compile", "Breaks"
@@ -46,25 +45,18 @@ def line_of(row: CompileRow) -> tuple[str, int]:
     return file, int(number) if number.isdigit() else 0
 
 
-class CompileControl(QObject):
-    """Compiles the open net or model in a process of its own, and marks its nodes while it is as it was."""
+class CompileControl(MeasuredNet):
+    """Compiles the open net or model in a process of its own, and marks the nodes with graph breaks or recompiles."""
 
     def __init__(self, workspace: Workspace, page: CompilePage) -> None:
-        super().__init__(workspace.window)
-        self._workspace, self._page = workspace, page
+        super().__init__(workspace, page, KEY, OVERLAY, tr(CHANGED))
+        self._page = page
         self._work: BackgroundTask | None = None
-        self._of: Project | None = None
-        self._source: Source | None = None
         self._poll = QTimer(self, interval=POLL)
         self._poll.timeout.connect(self._show_progress)
         page.start.clicked.connect(self.compile)
         page.stop.clicked.connect(self.cancel)
-        page.train_mode.toggled.connect(lambda _on: self._changed())
         page.jump_requested.connect(self._jump)
-        workspace.overlays.changed.connect(self._paint)
-        workspace.place.changed.connect(self._paint)
-        workspace.document.changed.connect(self._changed)
-        workspace.document.replaced.connect(self._replaced)
 
     def _request(self) -> Compile | str:
         """Return the request about the open project, or why there is none."""
@@ -93,11 +85,8 @@ class CompileControl(QObject):
         if isinstance(request, str):
             workspace.notifier.refuse(tr(WAITS), f"{request}.")
             return
-        workspace.pages.set_offered(KEY, True)
-        workspace.pages.show(KEY)
-        if self._work is not None:
-            self._work.abandon()
-        self._forget()
+        self.stop()
+        self.open_page()
         self._page.show_message(tr("Starting…"), busy=True)
         project = workspace.document.project
         work = self._work = BackgroundTask(partial(_compiled, request))
@@ -109,11 +98,9 @@ class CompileControl(QObject):
             if isinstance(answer, WorkerFailure):
                 self._page.show_message(answer.message)
                 return
-            self._of = project
-            if isinstance(request.model, Source):
-                self._source = request.model
             self._page.show_result(answer)
-            self._changed()
+            model = request.model
+            self.measured(project, model if isinstance(model, Source) else None)
 
         work.ended.connect(ended, Qt.ConnectionType.QueuedConnection)
         work.begin()
@@ -122,18 +109,16 @@ class CompileControl(QObject):
     def show_logged(self, rows: tuple[CompileRow, ...]) -> None:
         """Show what a watched script has told, unless something is being compiled here."""
         if self._work is None:
-            self._forget()
+            self.forget()
             self._page.show_logged(rows)
 
     def cancel(self) -> None:
-        """Stop compiling."""
+        """Stop compiling, and say so."""
         if self._work is not None:
-            self._work.abandon()
-            self._rest()
+            self.stop()
             self._page.show_message(tr("Cancelled."))
 
-    def close(self) -> None:
-        """End what runs: the window closes."""
+    def stop(self) -> None:
         if self._work is not None:
             self._work.abandon()
             self._rest()
@@ -146,46 +131,19 @@ class CompileControl(QObject):
         if self._work is not None and self._work.progress:
             self._page.show_message(f"{self._work.progress}…", busy=True)
 
-    def _forget(self) -> None:
-        self._of = self._source = None
-        self._workspace.overlays.offer(OVERLAY, False)
-
-    @property
-    def _current(self) -> bool:
-        """Whether the net is the one that was compiled."""
-        of, now = self._of, self._workspace.document.project
-        return of is not None and now.has_net_of(of)
-
-    def _changed(self, *_: object) -> None:
-        if self._of is not None and not self._current:
-            self._page.note(tr(CHANGED))
-        rows = self._rows() if self._current and self._source is not None else []
-        self._workspace.overlays.offer(OVERLAY, bool(rows))
-        self._paint()
-
-    def _replaced(self, _project: object) -> None:
-        """Forget what was found in another project."""
-        self.close()
-        self._forget()
-        self._page.show_message("")
-        self._workspace.pages.set_offered(KEY, False)
-
     def _rows(self) -> list[CompileRow]:
         result = self._page.result
         return [] if result is None else rows_of(result.breaks, result.recompiles)
 
-    def _jump(self, row: CompileRow) -> None:
-        if self._current:
-            file, line = line_of(row)
-            drawn = self._source is not None
-            show_layer(self._workspace, row.path, "" if drawn else file, line)
+    def has_marks(self) -> bool:
+        return bool(self._rows())
 
-    def _paint(self, *_: object) -> None:
-        """Mark each node of the sheet in view in which something breaks."""
-        overlays, source = self._workspace.overlays, self._source
-        if source is None or not self._current:
-            overlays.draw_costs(OVERLAY, {}, {})
-            return
+    def _jump(self, row: CompileRow) -> None:
+        file, line = line_of(row)
+        self.jump(row.path, "" if self.source is not None else file, line)
+
+    def draw(self, source: Source) -> None:
+        """Mark each node with its graph breaks and recompiles."""
         rows = self._rows()
         counts = Counter(_nodes(rows, source, self._workspace.place.path))
         shares = {node: count / len(rows) for node, count in counts.items()}
@@ -193,7 +151,7 @@ class CompileControl(QObject):
             node: trn("{count} break", "{count} breaks", count)
             for node, count in counts.items()
         }
-        overlays.draw_costs(OVERLAY, shares, texts, tr(CAPTION))
+        self._workspace.overlays.draw_costs(OVERLAY, shares, texts, tr(CAPTION))
 
 
 def _nodes(rows: list[CompileRow], source: Source, sheet: Path) -> Iterator[str]:
@@ -210,7 +168,7 @@ def _nodes(rows: list[CompileRow], source: Source, sheet: Path) -> Iterator[str]
 
 
 def _compiled(request: Compile, tell: Report, cancelled: Cancelled) -> Compiled:
-    """Compile in a process of its own, which torch.compile changes for good."""
+    """Compile in a process of its own: what dynamo caches and patches stays in it."""
     model = request.model
     if isinstance(model, Observe) and model.runs_own_code:
         return observe_process.answer(
@@ -287,4 +245,4 @@ class CompileFeature(Feature):
     def close(self) -> None:
         """End what runs: the window closes."""
         if self.control is not None:
-            self.control.close()
+            self.control.stop()

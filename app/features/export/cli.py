@@ -66,8 +66,8 @@ def run(options: argparse.Namespace) -> int:
             "none" if options.folded else "all" if options.unfolded else "as drawn",
         )
         if options.numbers is not None:
-            known = drawn_paths(project, custom_layers.ops_of(project))
-            drawing = painted(drawing, read(options.numbers, known))
+            paths = drawn_paths(project, custom_layers.ops_of(project))
+            drawing = painted(drawing, read(options.numbers, paths))
         print(
             files.picture(
                 drawing,

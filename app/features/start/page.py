@@ -40,10 +40,10 @@ class OfferRow(ListRow):
         for part in (self._text, self._detail):
             part.setSizePolicy(QSizePolicy.Policy.Ignored, QSizePolicy.Policy.Preferred)
         self._detail.setVisible(bool(offer.detail))
-        words = vbox(self._text, self._detail, margins=0, spacing=1)
+        texts = vbox(self._text, self._detail, margins=0, spacing=1)
         hbox(
             (Glyph(icon, "text3", 14), 0, Qt.AlignmentFlag.AlignVCenter),
-            (words, 1),
+            (texts, 1),
             on=self,
             margins=(8, 6, 8, 7),
             spacing=8,

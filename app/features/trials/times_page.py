@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from typing import TYPE_CHECKING
 
 from msgspec import Struct
-from PySide6.QtCore import QObject, Signal
+from PySide6.QtCore import Signal
 from PySide6.QtWidgets import QSizePolicy, QStackedLayout, QWidget
 
 from app.data.own_files import cache
@@ -17,8 +17,8 @@ from app.training.events import Failed
 from app.util.columns import Column
 from app.util.formatting import UNKNOWN, figure, milliseconds, share
 from app.util.language import marked, tr
+from app.views.measured_net import MeasuredNet
 from app.views.run.failures import show_failure
-from app.views.shown_layer import show_layer
 from app.views.ui.background import WorkerFailure
 from app.views.ui.layouts import hbox, vbox
 from app.views.ui.tables import RowsModel, Table
@@ -27,7 +27,6 @@ from app.views.ui.widgets.empty import EmptyState
 from app.views.ui.widgets.painting import label
 
 if TYPE_CHECKING:
-    from app.project.project import Project
     from app.source.generated import Source
     from app.views.workspace import Workspace
 
@@ -238,20 +237,14 @@ class TimesPage(QWidget):
             self.summary.setText(f"{text} {self.summary.text()}")
 
 
-class TimesControl(QObject):
-    """Measures the open project's layers, and draws their times on the canvas while the net is as it was."""
+class TimesControl(MeasuredNet):
+    """Measures how long the layers of the open net take, and draws it."""
 
     def __init__(self, workspace: Workspace, page: TimesPage) -> None:
-        super().__init__(workspace.window)
-        self._workspace, self._page = workspace, page
-        self._of: Project | None = None
-        self._source: Source | None = None
+        super().__init__(workspace, page, KEY, OVERLAY, tr(CHANGED))
+        self._page = page
         page.measure.clicked.connect(self.measure)
-        page.jump_requested.connect(self._jump)
-        workspace.overlays.changed.connect(self._paint)
-        workspace.place.changed.connect(self._paint)
-        workspace.document.changed.connect(self._changed)
-        workspace.document.replaced.connect(self._replaced)
+        page.jump_requested.connect(self.jump)
 
     def measure(self) -> None:
         """Measure in the engine, or say why not."""
@@ -265,22 +258,19 @@ class TimesControl(QObject):
         if blocked or workspace.live.analysis is None:
             workspace.notifier.refuse(tr(WAITS), f"{blocked}.")
             return
-        workspace.pages.set_offered(KEY, True)
-        workspace.pages.show(KEY)
+        self.open_page()
         project, source = workspace.document.project, workspace.live.analysis.source
         job = preflight.job(
             project, workspace.live.analysis, str(workspace.settings.data_folder)
         )
-        self._forget()
         self._page.measure.setEnabled(False)
         self._page.show_message(tr("Steps on synthetic data are measured…"))
 
         def on_answer(answer: LayerTimes | Failed | WorkerFailure) -> None:
             self._page.measure.setEnabled(True)
             if isinstance(answer, LayerTimes):
-                self._of, self._source = project, source
                 self._page.show_times(answer)
-                self._changed()
+                self.measured(project, source)
             elif isinstance(answer, Failed):
                 self._page.show_message(answer.message)
                 show_failure(workspace, answer, tr("The step failed"))
@@ -294,52 +284,20 @@ class TimesControl(QObject):
             on_error=on_answer,
         )
 
-    @property
-    def _current(self) -> bool:
-        """Whether the net is the one that was measured."""
-        of, now = self._of, self._workspace.document.project
-        return of is not None and now.has_net_of(of)
-
-    def _changed(self, *_: object) -> None:
-        if self._of is not None and not self._current:
-            self._page.note(tr(CHANGED))
-        overlays = self._workspace.overlays
-        overlays.offer(
-            OVERLAY, self._current and not self._workspace.document.project.opened
-        )
-        self._paint()
-
-    def _replaced(self, _project: object) -> None:
-        """Forget the times of another project."""
+    def stop(self) -> None:
         self._workspace.engine.forget(KEY)
         self._page.measure.setEnabled(True)
-        self._forget()
-        self._page.show_message("")
-        self._workspace.pages.set_offered(KEY, False)
 
-    def _forget(self) -> None:
-        self._of = self._source = None
-        self._workspace.overlays.offer(OVERLAY, False)
-
-    def _jump(self, layer: str) -> None:
-        if self._current:
-            show_layer(self._workspace, layer)
-
-    def _paint(self, *_: object) -> None:
-        """Draw the share of each node of the sheet in view."""
-        times, source, overlays = (
-            self._page.times,
-            self._source,
-            self._workspace.overlays,
-        )
-        if times is None or source is None or not self._current:
-            overlays.draw_costs(OVERLAY, {}, {})
+    def draw(self, source: Source) -> None:
+        """Draw the share of each node in the time of a step."""
+        times = self._page.times
+        if times is None:
             return
         seconds = node_seconds(times, source.within(self._workspace.place.path))
         step = times.step_seconds
         shares = {node: spent / step for node, spent in seconds.items() if spent}
         texts = {node: milliseconds(seconds[node]) for node in shares}
-        overlays.draw_costs(OVERLAY, shares, texts, tr(CAPTION))
+        self._workspace.overlays.draw_costs(OVERLAY, shares, texts, tr(CAPTION))
 
 
 def node_seconds(times: LayerTimes, sheet: Source) -> Mapping[str, float]:

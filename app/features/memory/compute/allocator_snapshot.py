@@ -27,6 +27,7 @@ POINTS = 400  # of a curve
 MOST_STEPS = 50_000_000
 ALLOCATED, FREED, OUT = "alloc", "free_completed", "oom"
 IN_USE = ("active_allocated", "active_awaiting_free")
+Blocks = dict[int, tuple[int, Any]]  # size and frames of what is in use, by address
 
 
 class _Frame(Struct):
@@ -158,22 +159,22 @@ def _device(
     sites: _Sites,
     steps: _Steps,
 ) -> DeviceSnapshot:
-    held: dict[int, tuple[int, Any]] = {}  # size and frames by address
+    in_use: Blocks = {}
     idle = 0
     for segment in segments:
         address = segment.address
         for block in steps.each(segment.blocks, _Block):
             if block.state in IN_USE:
-                held[block.address or address] = block.size, block.frames
+                in_use[block.address or address] = block.size, block.frames
             else:
                 idle = max(idle, block.size)
             address += block.size
     events = list(steps.each(trace, _Event))
-    before = _held_before(held, events)
+    before = _blocks_before(in_use, events)
     curve, peak_at = _curve(before, events)
     now, at_peak = (
         _by_site(blocks, sites)
-        for blocks in (held, _held_after(before, events[:peak_at]))
+        for blocks in (in_use, _blocks_after(before, events[:peak_at]))
     )
     rows = [
         AllocationSite(*site, *now.get(site, (0, 0)), at_peak.get(site, (0, 0))[0])
@@ -183,7 +184,7 @@ def _device(
     return DeviceSnapshot(
         number,
         sum(segment.total_size for segment in segments),
-        sum(size for size, _ in held.values()),
+        sum(size for size, _ in in_use.values()),
         idle,
         max(curve),
         len(events),
@@ -197,12 +198,9 @@ def _device(
     )
 
 
-Held = dict[int, tuple[int, Any]]
-
-
-def _held_before(held: Held, events: list[_Event]) -> Held:
-    """Return what was held before the first event; frames of what was freed since are not known."""
-    before = dict(held)
+def _blocks_before(in_use: Blocks, events: list[_Event]) -> Blocks:
+    """Return what was in use before the first event; frames of what was freed since are not known."""
+    before = dict(in_use)
     for event in reversed(events):
         if event.action == ALLOCATED:
             before.pop(event.addr, None)
@@ -211,17 +209,17 @@ def _held_before(held: Held, events: list[_Event]) -> Held:
     return before
 
 
-def _held_after(before: Held, events: list[_Event]) -> Held:
-    held = dict(before)
+def _blocks_after(before: Blocks, events: list[_Event]) -> Blocks:
+    in_use = dict(before)
     for event in events:
         if event.action == ALLOCATED:
-            held[event.addr] = event.size, event.frames
+            in_use[event.addr] = event.size, event.frames
         elif event.action == FREED:
-            held.pop(event.addr, None)
-    return held
+            in_use.pop(event.addr, None)
+    return in_use
 
 
-def _curve(before: Held, events: list[_Event]) -> tuple[list[int], int]:
+def _curve(before: Blocks, events: list[_Event]) -> tuple[list[int], int]:
     """Return the bytes in use before the events and after each, and how many events it is to the most of them."""
     total = sum(size for size, _ in before.values())
     curve = [total]
@@ -235,11 +233,11 @@ def _curve(before: Held, events: list[_Event]) -> tuple[list[int], int]:
 
 
 def _by_site(
-    held: Held, sites: _Sites
+    blocks: Blocks, sites: _Sites
 ) -> dict[tuple[str, int, str, str], tuple[int, int]]:
     """Return the bytes of each line, and the number of their blocks."""
     by_site: dict[tuple[str, int, str, str], tuple[int, int]] = {}
-    for size, frames in held.values():
+    for size, frames in blocks.values():
         site = sites.of(frames)
         bytes_, count = by_site.get(site, (0, 0))
         by_site[site] = bytes_ + size, count + 1

@@ -15,10 +15,8 @@ from app.views.ui.theme import font, heat
 
 INSET, ROW, TOP = 8.0, 13.0, 16.0
 CHIP = 15.0
-HEAT, STEPS = (
-    4.0,
-    32,
-)  # height of a strip of the ramp, and the steps of it in the legend
+HEAT = 4.0  # height of a strip of the ramp
+STEPS = 32  # of the ramp in the legend
 TEXT, TEXT2, LINE = "#16191D", "#3A4049", "#7C8592"
 BACK, WIRE = "#A84A05", "#5F6773"
 WHITE = "#FFFFFF"
@@ -216,8 +214,9 @@ def scale_marks(scale: Scale, x: float, y: float) -> Iterator[Mark]:
     yield text_mark(scale.caption, x, base, BODY, True, TEXT2)
     yield text_mark(scale.low, low_at, base, BODY, False, TEXT2)
     for number in range(STEPS):
-        place = number / (STEPS - 1)
-        yield heat_mark(place, ramp + number * HEAT, base - HEAT, HEAT + 0.2)
+        yield heat_mark(
+            number / (STEPS - 1), ramp + number * HEAT, base - HEAT, HEAT + 0.2
+        )
     yield text_mark(scale.high, ramp + STEPS * HEAT + INSET, base, BODY, False, TEXT2)
 
 
