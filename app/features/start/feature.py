@@ -14,7 +14,7 @@ from app.views.feature import Action, Feature, Page
 from app.views.ui.dialogs.search import SearchEntry
 
 PAGE = "start"
-MOST = 7  # rows of a list: what fits a window of 1280 x 800
+MOST = 6  # rows of a list: what a window of 1280 x 800 shows beside the frame of a window manager
 
 
 class StartFeature(Feature):
